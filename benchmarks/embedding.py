@@ -22,8 +22,8 @@ import torch
 
 from benchmarks.synthetic import write_clip, write_pictures, write_vit_b32
 from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
-from coder_core.data.captioned import CaptionedSplit, read_captioned
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
+from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.embedding.embed import embed_split
 from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
 from coder_core.model.towers.dual_encoder import DualEncoder

@@ -27,7 +27,7 @@ from coder_core.api.data_quality.mismatches import DOUBTFUL, LIKE_RANDOM, suspic
 from coder_core.api.pictures import sample_picture
 from coder_core.api.sampling import part_of
 from coder_core.console.progress import silent
-from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import look_at_pictures
 from coder_core.geometry.caption_likeness import caption_vectors

@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.synthetic import FEATURES, MEAN_WORDS, REGIONS, SHORTEST, VOCABULARY
 from coder_core.config.model import ModelConfig
 from coder_core.console.progress import watching
-from coder_core.data.dataset import Split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
 from coder_core.model.products import use_onednn

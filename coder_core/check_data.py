@@ -28,7 +28,7 @@ from coder_core.data.formats import ReadingArguments
 if TYPE_CHECKING:  # NumPy and pyarrow are loaded after --help is answered
     import pandas as pd
 
-    from coder_core.data.captioned import CaptionedSplit
+    from coder_core.data.captioned.reading import CaptionedSplit
     from coder_core.data.content import ContentReport
 
 MISMATCHES_SHOWN = 10
@@ -88,10 +88,8 @@ def main(arguments: list[str]) -> int:
         return _check_run(parsed)
     if parsed.other is not None:
         fix = "name two runs that trained on complementary halves"
-        raise InputError(
-            Fault(str(parsed.path), f"is no run that {parsed.other} could judge train with", fix=fix)
-        )
-    from coder_core.data.captioned import holds_pictures_only
+        raise InputError.at(parsed.path, f"is no run that {parsed.other} could judge train with", fix=fix)
+    from coder_core.data.captioned.layouts import holds_pictures_only
     from coder_core.data.description import describe
     from coder_core.data.survey import Survey, survey, survey_pictures
     from coder_core.demo import DEMO_FOLDER, make_demo
@@ -132,9 +130,7 @@ def _check_run(parsed: CheckDataArguments) -> int:
     """Check the content of the data behind a run."""
     if not parsed.content:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
-        raise InputError(
-            Fault(str(parsed.path), "is a run, whose data can only be checked for its content", fix=fix)
-        )
+        raise InputError.at(parsed.path, "is a run, whose data can only be checked for its content", fix=fix)
     from coder_core.api import open_run
     from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 

@@ -159,8 +159,8 @@ def _embed_pictures(arguments: list[str]) -> int:
     parsed = tyro.cli(PicturesArguments, prog=f"{PROGRAM} pictures", args=arguments)
     stop_on_errors(parsed.towers.faults())
 
-    from coder_core.data.captioned import read_captioned
     from coder_core.data.captioned.decoding import usual_workers
+    from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.embed import embed_split
     from coder_core.model.towers.dual_encoder import DualEncoder

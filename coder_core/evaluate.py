@@ -24,8 +24,7 @@ from coder_core.console.tables import (
     probe_table,
     reviewed_table,
 )
-from coder_core.data.coco_judgements import COCO_JUDGEMENTS, package_folder
-from coder_core.data.probes import Probe, read_probes
+from coder_core.data.judgements import COCO_JUDGEMENTS, Probe, package_folder, read_probes
 
 if TYPE_CHECKING:
     from coder_core.data.reviews import Reviews

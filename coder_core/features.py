@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(FeaturesArguments, prog="python -m coder_core.features", args=arguments)
     stop_on_errors([*check_folder(f"--out {parsed.out}", parsed.out), *parsed.towers.faults()])
 
-    from coder_core.data.captioned import read_captioned
     from coder_core.data.captioned.decoding import usual_workers
+    from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.regions import RegionFolder
     from coder_core.model.towers.regions import own_regions, transformers_regions

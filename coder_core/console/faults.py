@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self, TypeVar
 
 MOST_FAULTS_SHOWN = 20
 COMMANDS = (
@@ -17,6 +17,7 @@ COMMANDS = (
 )  # what is typed as it stands keeps its small letter
 
 Severity = Literal["error", "warning", "note"]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class InputError(ValueError):
             shown.append(f"… and {len(self.faults) - MOST_FAULTS_SHOWN} more")
         super().__init__("\n".join(shown))
 
+    @classmethod
+    def at(cls, place: object, found: str, expected: str = "", fix: str = "") -> Self:
+        """An error of one fault; arguments as for `Fault`."""
+        return cls(Fault(str(place), found, expected, fix))
+
 
 def stop_on_errors(faults: Iterable[Fault]) -> list[Fault]:
     """Raise `InputError` when any fault is an error; otherwise return the rest (warnings, notes)."""
@@ -65,3 +71,12 @@ def stop_on_errors(faults: Iterable[Fault]) -> list[Fault]:
     if errors:
         raise InputError(errors)
     return collected
+
+
+def collect(read: Callable[[], Result], faults: list[Fault]) -> Result | None:
+    """The result of `read`; or None, with its faults added to `faults`: one bad file does not hide the next."""
+    try:
+        return read()
+    except InputError as error:
+        faults.extend(error.faults)
+        return None

@@ -18,8 +18,8 @@ from torch.utils.data import Dataset
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.augmentation import Augment, Change, draw_changes
-from coder_core.data.dataset import Split
-from coder_core.data.rows import FeatureRows, UnreadableRowsError
+from coder_core.data.features import FeatureRows, UnreadableRowsError
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 
 ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams of an epoch and of a step
@@ -142,10 +142,10 @@ class TrainingBatches:
     ) -> None:
         if split.n_texts < batch_size:
             expected = f"at most the {split.n_texts} captions of {split.name}"
-            raise InputError(Fault("--batch-size", f"is {batch_size}", expected, "make it smaller"))
+            raise InputError.at("--batch-size", f"is {batch_size}", expected, "make it smaller")
         if batch_size % parts:
             expected = f"a multiple of the {parts} processes"
-            raise InputError(Fault("--batch-size", f"is {batch_size}", expected, "change one of them"))
+            raise InputError.at("--batch-size", f"is {batch_size}", expected, "change one of them")
         self.split, self.tokens, self.rows = split, tokens, RegionRows(split)
         self.batch_size, self.seed = batch_size, seed
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.parquet import open_parquet
 from coder_core.data.embeddings import Embeddings, check_picture_names, check_widths, open_matrix, unit_rows
 from coder_core.data.features import FeatureFile
 from coder_core.data.lines import shorten, shown
-from coder_core.data.raw_split import collect
 
 PARTS = ("img_emb", "text_emb", "metadata")
 COLUMNS = ("image_path", "caption")
@@ -89,14 +88,10 @@ def _part_numbers(folder: Path) -> list[int]:
         arrays[part] = {int(match[1]) for match in matches if match}
     whole = set.union(*arrays.values())
     if not whole:
-        raise InputError(
-            Fault(str(folder), "holds no embeddings of clip-retrieval", LAYOUT, "check the path")
-        )
+        raise InputError.at(folder, "holds no embeddings of clip-retrieval", LAYOUT, "check the path")
     lacking = [f"{part}_{n}" for part, numbers in arrays.items() for n in sorted(whole - numbers)]
     if lacking:
-        raise InputError(
-            Fault(str(folder), f"lacks {', '.join(lacking[:10])}", LAYOUT, "copy these files too")
-        )
+        raise InputError.at(folder, f"lacks {', '.join(lacking[:10])}", LAYOUT, "copy these files too")
     return sorted(whole)
 
 

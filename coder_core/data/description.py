@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.data.captioned import CaptionedSplit
-from coder_core.data.dataset import Split, fingerprint
+from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.split import Split, fingerprint
 from coder_core.data.survey import Survey
 from coder_core.data.words import Tokens
 
@@ -35,8 +35,7 @@ def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
 
 
 def _describe_split(split: Split, tokens: Tokens | None, batch_size: int) -> dict[str, Any]:
-    offsets, _ = split.texts_of_image()
-    each = np.diff(offsets)
+    each = np.bincount(split.image_of_text, minlength=split.n_images)
     values = {
         "name": split.name,
         "images": split.n_images,

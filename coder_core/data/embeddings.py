@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.features import FeatureFile, open_features
+from coder_core.data.features import FeatureFile, FeatureRows, open_features
 from coder_core.data.lines import check_name, follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
-from coder_core.data.raw_split import collect
-from coder_core.data.rows import FeatureRows
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
@@ -157,7 +155,7 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
     file = open_features(Path(path), [])  # its notes speak of image features
     if len(file.shape) != 2:
         fix = "pool the regions or words first: an embedding is one row an image or caption"
-        raise InputError(Fault(str(path), f"shape {file.shape}", "(rows, width)", fix))
+        raise InputError.at(path, f"shape {file.shape}", "(rows, width)", fix)
     if file.dtype != np.float32:
         order = "" if file.dtype.isnative else "big-endian "
         text = f"{order}float{8 * file.dtype.itemsize}; converted to float32"

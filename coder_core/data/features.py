@@ -1,11 +1,18 @@
-"""Open .npy files: check the header, then memory-map; nothing is unpickled or loaded whole."""
+"""Features in .npy files: the header is checked and nothing is unpickled or loaded whole.
+
+Touching a mapped page behind the end of its file ends the process (SIGBUS), which Python cannot catch. So features are
+mapped for their shape and type, and their values are read: a file that became shorter is then an error like any other.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tokenize import TokenError
 from typing import BinaryIO, Literal
@@ -15,7 +22,6 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import plain_file
-from coder_core.data.rows import FeatureRows
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
@@ -66,7 +72,7 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
         fix = (
             "copy or download it again: it was cut short or damaged" if size < expected else "write it again"
         )
-        raise InputError(Fault(str(path), problem, f"{expected:,} bytes", fix))
+        raise InputError.at(path, problem, f"{expected:,} bytes", fix)
     faults.extend(_coercions(path, shape, dtype, fortran))
     return FeatureFile(path, shape, dtype, fortran, offset)
 
@@ -74,7 +80,7 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
 def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
     start = file.read(npy.MAGIC_LEN)
     if not start.startswith(npy.MAGIC_PREFIX):
-        raise InputError(Fault(str(path), _what_it_is(start, size), RIGHT_FILE, "write it with numpy.save"))
+        raise InputError.at(path, _what_it_is(start, size), RIGHT_FILE, "write it with numpy.save")
     file.seek(0)
     try:
         with warnings.catch_warnings():
@@ -85,9 +91,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...]
     except HEADER_ERRORS as error:
         first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         fix = "write it again with numpy.save"
-        raise InputError(
-            Fault(str(path), f"its .npy header cannot be read: {first}", RIGHT_FILE, fix)
-        ) from None
+        raise InputError.at(path, f"its .npy header cannot be read: {first}", RIGHT_FILE, fix) from None
 
 
 def _what_it_is(start: bytes, size: int) -> str:
@@ -110,13 +114,13 @@ def _check_dtype(path: Path, dtype: np.dtype) -> None:
         problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
     else:
         return
-    raise InputError(Fault(str(path), problem, "float16, float32 or float64", fix))
+    raise InputError.at(path, problem, "float16, float32 or float64", fix)
 
 
 def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
     if len(shape) not in (2, 3) or any(length < 1 for length in shape):
         wanted = "(images, regions, size) or (images, size), nothing of length 0"
-        raise InputError(Fault(str(path), f"shape {shape}", wanted, "reshape the array and save it again"))
+        raise InputError.at(path, f"shape {shape}", wanted, "reshape the array and save it again")
 
 
 def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: bool) -> list[Fault]:
@@ -131,6 +135,83 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
     if len(shape) == 2:
         notes.append("one vector an image (images, size), read as one region")
     return [Fault(str(path), text, severity="note") for text in notes]
+
+
+class UnreadableRowsError(InputError):
+    """A features file that could be read before cannot be read any more."""
+
+
+class FeatureRows:
+    """The rows of features, read on demand.
+
+    Args:
+        features: (n, L, F) or (n, F): a memory map, a slice of its images, or an array in memory. Arrays in memory, and
+            maps in Fortran order, whose rows are scattered over the file, are indexed instead.
+    """
+
+    def __init__(self, features: np.ndarray) -> None:
+        self.features = features if features.ndim == 3 else features[:, None]
+        self.images, self.regions, self.size = self.features.shape
+        self._descriptor = -1
+        self._start, self.path = _position_in_file(self.features)
+        if (
+            self.path
+            and self.features[:1, :1].flags.c_contiguous
+            and self.features.strides[2] == features.itemsize
+        ):
+            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+
+    def of_images(self, start: int, stop: int) -> np.ndarray:
+        """Images start…stop, (stop − start, L, F) in the features' own type."""
+        numbers = np.repeat(np.arange(start, stop), self.regions)
+        rows = self.gather(numbers, np.tile(np.arange(self.regions), stop - start))
+        return rows.reshape(stop - start, self.regions, self.size)
+
+    def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
+        """Region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
+
+        Raises:
+            UnreadableRowsError: the file became shorter, or its disk fails.
+        """
+        if self._descriptor < 0 or not len(images):
+            return self.features[images, regions]
+        rows = np.empty((len(images), self.size), self.features.dtype)
+        image_bytes, region_bytes, _ = self.features.strides
+        places = self._start + images * image_bytes + regions * region_bytes
+        row_bytes = rows.itemsize * self.size
+        target = rows.reshape(-1).view(np.uint8).data
+        breaks = (
+            np.flatnonzero(np.diff(places) != row_bytes) + 1
+        )  # rows that stand together are read together
+        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
+            self._read(target[first * row_bytes : last * row_bytes], int(places[first]))
+        return rows
+
+    def _read(self, target: memoryview, place: int) -> None:
+        done = 0
+        while done < len(target):
+            try:
+                count = os.preadv(self._descriptor, [target[done:]], place + done)
+            except OSError as error:
+                raise UnreadableRowsError.at(self.path, f"cannot be read ({error.strerror})") from error
+            if count == 0:
+                size, needed = os.fstat(self._descriptor).st_size, place + len(target)
+                problem = f"became shorter while it was read: it has {size:,} bytes"
+                raise UnreadableRowsError.at(self.path, problem, f"{needed:,} or more", "restore the file")
+            done += count
+
+
+def _position_in_file(array: np.ndarray) -> tuple[int, str]:
+    """Offset of a mapped array in its file, and the file; (0, "") for an array in memory."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None:
+        return 0, ""
+    return root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0], str(
+        root.filename
+    )
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:

@@ -104,22 +104,22 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines without their end (fastText leaves a space there); refuses what is not text."""
     if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
         problem = "cannot be opened: not a plain file"
-        raise InputError(Fault(str(path), problem, "a text file of word vectors", "check the path"))
+        raise InputError.at(path, problem, "a text file of word vectors", "check the path")
     try:
         file = path.open("rb")
     except OSError as error:
         problem = f"cannot be opened: {error.strerror}"
-        raise InputError(Fault(str(path), problem, "a text file of word vectors", "check the path")) from None
+        raise InputError.at(path, problem, "a text file of word vectors", "check the path") from None
     with file:
         number = 0
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if b"\0" in line or len(line) == LONGEST_LINE:
                 fix = "unpack it, or save it as text"
-                raise InputError(Fault(f"{path} line {number}", "not a text file (binary?)", LINE, fix))
+                raise InputError.at(f"{path} line {number}", "not a text file (binary?)", LINE, fix)
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             yield number, line.rstrip(b" \r\n")
         if number == 0:
-            raise InputError(Fault(str(path), "the file is empty", LINE, "download it again"))
+            raise InputError.at(path, "the file is empty", LINE, "download it again")
 
 
 def _is_header(line: bytes) -> bool:

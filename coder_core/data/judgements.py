@@ -1,17 +1,49 @@
-"""Human judgements of the captions that fit an image: from a file, or COCO's from the package eccv-caption."""
+"""Human judgements of the captions that fit an image, and probes: captions changed so that they are wrong.
+
+positives.tsv           caption⇥image, a pair a line: `x.jpg#2⇥y.jpg`, the third caption of x.jpg fits y.jpg;
+                        `412⇥y.jpg` names the caption by its id in the data set
+ExpertAnnotations.txt   of Flickr8k: image⇥caption⇥three grades from 1 to 4
+CrowdFlowerAnnotations.txt   of Flickr8k: image⇥caption⇥share of yes⇥yes⇥no
+eccv   ECCV Caption (Chun et al. 2022): people checked the nearest pairs of five models
+cxc    Crisscrossed Captions (Parekh et al. 2021): pairs that people rated as similar
+probes SugarCrepe's JSON (Hsieh et al. 2023), one file for each kind of change:
+       {"0": {"filename": "000000085329.jpg", "caption": "two dogs", "negative_caption": "two cats"}}
+
+eccv and cxc come with the package eccv-caption and are about the 5,000 test images of Karpathy's split of COCO and five
+captions of each. Images are recognised by the number in their name, captions by their ids, which Karpathy's JSON and
+COCO's files hold. Without ids the k-th caption of an image is the k-th of its ids in ascending order, which is their
+order in Karpathy's files and in the package's own list of the test split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from coder_core.data.coco_judgements import COCO_JUDGEMENTS, coco_judgements
-from coder_core.data.positives import read_positives
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
+from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, plain_file, read_lines, shown
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # NumPy is loaded after --help is answered
     import numpy as np
+
+EXPECTED = "caption⇥image as x.jpg#2⇥y.jpg or 412⇥y.jpg, or a line of Flickr8k's expert or crowd annotations"
+EXPERT_GRADE = 3.0  # mean of three grades: 3 is "describes the image with minor errors", 4 without
+CROWD_SHARE = 0.5  # of the judges who said yes, more than this
+PACKAGE, DISTRIBUTION = "eccv_caption", "eccv-caption"
+COCO_JUDGEMENTS = {"eccv": "ECCV Caption", "cxc": "CxC"}
+NAMES = "391895, 000000391895.jpg or val2014/COCO_val2014_000000391895.jpg"
+KEYS = ("filename", "caption", "negative_caption")  # of a probe
+_COCO = "COCO_"  # COCO_val2014_000000085329.jpg is 000000085329.jpg of the 2017 release
+_NUMBER = re.compile(rf"(?:{_COCO}(?:train|val|test)20\d\d_)?(\d{{1,12}})(?:\.\w+)?")
+
+
+class OtherSplitError(InputError):
+    """A sound file of positives has no line about the split."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +53,7 @@ class Judgements:
     Args:
         source: the path of the file, or the name of COCO's judgements.
         of_texts: (P, 2) int64, the positives of captions as queries: a caption, an image.
-        of_images: (P, 2) int64, those of images as queries: a caption, an image.
+        of_images: (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
         fact: what the source holds, in words.
         disagreement: (m,) of Flickr8k's experts, see `Positives`; None of COCO's judges.
     """
@@ -50,15 +82,7 @@ def read_judgements(
         InputError: as `read_positives` and `coco_judgements`.
     """
     if str(source) in COCO_JUDGEMENTS:
-        judged = coco_judgements(str(source), image_names, image_of_text, caption_ids)
-        fact = f"pairs that count for captions: {len(judged.of_texts):,}, for images: {len(judged.of_images):,}; "
-        fact += (
-            "captions are recognised by their COCO ids"
-            if judged.by_ids
-            else "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
-        )
-        fact += f"; judged pairs outside this split: {judged.elsewhere:,}" if judged.elsewhere else ""
-        return Judgements(COCO_JUDGEMENTS[str(source)], judged.of_texts, judged.of_images, fact)
+        return coco_judgements(str(source), image_names, image_of_text, caption_ids)
     positives = read_positives(Path(source), image_names, image_of_text, caption_ids)
     fact = f"{len(positives.pairs):,} positives beyond the labels"
     if positives.elsewhere:
@@ -67,3 +91,298 @@ def read_judgements(
         fact += f", {positives.rejected:,} pairs that its judges reject"
     pairs = positives.with_labels(image_of_text)
     return Judgements(str(source), pairs, pairs, fact, positives.disagreement)
+
+
+@dataclass(frozen=True)
+class Positives:
+    """Positives beyond the labels.
+
+    Args:
+        pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
+        elsewhere: lines about captions or images that are not in the split.
+        rejected: lines whose judges say that caption and image do not belong together.
+        disagreement: (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its
+            judged pairs; NaN where no expert judged it.
+    """
+
+    pairs: np.ndarray
+    elsewhere: int
+    rejected: int
+    disagreement: np.ndarray
+
+    def with_labels(self, image_of_text: np.ndarray) -> np.ndarray:
+        """(P + m, 2) these pairs and the labels."""
+        import numpy as np
+
+        labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
+        return np.concatenate([labels, self.pairs])
+
+
+def read_positives(
+    path: Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+) -> Positives:
+    """Read a file of positives for one split.
+
+    Args:
+        path: of one of the layouts above.
+        image_names: n file names or ids, as the split names its images; folders before a name do not count.
+        image_of_text: (m,) the image of every caption; `x.jpg#2` is the third caption of x.jpg in this order.
+        caption_ids: (m,) ids of the captions in the data set, where they are known.
+
+    Raises:
+        InputError: a line is none of the layouts, or names a caption by an id that the split does not know or that two
+            captions have. OtherSplitError: no line is about this split.
+    """
+    import numpy as np
+
+    faults: list[Fault] = []
+    lines = read_lines(path, "pair", faults)
+    rows = {name.rsplit("/", 1)[-1]: row for row, name in enumerate(image_names)}
+    captions = _CaptionRows(rows, image_of_text, caption_ids)
+    pairs, elsewhere, rejected = [], 0, 0
+    deviations: dict[int, list[float]] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            caption, image, fits, deviation = _judged(line.split("\t"))
+            text_row, image_row = captions.row(caption), rows.get(image.rsplit("/", 1)[-1])
+        except ValueError as error:
+            if line and len(faults) < MOST_FAULTS_SHOWN:
+                place = f"{path} line {number}"
+                if isinstance(error, _IdError):
+                    faults.append(Fault(place, str(error), fix="name the caption as x.jpg#2"))
+                else:
+                    faults.append(Fault(place, f"is {shown(line)!r}", EXPECTED))
+            continue
+        if text_row is None or image_row is None:
+            elsewhere += 1
+            continue
+        if deviation is not None:
+            deviations.setdefault(text_row, []).append(deviation)
+        if not fits:
+            rejected += 1
+        elif image_of_text[text_row] != image_row:
+            pairs.append((text_row, image_row))
+    stop_on_errors(faults)
+    if lines and elsewhere == len(lines):
+        fact = f"none of its {len(lines):,} lines is about a caption and an image of this split"
+        expected = f"names such as {image_names[0]}#0"
+        raise OtherSplitError.at(path, fact, expected, "evaluate the split it is about")
+    unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
+    disagreement = np.full(len(image_of_text), np.nan)
+    for text_row, judged in deviations.items():
+        disagreement[text_row] = np.mean(judged)
+    return Positives(unique, elsewhere, rejected, disagreement)
+
+
+class _IdError(ValueError):
+    """A caption is named by an id that does not tell which it is."""
+
+
+class _CaptionRows:
+    """Rows of a split's captions by the names that a file gives them; arguments as for `read_positives`."""
+
+    def __init__(
+        self, images: Mapping[str, int], image_of_text: np.ndarray, caption_ids: np.ndarray | None
+    ) -> None:
+        from coder_core.data.split import texts_by_image
+
+        self._images, self._known = images, caption_ids is not None
+        self._first, self._order = texts_by_image(image_of_text, int(image_of_text.max(initial=-1)) + 1)
+        self._by_id: dict[int, list[int]] = {}
+        for row, number in enumerate([] if caption_ids is None else caption_ids.tolist()):
+            self._by_id.setdefault(number, []).append(row)
+
+    def row(self, name: str) -> int | None:
+        """Row of the caption `x.jpg#2` or `412`; None where the split does not have it, ValueError for another name."""
+        owner, mark, digits = name.rpartition("#")
+        number = int(digits)
+        if number < 0 or bool(owner) != bool(mark):
+            raise ValueError(name)
+        if not mark:
+            rows = self._by_id.get(number, [])
+            if not self._known:
+                raise _IdError(f"names caption {number} by its id, and no ids of captions are known")
+            if len(rows) > 1:
+                raise _IdError(f"names caption {number}, and rows {rows[0]} and {rows[1]} have this id")
+            return rows[0] if rows else None
+        image = self._images.get(owner.rsplit("/", 1)[-1])
+        if image is None or self._first[image] + number >= self._first[image + 1]:
+            return None
+        return int(self._order[self._first[image] + number])
+
+
+def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
+    """Caption, image, whether they belong together, and the standard deviation of experts' grades; ValueError for a
+    line of another layout."""
+    import numpy as np
+
+    if len(cells) == 2:
+        return cells[0], cells[1], True, None
+    if len(cells) != 5:
+        raise ValueError
+    image, caption = cells[:2]
+    numbers = [float(cell) for cell in cells[2:]]
+    if all(number in (1, 2, 3, 4) for number in numbers):
+        return caption, image, sum(numbers) / 3 >= EXPERT_GRADE, float(np.std(numbers))
+    if not 0 <= numbers[0] <= 1:
+        raise ValueError
+    return caption, image, numbers[0] > CROWD_SHARE, None
+
+
+def coco_judgements(
+    name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+) -> Judgements:
+    """The judged pairs of a split of COCO's test images. The labels are among them where the judges confirmed them.
+
+    Args:
+        name: "eccv" or "cxc".
+        image_names: n names or ids with COCO's numbers; folders before a name do not count.
+        image_of_text: (m,) the image of every caption; without ids, captions of an image in the order of theirs.
+        caption_ids: (m,) numbers of the captions. They count where one of them is COCO's id of a caption of its image:
+            a file may number its captions otherwise.
+
+    Raises:
+        InputError: the package is missing or incomplete; an image is none of COCO's test images, stands twice, or has
+            fewer captions than COCO and these have no ids.
+    """
+    import numpy as np
+
+    flag = f"--positives {name}"
+    folder = package_folder(flag)
+    captions_of = _read_ids(folder / "original_image_to_caption.json")
+    rows = _image_rows(flag, image_names, captions_of)
+    text_rows: dict[int, int] = {}  # COCO's id → row of the caption
+    if caption_ids is not None:
+        ids_of = {row: set(captions_of[image]) for image, row in rows.items()}
+        numbered = enumerate(zip(caption_ids.tolist(), image_of_text.tolist(), strict=True))
+        text_rows = {number: row for row, (number, image) in numbered if number in ids_of[image]}
+    by_ids = bool(text_rows)
+    if not by_ids:
+        text_rows = _rows_by_order(flag, image_names, image_of_text, rows, captions_of)
+
+    def known(pairs: list[tuple[int, int]]) -> np.ndarray:
+        inside = [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows]
+        return np.array(inside, np.int64).reshape(-1, 2)
+
+    by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
+    by_image = _read_ids(folder / f"{name}_image_to_caption.json")
+    caption_pairs = [(caption, image) for caption, images in by_caption.items() for image in images]
+    image_pairs = [(caption, image) for image, captions in by_image.items() for caption in captions]
+    of_texts, of_images = known(caption_pairs), known(image_pairs)
+    elsewhere = len(caption_pairs) + len(image_pairs) - len(of_texts) - len(of_images)
+    fact = f"pairs that count for captions: {len(of_texts):,}, for images: {len(of_images):,}; "
+    if by_ids:
+        fact += "captions are recognised by their COCO ids"
+    else:
+        fact += "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+    fact += f"; judged pairs outside this split: {elsewhere:,}" if elsewhere else ""
+    return Judgements(COCO_JUDGEMENTS[name], of_texts, of_images, fact)
+
+
+def package_folder(place: str) -> Path:
+    """The folder with the package's data.
+
+    Raises:
+        InputError: the package is not installed; `place` is named.
+    """
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        fix = f"python -m pip install {DISTRIBUTION}"
+        raise InputError.at(place, f"needs the package {DISTRIBUTION}", fix=fix)
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _rows_by_order(
+    flag: str,
+    image_names: Sequence[str],
+    image_of_text: np.ndarray,
+    rows: Mapping[int, int],
+    captions_of: Mapping[int, Sequence[int]],
+) -> dict[int, int]:
+    """COCO's id → row of the caption; the k-th caption of an image has the k-th of its ids."""
+    from coder_core.data.split import texts_by_image
+
+    first, order = texts_by_image(image_of_text, len(image_names))
+    text_rows: dict[int, int] = {}
+    for image, row in rows.items():
+        texts, ids = order[first[row] : first[row + 1]].tolist(), sorted(captions_of[image])
+        if len(texts) < len(ids):
+            fact = f"has {len(texts)} captions, COCO {len(ids)}: which of them these are is not known"
+            place = f"{flag}: image {row} ({shown(image_names[row])})"
+            raise InputError.at(place, fact, fix="keep all of its captions")
+        text_rows |= zip(ids, texts, strict=False)  # a sixth caption is judged by nobody
+    return text_rows
+
+
+def _image_rows(flag: str, image_names: Sequence[str], known: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """COCO's number of an image → its row."""
+    rows: dict[int, int] = {}
+    for row, name in enumerate(image_names):
+        place = f"{flag}: image {row} ({shown(name)})"
+        match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
+        if match is None or int(match[1]) not in known:
+            fact = "is not named by COCO's number" if match is None else "is none of COCO's 5,000 test images"
+            fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
+            raise InputError.at(place, fact, NAMES, fix)
+        if rows.setdefault(int(match[1]), row) != row:
+            raise InputError.at(place, f"is image {rows[int(match[1])]} again")
+    return rows
+
+
+def _read_ids(file: Path) -> dict[int, list[int]]:
+    try:
+        content = json.loads(file.read_text("ascii"))
+        return {int(key): [int(value) for value in values] for key, values in content.items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        fix = f"python -m pip install --force-reinstall {DISTRIBUTION}"
+        raise InputError.at(file, f"cannot be read: {error}", "the package's data", fix) from None
+
+
+class Probe(NamedTuple):
+    """Does the picture fit the caption better than the wrong one? `kind` is the file's name, the kind of change."""
+
+    kind: str
+    picture: str
+    caption: str
+    negative: str
+
+
+def read_probes(files: Sequence[Path]) -> list[Probe]:
+    """Read all probes of one or several files.
+
+    Raises:
+        InputError: a file is missing or not JSON, or an entry lacks a key or holds something else than a text.
+    """
+    probes: list[Probe] = []
+    for path in files:
+        content = plain_file(path, []).read_bytes()
+        try:
+            entries = json.loads(content.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise InputError.at(path, f"is not JSON: {error}", "a file like SugarCrepe's") from None
+        if isinstance(entries, list):
+            entries = {str(number): entry for number, entry in enumerate(entries)}
+        if not isinstance(entries, dict) or not entries:
+            raise InputError.at(path, "holds no entries", f"objects with {', '.join(KEYS)}")
+        wrong = []
+        for key, entry in entries.items():
+            values = [entry.get(name) if isinstance(entry, dict) else None for name in KEYS]
+            texts = [value for value in values if isinstance(value, str) and value.strip()]
+            if len(texts) == len(KEYS) and max(map(len, texts)) <= LONGEST_CAPTION_CHARACTERS:
+                probes.append(Probe(path.stem, *texts))
+            else:
+                place = f"{path} entry {key!r:.40}"
+                wrong.append(Fault(place, "is no probe", f"texts for {', '.join(KEYS)}"))
+        if wrong:
+            raise InputError(wrong[:MOST_FAULTS_SHOWN])
+    return probes
+
+
+def picture_key(name: str) -> str:
+    """File name by which a picture is recognised, without folders, ending and the prefixes of COCO's first release.
+
+    >>> picture_key("val2014/COCO_val2014_000000085329.jpg")
+    '000000085329'
+    """
+    stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return stem.rsplit("_", 1)[-1] if stem.startswith(_COCO) else stem

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.features import FeatureFile, open_features
-from coder_core.data.gather import gather_rows
+from coder_core.data.captioned.records import id_array
+from coder_core.data.features import FeatureFile, FeatureRows, open_features
 from coder_core.data.lines import follow_link, holds_half_character, plain_file, shorten, shown
-from coder_core.data.raw_split import RawSplit, id_array
+from coder_core.data.split import Split
+from coder_core.files.atomic import replacing
+from coder_core.files.cache import cache_folder
 
 SPLIT_NAMES = {"train": "train", "restval": "train", "val": "dev", "dev": "dev", "test": "test"}
 EXAMPLE = (
@@ -24,6 +29,7 @@ EXAMPLE = (
 REPAIR = "repair the JSON, or use the original"
 ONE_FILE = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
+PIECE_IMAGES = 256  # copied at once
 COCO_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
 
 
@@ -59,7 +65,7 @@ def find_annotations(folder: Path, layouts: str) -> Path:
     if len(files) == 1:
         return files[0]
     names = f"several: {', '.join(path.name for path in files)}" if files else "no data set"
-    raise InputError(Fault(str(folder), names, layouts, "name one JSON file" if files else "check the path"))
+    raise InputError.at(folder, names, layouts, "name one JSON file" if files else "check the path")
 
 
 def karpathy_splits(path: Path) -> list[str]:
@@ -67,7 +73,7 @@ def karpathy_splits(path: Path) -> list[str]:
     return sorted({image.split for image in read_annotations(path, []).images})
 
 
-def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
+def read_karpathy(root: Path, path: Path, split: str) -> Split:
     """Read one split of a Karpathy JSON file and its features.
 
     Args:
@@ -86,9 +92,10 @@ def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
     if not images:
         present = ", ".join(sorted({image.split for image in annotations.images}))
         expected = f"one of {present}"
-        raise InputError(Fault(str(path), f'there is no split "{split}"', expected, "name one that is there"))
+        raise InputError.at(path, f'there is no split "{split}"', expected, "name one that is there")
     file, features, span = _features(root, path, annotations, name, rows, faults)
-    raw = RawSplit(
+    raw = Split(
+        name=split,
         features=features,
         file=file,
         rows=span,
@@ -104,13 +111,12 @@ def read_karpathy(root: Path, path: Path, split: str) -> RawSplit:
         },
         faults=faults,
     )
-    if split != "test" or annotations.dataset != "coco" or len(images) <= COCO_TEST_IMAGES:
+    if split != "test" or annotations.dataset != "coco":
         return raw
-    note = (
+    text = (
         f'"test" is the first {COCO_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
     )
-    faults.append(Fault(str(path), note, severity="note"))
-    return raw.first_images(COCO_TEST_IMAGES)
+    return raw.first_images(COCO_TEST_IMAGES, Fault(str(path), text, severity="note"))
 
 
 def inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
@@ -127,7 +133,7 @@ def inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
 
 def _features(
     root: Path, path: Path, annotations: Annotations, split: str, rows: list[int], faults: list[Fault]
-) -> tuple[FeatureFile, np.ndarray, tuple[int, int]]:
+) -> tuple[FeatureFile, np.ndarray, tuple[int, int, int]]:
     """The features file, the split's features, and the rows of the file they are."""
     folders = [root, *inner_folders(root, faults)]
     of_split = [folder / f"{name}_ims.npy" for folder in folders for name in FILE_NAMES[split]]
@@ -135,26 +141,68 @@ def _features(
     features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
     if features is None:
         wanted = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ONE_FILE[0]} (all images)"
-        raise InputError(
-            Fault(str(root), f'no features for split "{split}" of {path.name}', wanted, "put them there")
-        )
+        raise InputError.at(root, f'no features for split "{split}" of {path.name}', wanted, "put them there")
     file = open_features(features, faults)
     if features in of_split:
         _check_count(file, len(rows), f'images of split "{split}" in {path.name}')
-        return file, file.map(), (0, len(rows))
+        return file, file.map(), (0, len(rows), 1)
     _check_count(file, len(annotations.images), f"images in {path.name}")
     first, last = rows[0], rows[-1] + 1
     if last - first == len(rows):  # they stand together: a view
-        return file, file.map()[first:last], (first, last)
+        return file, file.map()[first:last], (first, last, 1)
     copy = gather_rows(file, np.array(rows), faults)
-    return copy, copy.map(), (0, len(rows))
+    return copy, copy.map(), (0, len(rows), 1)
 
 
 def _check_count(file: FeatureFile, images: int, what: str) -> None:
     if file.shape[0] != images:
         problem = f"{file.shape[0]:,} rows of features for {images:,} {what}"
         fix = "extract the features of exactly these images, in imgid order"
-        raise InputError(Fault(str(file.path), problem, "one row an image", fix))
+        raise InputError.at(file.path, problem, "one row an image", fix)
+
+
+def gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
+    """Copy `rows` of a features file, piece by piece, into the cache; an earlier copy is used again.
+
+    Raises:
+        InputError: the cache's disk is too small, or cannot be written.
+    """
+    shape = (len(rows), *file.shape[1:])
+    target = cache_folder() / "splits" / f"{_key(file, rows)}.npy"
+    needed = len(rows) * file.row_bytes
+    if not target.exists():
+        _copy(file, rows, shape, target, needed)
+    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
+    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
+    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)
+
+
+def _key(file: FeatureFile, rows: np.ndarray) -> str:
+    state = file.path.stat()
+    identity = repr((str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str))
+    return hashlib.sha256(identity.encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
+
+
+def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: Path, needed: int) -> None:
+    """Write beside the target, then rename: a copy that exists is complete."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(target.parent).free
+        if free < needed:
+            raise OSError(f"{needed:,} bytes needed, {free:,} free")
+        source = FeatureRows(file.map())
+        with replacing(target) as temporary, temporary.open("wb") as copy:
+            npy.write_array_header_1_0(
+                copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
+            )
+            for start in range(0, len(rows), PIECE_IMAGES):
+                images = rows[start : start + PIECE_IMAGES]
+                every = np.tile(np.arange(source.regions), len(images))
+                copy.write(source.gather(np.repeat(images, source.regions), every).data)
+    except OSError as error:
+        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
+        problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
+        raise InputError.at(file.path, problem, "room for the copy", fix) from None
 
 
 def read_annotations(path: Path, faults: list[Fault]) -> Annotations:
@@ -177,14 +225,14 @@ def _read(path: Path, changed: int, size: int) -> Annotations:
         text = path.read_text("utf-8-sig")
         content = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        raise InputError(Fault(f"{path} byte {error.start + 1}", "not UTF-8", "a UTF-8 JSON file")) from None
+        raise InputError.at(f"{path} byte {error.start + 1}", "not UTF-8", "a UTF-8 JSON file") from None
     except json.JSONDecodeError as error:
         place = f"{path} line {error.lineno}, column {error.colno}"
-        raise InputError(Fault(place, f"not JSON: {error.msg}", EXAMPLE, "download it again")) from None
+        raise InputError.at(place, f"not JSON: {error.msg}", EXAMPLE, "download it again") from None
     except RecursionError:
-        raise InputError(Fault(str(path), "nested too deeply", EXAMPLE, "use the original file")) from None
+        raise InputError.at(path, "nested too deeply", EXAMPLE, "use the original file") from None
     except (_BadJsonError, ValueError) as error:
-        raise InputError(Fault(str(path), str(error), EXAMPLE, "repair the JSON")) from None
+        raise InputError.at(path, str(error), EXAMPLE, "repair the JSON") from None
     return _Checker(path).annotations(content)
 
 

@@ -41,12 +41,10 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
         faults.append(Fault(str(path), f"a link, followed to {path.resolve(strict=True)}", severity="note"))
     except FileNotFoundError:
         fix = "link it to the file again"
-        raise InputError(Fault(str(path), f"{problem}does not exist", "what it stands for", fix)) from None
+        raise InputError.at(path, f"{problem}does not exist", "what it stands for", fix) from None
     except (OSError, RuntimeError):  # which of the two a loop raises depends on Python's version
         fix = "link it to the file itself"
-        raise InputError(
-            Fault(str(path), f"{problem}leads back to itself", "what it stands for", fix)
-        ) from None
+        raise InputError.at(path, f"{problem}leads back to itself", "what it stands for", fix) from None
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:
@@ -57,13 +55,9 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
     """
     follow_link(path, faults)
     if not path.exists():
-        raise InputError(
-            Fault(str(path), "the file is missing", "a plain file", "check the name and the folder")
-        )
+        raise InputError.at(path, "the file is missing", "a plain file", "check the name and the folder")
     if not path.is_file():
-        raise InputError(
-            Fault(str(path), "not a plain file", "a plain file", "replace it with the file itself")
-        )
+        raise InputError.at(path, "not a plain file", "a plain file", "replace it with the file itself")
     return path
 
 

@@ -13,15 +13,14 @@ import numpy as np
 from PIL.Image import Image
 from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.progress import Progress, silent
+from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.positions import Files
 from coder_core.data.captioned.reading import DECODED_SIZE, THREADS, CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
-from coder_core.data.checksums import captions_checksum
-from coder_core.data.dataset import Split
-from coder_core.data.picture_rows import Pictures
 from coder_core.data.pictures import read_picture
+from coder_core.data.split import Split, captions_checksum
 from coder_core.files.cache import cache_folder, settled, write_cached
 
 VERSION = 1  # of what is kept of a check
@@ -65,7 +64,7 @@ def read_picture_split(
     whole = np.ones(len(captioned.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
-        raise InputError(Fault(captioned.name, "no picture can be read", "pictures", "check the folder"))
+        raise InputError.at(captioned.name, "no picture can be read", "pictures", "check the folder")
     captioned = captioned.keep(whole)
     split = Split(
         name=captioned.name,

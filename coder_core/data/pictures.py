@@ -44,12 +44,10 @@ def picture_path(folder: Path, name: str) -> Path | None:
     """
     reason = unsafe_reason(name)
     if reason:
-        raise InputError(Fault(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
+        raise InputError.at(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
     path = find_file(folder, name)
     if path is not None and not _inside(folder, path):
-        raise InputError(
-            Fault(str(path), "a link that leaves the picture folder", INSIDE, "copy the file here")
-        )
+        raise InputError.at(path, "a link that leaves the picture folder", INSIDE, "copy the file here")
     return path
 
 
@@ -80,8 +78,8 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """
     path = picture_path(Path(folder), name)
     if path is None:
-        raise InputError(
-            Fault(f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file")
+        raise InputError.at(
+            f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file"
         )
     return _open(path, str(path), size)
 
@@ -110,7 +108,7 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
             else str(error)[:200]
         )
         problem = f"cannot be decoded: {reason}"
-        raise InputError(Fault(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again")) from None
+        raise InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
 
 
 def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
@@ -118,7 +116,7 @@ def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
     most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
     if width * height > most:
         problem = f"{width:,} × {height:,} pixels"
-        raise InputError(Fault(place, problem, f"at most {most:,} pixels", "scale it down"))
+        raise InputError.at(place, problem, f"at most {most:,} pixels", "scale it down")
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
     picture.load()
@@ -163,9 +161,7 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
     """
     if given is not None:
         if not Path(given).is_dir():
-            raise InputError(
-                Fault(str(given), "there is no such folder", "the folder of the pictures", "check it")
-            )
+            raise InputError.at(given, "there is no such folder", "the folder of the pictures", "check it")
         return Path(given)
     if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
         return None

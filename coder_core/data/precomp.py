@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
-from coder_core.data.features import open_features
+from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.lines import holds_half_character, plain_file, read_lines, shorten, shown
-from coder_core.data.raw_split import RawSplit, collect
-from coder_core.data.rows import FeatureRows
+from coder_core.data.split import Split
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
@@ -41,7 +40,7 @@ class Pairing:
     how: str
 
 
-def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
+def read_precomp(root: Path, folder: Path, split: str) -> Split:
     """Read one split of a folder of precomp files.
 
     Args:
@@ -69,11 +68,11 @@ def read_precomp(root: Path, folder: Path, split: str) -> RawSplit:
     if ids is not None:
         source["ids"] = str(ids_file)
     source["captions belong to images"] = pairing.how
-    return RawSplit(
+    return Split(
+        name=split,
         features=features[:: pairing.stride],
         file=file,
-        rows=(0, file.shape[0]),
-        stride=pairing.stride,
+        rows=(0, file.shape[0], pairing.stride),
         captions=shorten(captions, str(captions_file), faults),
         image_of_text=pairing.image_of_text,
         image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
@@ -124,7 +123,7 @@ def pair(
         problem = f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions"
         expected = f"one id an image ({rows:,}) or one a caption ({captions:,})"
         fix = "write one of the two, or remove the file if every image has the same number of captions"
-        raise InputError(Fault(str(ids_file), problem, expected, fix))
+        raise InputError.at(ids_file, problem, expected, fix)
     return _pair_by_ids(ids, rows, ids_file)
 
 
@@ -137,7 +136,7 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
         if len(number) == len(ids) and len(ids) % rows == 0:
             fix = f"these number the captions: remove the file, then every {len(ids) // rows} captions are one image"
         problem = f"one id a caption, {len(number):,} different ones, for {rows:,} rows of features"
-        raise InputError(Fault(str(ids_file), problem, f"{rows:,} different ids, {ONE_ROW}", fix))
+        raise InputError.at(ids_file, problem, f"{rows:,} different ids, {ONE_ROW}", fix)
     return Pairing(image_of_text, list(number), 1, "equal ids, one a caption")
 
 
@@ -180,7 +179,7 @@ def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
                 "one id an image names every image once; one id a caption needs as many lines as captions, and "
                 + ONE_ROW
             )
-            raise InputError(Fault(f"{ids_file} line {line}", problem, expected, fix))
+            raise InputError.at(f"{ids_file} line {line}", problem, expected, fix)
 
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:

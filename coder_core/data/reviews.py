@@ -251,12 +251,10 @@ def read_reviews(path: Path) -> Reviews:
     path = plain_file(Path(path), faults)
     try:
         if (size := path.stat().st_size) > DOCUMENT:
-            raise InputError(
-                Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
-            )
+            raise InputError.at(path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
+        raise InputError.at(path, f"cannot be read ({error.strerror})") from error
     return parse_reviews(content, str(path), faults)
 
 
@@ -297,7 +295,7 @@ def append_review(path: Path, review: Review) -> None:
     try:
         _review(review.document())
     except ValueError as error:
-        raise InputError(Fault("the review", str(error))) from error
+        raise InputError.at("the review", str(error)) from error
     _append(path, review.document())
 
 
@@ -324,9 +322,7 @@ def merge(files: Sequence[Reviews]) -> str:
         for document in reviews.lines:
             if lines.setdefault(document["id"], document) != document:
                 problem = "stands in two files and says different things"
-                raise InputError(
-                    Fault(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
-                )
+                raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
     ordered = sorted(lines.values(), key=lambda document: str(document["time"]))
     return "".join(f"{json.dumps(document)}\n" for document in ordered)
 
@@ -338,8 +334,8 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
         with _locked(path) as descriptor:
             size = os.fstat(descriptor).st_size
             if size + len(line) > DOCUMENT:
-                raise InputError(
-                    Fault(str(path), f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file")
+                raise InputError.at(
+                    path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file"
                 )
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
@@ -350,7 +346,7 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
                 sync(path.parent)
     except OSError as error:
         fix = "make room, or start with another file (CODER_REVIEWS=FILE)"
-        raise InputError(Fault(str(path), f"could not be written ({error.strerror})", fix=fix)) from error
+        raise InputError.at(path, f"could not be written ({error.strerror})", fix=fix) from error
 
 
 @contextmanager

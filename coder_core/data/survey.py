@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coder_core.console.faults import Fault
+from coder_core.console.faults import Fault, collect
 from coder_core.console.progress import Progress, named, silent
-from coder_core.data.captioned import CaptionedSplit, decode_all, read_captioned
-from coder_core.data.dataset import Split, available_splits, compare_splits, read_split
+from coder_core.data.captioned.reading import CaptionedSplit, decode_all, read_captioned
+from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.glove import WordVectors, read_word_vectors
-from coder_core.data.raw_split import collect
+from coder_core.data.split import Split, compare_splits
 from coder_core.data.words import Tokens, Vocabulary
 
 DEV_NAMES = ("dev", "val")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
 
 PAD = 0
@@ -103,7 +103,7 @@ class Vocabulary:
             most = max(seen.values(), default=0)
             problem = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
             fix = "lower the word threshold, or give more captions"
-            raise InputError(Fault("vocabulary", problem, "at least one word", fix))
+            raise InputError.at("vocabulary", problem, "at least one word", fix)
         return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
 
     @classmethod
@@ -120,12 +120,10 @@ class Vocabulary:
         try:
             content: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InputError(
-                Fault(place, f"cannot be read as JSON: {error}", "a vocabulary of a run")
-            ) from None
+            raise InputError.at(place, f"cannot be read as JSON: {error}", "a vocabulary of a run") from None
         problem = _vocabulary_problem(content)
         if problem:
-            raise InputError(Fault(place, problem, f'the format "{FORMAT}"', "use the words.json of the run"))
+            raise InputError.at(place, problem, f'the format "{FORMAT}"', "use the words.json of the run")
         return cls(content["words"], content["counts"])
 
     @classmethod
@@ -138,7 +136,7 @@ class Vocabulary:
         try:
             text = Path(path).read_text("utf-8")
         except (OSError, ValueError) as error:
-            raise InputError(Fault(str(path), f"cannot be read: {error}", "a vocabulary of a run")) from None
+            raise InputError.at(path, f"cannot be read: {error}", "a vocabulary of a run") from None
         return cls.from_text(text, str(path))
 
     def to_text(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.demo.features import WIDTH, Array, cell_features, region_features, standardise
 from coder_core.demo.making import CARD, STANDARD
 from coder_core.demo.scenes import SIDE
@@ -28,17 +28,15 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
     """
     if not makes_features(picture_folder):
         problem = "region features come from files, so a new picture cannot be encoded"
-        raise InputError(Fault("a new picture", problem, "a run on the built-in data set"))
+        raise InputError.at("a new picture", problem, "a run on the built-in data set")
     path = Path(picture_folder).parent / STANDARD
     try:
         standard = json.loads(path.read_text(encoding="utf-8"))
         mean, deviation = (np.asarray(standard[key], dtype=np.float32) for key in ("mean", "deviation"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(
-            Fault(str(path), f"cannot be read ({error})", fix="make the demo data anew")
-        ) from None
+        raise InputError.at(path, f"cannot be read ({error})", fix="make the demo data anew") from None
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():
-        raise InputError(Fault(str(path), f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew"))
+        raise InputError.at(path, f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew")
     if picture.size != (SIDE, SIDE):
         picture = ImageOps.fit(picture, (SIDE, SIDE), Image.Resampling.BILINEAR)
     cells = cell_features(np.asarray(picture.convert("RGB")))

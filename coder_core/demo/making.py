@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.demo.captions import Caption, write_captions
 from coder_core.demo.drawing import draw
@@ -177,7 +177,7 @@ def _refuse_other_files(folder: Path) -> None:
     if names and (CARD not in names or not names <= DEMO_FILES):
         others = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
         expected = "an empty folder or earlier demo data"
-        raise InputError(Fault(str(folder), f"holds {others}", expected, "choose another folder"))
+        raise InputError.at(folder, f"holds {others}", expected, "choose another folder")
 
 
 def _move_in(draft: Path, folder: Path, seed: int, images: int) -> None:

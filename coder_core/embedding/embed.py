@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
-from coder_core.data.captioned import CaptionedSplit
 from coder_core.data.captioned.decoding import prepared_blocks
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.embeddings import Embeddings
 from coder_core.embedding.arrays import keep_rows, new_array

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit
 
 VERSION = 1  # of how blocks are made
 BLOCK_ON_CPU = 32

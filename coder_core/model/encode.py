@@ -12,7 +12,7 @@ from torch import nn
 
 from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
-from coder_core.data.dataset import Split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.model.coder import Branches, Coder
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
-from coder_core.data.dataset import Split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Coder

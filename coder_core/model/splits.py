@@ -9,7 +9,8 @@ from pathlib import Path
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
-from coder_core.data.dataset import Split, available_splits, read_split
+from coder_core.data.dataset import available_splits, read_split
+from coder_core.data.split import Split
 from coder_core.model.run_towers import RunTowers, reading_of
 
 OPTIONAL = ("dev",)
@@ -54,8 +55,8 @@ def read_splits(
     """
     if towers is None or towers.image is None:
         return _with_features(config, folder, wanted)
-    from coder_core.data.captioned import read_captioned
     from coder_core.data.captioned.decoding import usual_workers
+    from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.picture_split import read_picture_split
 
     only = wanted[0] if len(wanted) == 1 else ""

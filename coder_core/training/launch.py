@@ -29,7 +29,7 @@ from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import watching
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
-from coder_core.data.dataset import fingerprint
+from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
 from coder_core.model.products import product_library
 from coder_core.model.reader import make_reader

@@ -13,7 +13,6 @@ import torch
 from coder_core.config.data import DataConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.dataset import Split
 from coder_core.data.reviews import (
     Pair,
     Verdict,
@@ -22,6 +21,7 @@ from coder_core.data.reviews import (
     read_reviews,
     verdicts_fingerprint,
 )
+from coder_core.data.split import Split
 from coder_core.files.sealed import read_checked
 from coder_core.training import parallel
 

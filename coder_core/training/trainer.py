@@ -16,7 +16,7 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.console.progress import Progress
 from coder_core.data.batches import Batch
-from coder_core.data.rows import UnreadableRowsError
+from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split
 from coder_core.model.score import score_split

@@ -14,10 +14,10 @@ import pytest
 from coder_core.api import open_run
 from coder_core.api.retrieval import judged_recall, judged_values, run_judgements
 from coder_core.console.faults import InputError
-from coder_core.data import coco_judgements as coco_module
-from coder_core.data.coco_judgements import coco_judgements
+from coder_core.data import judgements as coco_module
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
+from coder_core.data.judgements import coco_judgements
 from coder_core.evaluate import main
 from coder_core.evaluation import EmbeddingPair, score_tiles
 from coder_core.evaluation.extended import extended_metrics
@@ -233,7 +233,8 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
     with pytest.raises(InputError, match=r"caption_ids\.npy: is damaged"):
         open_analysis(run, "test", verify=True)
     numbered = np.arange(200)  # a file's own numbers are no COCO ids
-    assert not coco_judgements("eccv", stored.image_names, split.image_of_text, numbered).by_ids
+    judged = coco_judgements("eccv", stored.image_names, split.image_of_text, numbered)
+    assert "recognised by their COCO ids" not in judged.fact
 
 
 def test_what_is_not_coco_has_none_of_its_judgements(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch, RegionRows, TrainingBatches, image_chunks, pad_words, text_chunks
-from coder_core.data.dataset import Split, read_split
+from coder_core.data.dataset import read_split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens, Vocabulary
 from tests.support.precomp_folders import features, write_split
 

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from coder_core.check_data import main as check_data
-from coder_core.data.captioned import FORMATS, CaptionedSplit, decode_all, read_captioned
-from coder_core.data.captioned.reading import dealt_split
+from coder_core.data.captioned.layouts import FORMATS
+from coder_core.data.captioned.reading import CaptionedSplit, dealt_split, decode_all, read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.formats import Format, ReadingArguments

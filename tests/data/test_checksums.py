@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coder_core.data import checksums
-from coder_core.data.checksums import split_checksums
+from coder_core.data import split as checksums
 from coder_core.data.dataset import read_split
+from coder_core.data.split import split_checksums
 from tests.support.precomp_folders import features, write_split
 
 

@@ -14,7 +14,7 @@ from rapidfuzz.fuzz import ratio
 
 from coder_core.api.data_quality.content import GuardedFiles
 from coder_core.console.faults import InputError
-from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content import ContentReport, cached_report, check_content, content_key, content_words
 from coder_core.data.content.duplicates import (
     HASH_DISTANCE,

@@ -4,7 +4,8 @@ import numpy as np
 import psutil
 import pytest
 
-from coder_core.data.dataset import Split, available_splits, compare_splits, fingerprint, read_split
+from coder_core.data.dataset import available_splits, read_split
+from coder_core.data.split import Split, compare_splits, fingerprint
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 
 

@@ -6,7 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from coder_core.data.dataset import available_splits, fingerprint, read_split
+from coder_core.data.dataset import available_splits, read_split
+from coder_core.data.split import fingerprint
 from tests.support.precomp_folders import features, real_flickr8k, refusal
 
 

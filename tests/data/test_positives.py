@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.data.positives import read_positives
+from coder_core.data.judgements import read_positives
 
 NAMES = ["a.jpg", "photos/b.jpg", "c.jpg"]
 OWNER = np.array([0, 1, 0, 2, 1])  # captions 0 and 2 are a.jpg#0 and #1, captions 1 and 4 b.jpg#0 and #1

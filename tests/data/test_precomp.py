@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.data.dataset import read_split
+from coder_core.data.split import texts_by_image
 from tests.support.precomp_folders import features, refusal, write_split
 
 
@@ -40,7 +41,7 @@ def test_ids_a_caption_allow_any_number_in_any_order(tmp_path):
     split = read_split(write_split(tmp_path, captions=captions(7), ids=ids), "train")
     assert split.image_names == ["d", "a", "c", "b"]
     assert split.image_of_text.tolist() == [0, 0, 1, 2, 0, 3, 1]
-    offsets, order = split.texts_of_image()
+    offsets, order = texts_by_image(split.image_of_text, split.n_images)
     assert offsets.tolist() == [0, 3, 5, 6, 7]
     assert order.tolist() == [0, 1, 4, 2, 6, 3, 5]
 
@@ -60,7 +61,7 @@ def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
     )
     split = read_split(folder, "train")
     assert [split.image_names[image] for image in split.image_of_text] == [f"p{i}.jpg" for i in of_text]
-    offsets, order = split.texts_of_image()
+    offsets, order = texts_by_image(split.image_of_text, split.n_images)
     assert sorted(order.tolist()) == list(range(len(of_text)))
     for image in range(split.n_images):
         assert (split.image_of_text[order[offsets[image] : offsets[image + 1]]] == image).all()

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from coder_core.api import compare, list_runs, open_run
-from coder_core.data.captioned import read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.embed import main
 from coder_core.embedding import embed, parts
 from coder_core.runs.analysis.read import open_analysis

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from coder_core.config.model import ModelConfig
-from coder_core.data.dataset import Split, read_split
+from coder_core.data.dataset import read_split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder

@@ -10,7 +10,7 @@ import torch
 
 from coder_core.config.model import ModelConfig
 from coder_core.console.faults import InputError
-from coder_core.data.dataset import Split
+from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation import rank, score_tiles
 from coder_core.model import score

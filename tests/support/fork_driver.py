@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from coder_core.config.schema import Config
-from coder_core.data.rows import UnreadableRowsError
+from coder_core.data.features import UnreadableRowsError
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.train import main as command

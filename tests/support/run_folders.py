@@ -17,8 +17,8 @@ from coder_core.config.data import DataConfig
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config, to_document
 from coder_core.config.training import TrainingConfig
-from coder_core.data.dataset import part_images
 from coder_core.data.embeddings import read_embeddings
+from coder_core.data.split import part_images
 from coder_core.files.lines import open_line, run_key, seal_line
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import write_sealed

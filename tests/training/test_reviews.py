@@ -13,8 +13,9 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.data.dataset import Split, read_split
+from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, Verdict, append_review, image_keys
+from coder_core.data.split import Split
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.make import make_parts

@@ -24,7 +24,7 @@ from coder_core.api import open_run
 from coder_core.config.command_line import changed_flags
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.data.rows import UnreadableRowsError
+from coder_core.data.features import UnreadableRowsError
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
 from coder_core.model.encode import encode_split

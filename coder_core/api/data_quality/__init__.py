@@ -18,7 +18,7 @@ from coder_core.api.data_quality.mismatches import (
     mismatches,
     unseen_images,
 )
-from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content import ContentReport, Finding, content_key
 
 __all__ = [

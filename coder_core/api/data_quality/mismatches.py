@@ -26,8 +26,7 @@ import pandas as pd
 from coder_core.api.sampling import Sample, SplitPart, part_of, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.checksums import captions_checksum
-from coder_core.data.dataset import part_images
+from coder_core.data.split import captions_checksum, part_images
 from coder_core.geometry.caption_likeness import caption_vectors
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from PIL.Image import Image
 from coder_core.api.pictures import has_pictures, sample_picture
 from coder_core.api.sides import Array
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.dataset import Split, read_split
-from coder_core.data.features import open_features
-from coder_core.data.rows import FeatureRows
+from coder_core.data.dataset import read_split
+from coder_core.data.features import FeatureRows, open_features
+from coder_core.data.split import Split
 from coder_core.demo.encoding import features_of, makes_features
 from coder_core.demo.features import region_boxes
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS

@@ -30,8 +30,7 @@ from coder_core.api.retrieval.likely import LIKELY, LikelyMatches, likely_matche
 from coder_core.api.retrieval.look_alike import ALIKE, LookAlike
 from coder_core.api.retrieval.margins import margins
 from coder_core.api.retrieval.significance import gain_in_words, gains, in_words, interval, rank_gains
-from coder_core.data.judgements import Judgements
-from coder_core.data.positives import OtherSplitError
+from coder_core.data.judgements import Judgements, OtherSplitError
 from coder_core.evaluation.bootstrap import Difference
 from coder_core.geometry.text_space import TfidfSpace
 from coder_core.runs.derived.hub_correction import HubCorrection

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.sides import Array, Direction
-from coder_core.data.coco_judgements import COCO_JUDGEMENTS, PACKAGE
-from coder_core.data.judgements import Judgements, read_judgements
+from coder_core.data.judgements import COCO_JUDGEMENTS, PACKAGE, Judgements, read_judgements
 from coder_core.evaluation.bootstrap import RANKS
 from coder_core.runs.analysis.read import stored_sources
 

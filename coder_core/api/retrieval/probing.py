@@ -10,8 +10,8 @@ import pandas as pd
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
+from coder_core.data.judgements import Probe, picture_key
 from coder_core.data.pictures import open_picture
-from coder_core.data.probes import Probe, picture_key
 from coder_core.runs.analysis.tables import IMAGE_PART_LENGTHS, IMAGE_PARTS
 
 if TYPE_CHECKING:

@@ -84,9 +84,7 @@ def _items(
     items = content.get(key) if isinstance(content, dict) else None
     if not isinstance(items, list):
         expected = "COCO's images and annotations"
-        raise InputError(
-            Fault(f"{file}: {key}", "is no list", expected, "use the file captions_*.json of COCO")
-        )
+        raise InputError.at(f"{file}: {key}", "is no list", expected, "use the file captions_*.json of COCO")
     bad = 0
     for index, item in enumerate(items):
         place = f"{file}: {key}[{index}]"

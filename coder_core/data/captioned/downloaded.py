@@ -35,9 +35,7 @@ def captions_of(text: bytes, place: str, *, joined: bool) -> list[str]:
         content = text.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         problem = f"the byte 0x{text[error.start]:02x} is not UTF-8"
-        raise InputError(
-            Fault(f"{place}, byte {error.start + 1}", problem, UTF8, "save it as UTF-8")
-        ) from None
+        raise InputError.at(f"{place}, byte {error.start + 1}", problem, UTF8, "save it as UTF-8") from None
     return [line.strip() for line in content.split("\n")] if joined else [" ".join(content.split("\n"))]
 
 
@@ -203,9 +201,7 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[tuple[str, _Sample]]:
         if isinstance(error, InputError):
             raise
         fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
-        raise InputError(
-            Fault(str(file), f"cannot be read as a tar file: {error}", "a whole tar file", fix)
-        ) from None
+        raise InputError.at(file, f"cannot be read as a tar file: {error}", "a whole tar file", fix) from None
 
 
 DOWNLOADED = (

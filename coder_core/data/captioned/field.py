@@ -59,7 +59,7 @@ def _precomp_records(root: Path, folder: Path, faults: list[Fault]) -> Iterator[
         if not ids or not captions or len(captions) % len(ids):
             problem = f"{len(ids):,} ids for the {len(captions):,} captions of {captions_file.name}"
             fix = "look for a missing or doubled line"
-            raise InputError(Fault(str(ids_file), problem, "one id an image or one a caption", fix))
+            raise InputError.at(ids_file, problem, "one id an image or one a caption", fix)
         each = len(captions) // len(ids)
         for line, caption in enumerate(captions):
             yield Record(ids[line // each], caption, f"{captions_file} line {line + 1}", split_name(split))

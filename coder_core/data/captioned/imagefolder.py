@@ -87,8 +87,8 @@ def _rows(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]
         titles = [title.strip() for title in header]
         if NAME not in titles:
             problem = f"the header is {', '.join(map(shown, header[:12]))}"
-            raise InputError(
-                Fault(place, problem, f"columns {NAME} and caption", "name the columns in the first line")
+            raise InputError.at(
+                place, problem, f"columns {NAME} and caption", "name the columns in the first line"
             )
         for place, row in rows:
             if len(row) != len(titles):

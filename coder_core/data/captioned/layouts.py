@@ -48,18 +48,18 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
         InputError: the path is missing, of no known layout, or not of the one named.
     """
     if not path.exists():
-        raise InputError(Fault(str(path), "there is no such file or folder", "a data set", "check the path"))
+        raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
     if name != "auto":
         layout = next(layout for layout in LAYOUTS if layout.name == name)
         if not layout.recognise(path):
             fix = "check the path, or leave --format out"
-            raise InputError(Fault(str(path), f"is not of the format {name}", layout.files, fix))
+            raise InputError.at(path, f"is not of the format {name}", layout.files, fix)
         return layout
     layout_named = recognise(path)
     if layout_named is None:
         layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in LAYOUTS)
         fix = "docs/data.md shows every format"
-        raise InputError(Fault(str(path), "holds pictures with captions in no known format", layouts, fix))
+        raise InputError.at(path, "holds pictures with captions in no known format", layouts, fix)
     layout, why = layout_named
     others = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
     also = f" It could also be read as {', '.join(others)} (--format)." if others else ""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.documents import check_values
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.captioned.positions import ParquetRows, Positions, TarMembers
 from coder_core.data.lines import shown
 from coder_core.data.pictures import picture_path
@@ -84,7 +84,7 @@ class PackedPictures:
         if now != size:
             problem = f"has {now:,} bytes" if now else "there is no such file"
             fix = "restore it, or embed or evaluate the data again"
-            raise InputError(Fault(str(path), problem, f"{size:,} bytes, as when the run was written", fix))
+            raise InputError.at(path, problem, f"{size:,} bytes, as when the run was written", fix)
         with self._lock:  # the store goes on where it read last
             return self.store.read(image)
 
@@ -127,26 +127,26 @@ def open_packed(
         or not kinds.keys() <= document.keys()
     ):
         problem = f"notes packed pictures of version {document.get('version')!r:.20}, kind {document.get('kind')!r:.20}"
-        raise InputError(
-            Fault(place, problem, f"version {VERSION}, kind {' or '.join(STORES)}", "use a newer program")
+        raise InputError.at(
+            place, problem, f"version {VERSION}, kind {' or '.join(STORES)}", "use a newer program"
         )
     folder, kind = Path(document["folder"]), document["kind"]
     if not folder.is_absolute():
-        raise InputError(
-            Fault(f"{place} key folder", f"is {shown(str(folder))}", "an absolute path", "restore the file")
+        raise InputError.at(
+            f"{place} key folder", f"is {shown(str(folder))}", "an absolute path", "restore the file"
         )
     for entry in document["files"]:
         check_values(entry, {"name": str, "bytes": int}, f"{place} key files", least=0)
         if not {"name", "bytes"} <= entry.keys() or not entry["name"].endswith(f".{kind}"):
             problem = f"names {shown(str(entry.get('name')))}"
-            raise InputError(
-                Fault(f"{place} key files", problem, f"a .{kind} file and its bytes", "restore the file")
+            raise InputError.at(
+                f"{place} key files", problem, f"a .{kind} file and its bytes", "restore the file"
             )
     own_names = [entry["name"] for entry in document["files"]]
     files = [folder / name for name in own_names]
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
-        raise InputError(
-            Fault(place, f"names {len(files)} files", "one for every number of picture_positions.npy")
+        raise InputError.at(
+            place, f"names {len(files)} files", "one for every number of picture_positions.npy"
         )
     store: TarMembers | ParquetRows = (
         TarMembers(files, names, positions)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.captioned.parquet import PIXELS, has_pictures, open_parquet
 from coder_core.data.lines import shown
 from coder_core.data.pictures import find_file
@@ -46,15 +46,15 @@ class Positions(Protocol):
 
 def _read_piece(path: Path, offset: int, size: int, place: str) -> bytes:
     if not 0 < size <= LARGEST_FILE:
-        raise InputError(Fault(place, f"has {size:,} bytes", WHOLE, "copy it again"))
+        raise InputError.at(place, f"has {size:,} bytes", WHOLE, "copy it again")
     try:
         with path.open("rb") as file:
             file.seek(offset)
             content = file.read(size)
     except OSError as error:
-        raise InputError(Fault(place, f"cannot be read: {error.strerror}", WHOLE, "copy it again")) from None
+        raise InputError.at(place, f"cannot be read: {error.strerror}", WHOLE, "copy it again") from None
     if len(content) < size:
-        raise InputError(Fault(place, f"has {len(content):,} of its {size:,} bytes", WHOLE, "copy it again"))
+        raise InputError.at(place, f"has {len(content):,} of its {size:,} bytes", WHOLE, "copy it again")
     return content
 
 
@@ -79,7 +79,7 @@ class Files:
     def read(self, image: int) -> bytes:
         path = self._path(image)
         if path is None:
-            raise InputError(Fault(self.place(image), "there is no such picture", "a JPEG, PNG or WEBP file"))
+            raise InputError.at(self.place(image), "there is no such picture", "a JPEG, PNG or WEBP file")
         return _read_piece(path, 0, path.stat().st_size, self.place(image))
 
     def place(self, image: int) -> str:
@@ -153,20 +153,20 @@ class ParquetRows:
         except (pa.ArrowException, OSError, StopIteration) as error:
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
-            raise InputError(
-                Fault(self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file")
+            raise InputError.at(
+                self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file"
             ) from None
         content = self._rows[1].column(0).field("bytes")[row - self._rows[0]].as_buffer()
         if content is None or not 0 < content.size <= LARGEST_FILE:
             size = f"{content.size:,}" if content else "no"
-            raise InputError(Fault(self.place(image), f"holds {size} bytes", WHOLE, "write the row again"))
+            raise InputError.at(self.place(image), f"holds {size} bytes", WHOLE, "write the row again")
         return content.to_pybytes()
 
     def _open(self, file: int, group: int, place: str) -> Iterator[pa.RecordBatch]:
         content = open_parquet(self.files[file], [], buffer_size=STREAMED_BYTES)
         if not has_pictures(content) or not 0 <= group < content.num_row_groups:
             problem = "the file has no such row group of pictures"
-            raise InputError(Fault(place, problem, "the file as it was", "restore it"))
+            raise InputError.at(place, problem, "the file as it was", "restore it")
         about = content.metadata.row_group(group)
         columns = [about.column(number) for number in range(about.num_columns)]
         size = max(
@@ -176,7 +176,7 @@ class ParquetRows:
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
-            raise InputError(Fault(place, problem, f"at most {self.largest_group:,}", fix))
+            raise InputError.at(place, problem, f"at most {self.largest_group:,}", fix)
         return content.iter_batches(
             self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False
         )

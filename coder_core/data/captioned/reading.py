@@ -18,11 +18,10 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Seve
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Contents, Record, Tally, split_name
+from coder_core.data.captioned.records import Contents, Record, Tally, id_array, split_name
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, read_picture, unsafe_reason
-from coder_core.data.raw_split import id_array
 
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
@@ -113,7 +112,7 @@ class CaptionedData:
         if match is None:
             listed = ", ".join(split.name for split in self.splits)
             problem = f'there is no split "{name}"'
-            raise InputError(Fault("--split", problem, f"one of {listed}", "name one that is there"))
+            raise InputError.at("--split", problem, f"one of {listed}", "name one that is there")
         return match
 
 
@@ -256,9 +255,7 @@ def _positions(
         return store(contents.files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
     if given is not None:
         if not Path(given).is_dir():
-            raise InputError(
-                Fault(str(given), "there is no such folder", "the folder of the pictures", "check it")
-            )
+            raise InputError.at(given, "there is no such folder", "the folder of the pictures", "check it")
         return Files(Path(given), images.names)
     some = images.names[:NAMES_TRIED]
     folders = [folder for folder in contents.folders if folder.is_dir()]
@@ -268,9 +265,7 @@ def _positions(
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
         problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
-        raise InputError(
-            Fault(str(path), problem, "a folder that holds them", "name it with --pictures FOLDER")
-        )
+        raise InputError.at(path, problem, "a folder that holds them", "name it with --pictures FOLDER")
     return Files(likeliest, images.names)
 
 

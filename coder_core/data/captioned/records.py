@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from coder_core.console.faults import Fault, InputError, Severity
 from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
 
@@ -160,12 +162,10 @@ def csv_rows(path: Path, faults: list[Fault], *, delimiter: str = ",") -> Iterat
                     yield f"{path} line {reader.line_num}", row
         except UnicodeDecodeError as error:
             problem = f"a byte after line {reader.line_num} is not UTF-8 ({error.reason})"
-            raise InputError(Fault(str(path), problem, "UTF-8 text", "save the file as UTF-8")) from None
+            raise InputError.at(path, problem, "UTF-8 text", "save the file as UTF-8") from None
         except csv.Error as error:
             place = f"{path} line {reader.line_num}"
-            raise InputError(
-                Fault(place, f"is not CSV: {error}", "fields in quotes", "save it again")
-            ) from None
+            raise InputError.at(place, f"is not CSV: {error}", "fields in quotes", "save it again") from None
 
 
 def column(header: list[str], names: Sequence[str], path: Path) -> int:
@@ -179,7 +179,7 @@ def column(header: list[str], names: Sequence[str], path: Path) -> int:
     if number is None:
         problem = f"the header has no column {' or '.join(names)}, but {', '.join(map(shown, titles[:12]))}"
         fix = "name the columns in the first line"
-        raise InputError(Fault(f"{path} line 1", problem, f"a column {names[0]}", fix))
+        raise InputError.at(f"{path} line 1", problem, f"a column {names[0]}", fix)
     return number
 
 
@@ -196,7 +196,7 @@ def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
     if not named:
         problem = f"holds no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
         expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
-        raise InputError(Fault(str(path), problem, expected, "rename the column of the captions"))
+        raise InputError.at(path, problem, expected, "rename the column of the captions")
     return named[:1]
 
 
@@ -213,9 +213,7 @@ def captions_in(value: Any, place: str) -> list[str]:
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError(
-            Fault(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
-        )
+        raise InputError.at(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
     return [str(text) for text in texts]
 
 
@@ -228,4 +226,18 @@ def json_value(text: str, place: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(Fault(place, f"is not JSON: {error}", "JSON", "save the file again")) from None
+        raise InputError.at(place, f"is not JSON: {error}", "JSON", "save the file again") from None
+
+
+def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
+    """(m,) int64 numbers of captions; None where one has none, or one that needs more than 63 bits."""
+    fits = all(number is not None and -(1 << 63) <= number < 1 << 63 for number in ids)
+    return np.array(ids, np.int64) if fits else None
+
+
+def shared_names(place: str, names: set[str], what: str) -> list[Fault]:
+    """A warning about images or pictures of two splits: what is measured in one was seen in the other."""
+    if not names:
+        return []
+    overlap = f"{len(names):,} {what} are in both; the first: {', '.join(map(shown, sorted(names)[:10]))}"
+    return [Fault(place, overlap, f"different {what}", "remove them from one of the two", "warning")]

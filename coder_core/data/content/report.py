@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, named, silent, within
-from coder_core.data.captioned import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import PictureFacts, look_at_pictures
 from coder_core.files.cache import cache_folder, write_cached
@@ -112,7 +112,7 @@ def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = sile
         write_cached(_file(key), json.dumps(asdict(report)))
         if cached_report(key) is None:
             fact = "cannot be written, so the report of the data cannot be kept"
-            raise InputError(Fault(str(cache_folder()), fact, fix="set CODER_CACHE to a folder that can"))
+            raise InputError.at(cache_folder(), fact, fix="set CODER_CACHE to a folder that can")
     progress(1, 1, "finished")
     return report
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned import read_captioned
 from coder_core.data.captioned.layouts import recognise
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.captioned.records import Layout
 from coder_core.data.dataset import available_splits, find_layout, read_split
+from coder_core.data.features import FeatureRows
 from coder_core.data.reviews import Pair, Reviews, Verdict, judge_split
-from coder_core.data.rows import FeatureRows
 from coder_core.files.atomic import appearing
 
 REPORT = "cleaned.json"

@@ -11,7 +11,7 @@ from rich.console import Console
 from coder_core.config.towers import Tuning
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import watching
-from coder_core.data.dataset import Split
+from coder_core.data.split import Split
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerprint
 from coder_core.model.towers.towers import OWN

@@ -9,10 +9,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, named, silent
+from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.packed import note_packed
-from coder_core.data.dataset import Split
 from coder_core.data.embeddings import Embeddings
-from coder_core.data.picture_rows import Pictures
+from coder_core.data.split import Split
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source

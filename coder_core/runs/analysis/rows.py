@@ -16,9 +16,9 @@ from rich.console import Console
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
 from coder_core.console.progress import watching
-from coder_core.data.dataset import Split
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
+from coder_core.data.split import Split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.ranking import Ties

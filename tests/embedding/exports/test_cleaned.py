@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.data.captioned import read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, Verdict, append_review, image_keys
 from coder_core.reviews import main

@@ -1,0 +1,233 @@
+"""One split of a data set with features or pictures, its checksums, and what splits must share."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from coder_core.console.faults import Fault
+from coder_core.console.progress import Progress, silent
+from coder_core.data.captioned.records import shared_names
+from coder_core.data.features import FeatureFile, FeatureRows
+from coder_core.files.cache import cache_folder, settled, write_cached
+
+if TYPE_CHECKING:  # torch is loaded for those who train on pictures
+    from coder_core.data.captioned.decoding import Pictures
+
+FINGERPRINT_ROWS = 64
+PART_STREAM = 10  # of the random numbers that choose a part of the images
+CHECKSUM_VERSION = 1  # of how a checksum is made
+PIECE_BYTES = 8 * 2**20
+THREADS = 2
+HEX = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split of a data set: n images with L regions of D features, and m captions.
+
+    Args:
+        name: "train", "dev", "test", …
+        features: (n, L, D) or (n, D), memory-mapped, in the file's dtype and byte order.
+        captions: m strings.
+        image_of_text: (m,) int64, the image of every caption.
+        image_names: n relative picture file names or ids, or None.
+        picture_folder: where the names are files, or None.
+        source: what was read from where.
+        faults: warnings and notes: everything training changes about the data.
+        file: where the features come from, or None.
+        rows: the rows of the features file, from, up to, and every how many.
+        zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
+            values were not checked.
+        caption_ids: (m,) int64, the number of every caption in its data set, or None.
+        pictures: that an image tower reads instead of features, which are (n, L, 0) then; or None.
+    """
+
+    name: str
+    features: np.ndarray
+    captions: list[str]
+    image_of_text: np.ndarray
+    image_names: list[str] | None = None
+    picture_folder: Path | None = None
+    source: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    file: FeatureFile | None = None
+    rows: tuple[int, int, int] | None = None
+    zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    pictures: Pictures | None = None
+    caption_ids: np.ndarray | None = None
+
+    @property
+    def n_images(self) -> int:
+        return len(self.features)
+
+    @property
+    def n_texts(self) -> int:
+        return len(self.captions)
+
+    @property
+    def regions(self) -> int:
+        """L; 1 for one vector an image."""
+        return int(self.features.shape[1]) if self.features.ndim == 3 else 1
+
+    @property
+    def feature_size(self) -> int:
+        """D of the features."""
+        return int(self.features.shape[-1])
+
+    def first_images(self, count: int, why: Fault) -> Split:
+        """The first `count` images and their captions; the features stay a view of the memory map."""
+        if self.n_images <= count:
+            return self
+        inside = self.image_of_text < count
+        start, _, stride = self.rows or (0, self.n_images, 1)
+        return replace(
+            self,
+            features=self.features[:count],
+            rows=(start, start + count * stride, stride),
+            captions=list(compress(self.captions, inside)),
+            image_of_text=self.image_of_text[inside],
+            image_names=None if self.image_names is None else self.image_names[:count],
+            caption_ids=None if self.caption_ids is None else self.caption_ids[inside],
+            faults=[*self.faults, why],
+        )
+
+
+def texts_by_image(image_of_text: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """offsets (n + 1,), order (m,), int64: image i has the captions order[offsets[i]:offsets[i + 1]]."""
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(image_of_text, minlength=n)))).astype(np.int64)
+    return offsets, np.argsort(image_of_text, kind="stable").astype(np.int64)
+
+
+def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
+    """(k,) int64 rows, ascending: a part of n images drawn at random.
+
+    Args:
+        n: images.
+        share: of the images, above 0; at least one is drawn. A larger share holds the images of a smaller one.
+        seed: of the draw.
+        other: all images but those drawn.
+    """
+    order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
+    return np.sort(order[count:] if other else order[:count])
+
+
+def compare_splits(splits: Sequence[Split]) -> list[Fault]:
+    """Faults between splits, each compared with the first one, train.
+
+    Another feature size is an error: one model reads all splits. Another number of regions or captions an image is
+    noted. The same picture in train and in another split is a warning: what is measured there was seen in training.
+    """
+    faults = []
+    for split in splits[1:]:
+        train = splits[0]
+        place = f"{split.name} and {train.name}"
+        if split.feature_size != train.feature_size:
+            sizes = f"{split.feature_size} and {train.feature_size} numbers a region"
+            fix = "extract the features of all splits with the same program"
+            faults.append(Fault(place, sizes, "the same feature size in every split", fix))
+        if split.regions != train.regions:
+            counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
+            faults.append(Fault(place, counts, severity="note"))
+        each, in_train = (f"{some.n_texts / some.n_images:.1f}" for some in (split, train))
+        if each != in_train:
+            counts = f"{each} and {in_train} captions an image; recalls depend on their number"
+            faults.append(Fault(place, counts, severity="note"))
+        if train.name == "train" and split.name != "train":
+            faults += shared_names(place, _names(split) & _names(train), "images")
+    return faults
+
+
+def _names(split: Split) -> set[str]:
+    """The names of a split's images; none where they are row numbers."""
+    names = split.image_names or []
+    return set() if names == [str(row) for row in range(len(names))] else set(names)
+
+
+def fingerprint(split: Split) -> str:
+    """A cheap, stable sha256 (hex) of a split: shape, dtype, 64 evenly spaced images' values, captions, pairing."""
+    digest = hashlib.sha256()
+    digest.update(repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode())
+    rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
+    reader = FeatureRows(split.features)
+    digest.update(b"".join(reader.of_images(row, row + 1).tobytes() for row in rows.tolist()))
+    return _add_captions(digest, split)
+
+
+class Captioned(Protocol):
+    """Captions, and (m,) int64 the image each belongs to."""
+
+    @property
+    def captions(self) -> list[str]: ...
+
+    @property
+    def image_of_text(self) -> np.ndarray: ...
+
+
+def captions_checksum(split: Captioned) -> str:
+    """The sha256 (hex) of a split's captions and the image each belongs to."""
+    return _add_captions(hashlib.sha256(), split)
+
+
+def _add_captions(digest: hashlib._Hash, split: Captioned) -> str:
+    digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
+    for caption in split.captions:
+        digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
+    return digest.hexdigest()
+
+
+def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]:
+    """The sha256 (hex) of all of a split's "features" and of its "captions", by which a run recognises its data.
+
+    The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's place, size, times and
+    inode, so that an unchanged file is read once.
+    """
+    return {"features": _features_checksum(split, progress), "captions": captions_checksum(split)}
+
+
+def _features_checksum(split: Split, progress: Progress) -> str:
+    path = Path(split.source["features"]) if "features" in split.source else None
+    identity = _identity(path, split) if path is not None else ""
+    cached = cache_folder() / "checksums" / hashlib.sha256(identity.encode()).hexdigest()
+    with suppress(OSError, UnicodeDecodeError):
+        if identity and HEX.fullmatch(checksum := cached.read_text("ascii")):
+            return checksum
+    checksum = _hash(split.features, progress)
+    if path is not None and identity and identity == _identity(path, split):
+        write_cached(cached, checksum)
+    return checksum
+
+
+def _identity(path: Path, split: Split) -> str:
+    """Key of this state of a file and the rows a split shows; empty just after a change."""
+    state = path.stat()
+    if not settled(max(state.st_mtime_ns, state.st_ctime_ns)):
+        return ""
+    times = state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev
+    shape = split.features.shape, split.features.dtype.str, split.rows
+    return repr((CHECKSUM_VERSION, str(path.resolve()), *times, *shape))
+
+
+def _hash(features: np.ndarray, progress: Progress) -> str:
+    """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
+    rows, reader = max(1, PIECE_BYTES // (features[0].size * features.itemsize)), FeatureRows(features)
+    digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
+
+    def piece(start: int) -> bytes:
+        return hashlib.sha256(reader.of_images(start, min(start + rows, len(features))).data).digest()
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        starts = range(0, len(features), rows)
+        for start, part in zip(starts, pool.map(piece, starts), strict=True):
+            digest.update(part)
+            progress(min(start + rows, len(features)), len(features))
+    return digest.hexdigest()
