@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,32 @@ def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: s
     return app
 
 
+def parts(app: AppTest) -> list[str]:
+    """Every piece of HTML and every metric of a page."""
+    metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
+    return [*(str(item.proto.body) for item in app.get("html")), *metrics]
+
+
 def texts(app: AppTest) -> str:
     """Everything a page says in HTML and in metrics."""
-    metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
-    return "\n".join([*(str(item.proto.body) for item in app.get("html")), *metrics, ""])
+    return "\n".join([*parts(app), ""])
+
+
+def saying(app: AppTest, *values: object) -> list[str]:
+    """The parts of a page that hold these names and numbers in this order, whatever is written between them."""
+    escaped = (re.escape(html.escape(str(value))) for value in values)
+    pattern = ".*?".join(rf"(?<![\w.]){value}(?!\w|[.,]\d)" for value in escaped)
+    return [part for part in parts(app) if re.search(pattern, part, re.DOTALL)]
+
+
+def refusals(app: AppTest) -> list[str]:
+    """What a page shows where it has nothing to show: the fact and the way on."""
+    return [part for part in parts(app) if 'class="cl-empty' in part]
+
+
+def headings(app: AppTest) -> str:
+    """The headings of a page, one per line."""
+    return "\n".join(item.value for item in app.header)
 
 
 def shown_tables(app: AppTest) -> list[dict[str, Any]]:

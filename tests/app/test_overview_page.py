@@ -1,0 +1,115 @@
+"""The Overview: groups of runs, saved views, and what an imported run lacks."""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coder_core.api import InputError, open_run
+from coder_core.api.joint_space import score_separation
+from coder_core.api.saved_views import save_view, saved_views
+from tests.support.concept_runs import write_concept_run
+from tests.support.pages import Opened, refusals, saying, shown_tables, table_rows, texts
+from tests.support.run_folders import write_run
+
+
+def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path: Path, opened: Opened) -> None:
+    root = tmp_path / "runs"
+    for name, images in (("a", 12), ("b", 12), ("c", 12), ("elsewhere", 14), ("new", 12)):
+        folder = write_run(root, name, images=images, pictures=False)
+    shutil.rmtree(folder / "analysis")
+    app = opened(root, "overview", also=["c", "elsewhere", "new"])
+    also = app.multiselect(key="also")
+    assert also.options == ["c", "new", "elsewhere"]  # a name of the link stays
+    assert "elsewhere" in also.help
+    assert saying(app, "a", "elsewhere", "dev")
+    tables = [[row["run"] for row in rows] for rows in table_rows(app, "i→t R@1")]
+    assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
+    for images in (12, 14):
+        assert saying(app, "demo", images, 5 * images)
+    app.selectbox(key="versus").set_value("c").run()
+    assert app.multiselect(key="also").options == ["b", "new", "elsewhere"]
+    assert app.multiselect(key="also").value == ["elsewhere", "new"]
+    bars = next(chart.proto.spec for chart in app.get("plotly_chart"))
+    assert [trace["name"] for trace in json.loads(bars)["data"]] == ["a", "c"]
+
+
+def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, opened: Opened) -> None:
+    root = tmp_path / "runs"
+    for seed, name in enumerate(("a", "b", "c")):
+        write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
+    captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
+    write_concept_run(root, "both", images=12, captions=captions)
+    app = opened(root, "overview", curves=["c", "both"])  # as older links have it
+    assert app.multiselect(key="also").value == ["c", "both"]
+    assert app.query_params["also"] == ["c", "both"]
+    assert "curves" not in app.query_params
+    [table] = table_rows(app, "matching pairs")
+    assert [row["run"] for row in table] == ["a", "c", "both", "b"]
+    run = open_run(root / "both")
+    v, w = run.embeddings("dev")
+    branches = run.analysis("dev").concepts
+    assert branches is not None
+    scores = 0.6 * v @ w.T + 0.4 * branches.image_embeddings @ branches.text_embeddings.T
+    positives = scores[run.image_of_text("dev"), np.arange(60)]
+    md = positives.mean() - (scores.sum() - positives.sum()) / (scores.size - 60)
+    exact = score_separation(run, "dev").mean_distance
+    assert exact == pytest.approx(float(md), abs=1e-5)
+    assert table[2]["MD"] == f"{exact:.3f}"
+    assert len(app.get("plotly_chart")) == 4
+
+
+def test_an_imported_run_has_no_configuration_curves_or_model(roots: dict[str, Path], opened: Opened) -> None:
+    app = opened(roots["imported"], "overview", run="clip", versus="demo")
+    assert any('"imported"' in json.dumps(table) for table in shown_tables(app))
+    assert saying(app, "clip", "imported")
+    alone = opened(roots["imported"], "overview", run="clip", versus="—")
+    assert len(refusals(alone)) > len(refusals(app))
+    app = opened(roots["imported"], "diversity", run="clip", versus="—")
+    assert saying(app, "clip", "μ", "γ")
+    app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
+    app.text_input(key="text").set_value("a red ring").run()
+    assert refusals(app)
+    assert not app.exception
+
+
+def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened) -> None:
+    write_run(tmp_path, "demo", images=20)
+    app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
+    app.text_input(key="view-name").set_value("<b>mine</b>").run()
+    app.button(key="save-view").click().run()
+    assert not app.exception
+    [(name, address)] = saved_views(tmp_path).items()
+    assert name == "<b>mine</b>"
+    assert address.startswith("retrieval?")
+    assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(address.split("?")[1].split("&"))
+    assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in texts(app)
+    app.text_input(key="view-name").set_value("<b>mine</b>").run()
+    app.button(key="save-view").click().run()
+    assert refusals(app)
+    assert saved_views(tmp_path) == {name: address}
+    app.button(key="remove-view-0").click().run()
+    assert saved_views(tmp_path) == {}
+    app = opened(tmp_path, "", run="demo")  # the first page is the overview under another path
+    app.text_input(key="view-name").set_value("first").run()
+    app.button(key="save-view").click().run()
+    assert saved_views(tmp_path)["first"].startswith("overview?")
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", '{"a": "https://x.org/?y"}', '{"a": "javascript:1"}', '["a"]', '{"a": 3}', '{"": "joint?run=a"}'],
+)
+def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path: Path, content: str) -> None:
+    file = tmp_path / ".views.json"
+    file.write_text(content)
+    with pytest.raises(InputError, match=str(file)):
+        saved_views(tmp_path)
+    with pytest.raises(InputError, match=str(file)):
+        save_view(tmp_path, "b", "joint?run=a")
+    assert file.read_text() == content

@@ -1,0 +1,110 @@
+"""A slice narrows every page, by words, expressions, neighbours and the tags of reviews."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.choice import Choice, slice_mask
+from coder_core.api import open_run
+from coder_core.api.reviews import Review, ReviewedSplit, append_review
+from tests.support.pages import Opened, saying, shown_tables, table_rows
+from tests.support.run_folders import write_run
+
+DOGS = '"dog" in words and not "way 0" in caption'
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs on 60 images with dogs or cats."""
+    folder = tmp_path_factory.mktemp("slices")
+    captions = [
+        f"{'a dog' if image % 2 else 'two cats'} in scene {image}, way {way}"
+        for image in range(60)
+        for way in range(5)
+    ]
+    for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
+        write_run(folder, name, noise=noise, images=60, captions=captions, pictures=False)
+    return folder
+
+
+def test_the_table_of_slices_tells_gains_from_noise(root: Path, opened: Opened) -> None:
+    [table] = [rows for rows in table_rows(opened(root, "slices"), "slice") if rows]
+    by_slice = {row["slice"]: row for row in table}
+    assert by_slice['"dog" in words']["queries"] == "150"
+    assert by_slice["numbers"]["queries"] == "300"  # the number of a scene
+    assert {'"dog" in words', '"cats" in words', "7 <= length <= 10"} <= set(by_slice)
+    for row in table:
+        low, high = map(float, re.findall(r"[+-][0-9.]+", row["gain over demo-baseline"])[1:])
+        assert row["is it noise?"] == ("may be noise" if low <= 0 <= high else "beyond noise")
+
+
+def test_a_slice_narrows_tables_and_figures(root: Path, opened: Opened) -> None:
+    for page in ("retrieval", "diversity"):
+        app = opened(root, page, slice=DOGS)
+        assert saying(app, 120, 300)
+        [table] = [shown for shown in shown_tables(app) if shown["rows"]]
+        assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
+        assert all("dog" in json.dumps(row) for row in table["rows"])
+    assert app.query_params["slice"] == DOGS
+    app = opened(root, "similarity", slice=DOGS)
+    assert saying(app, 64, 120, "seed 0")
+    matrix = app.get("plotly_chart")[0].proto.spec
+    assert "a dog in scene" in matrix
+    assert "two cats" not in matrix
+
+
+def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) -> None:
+    app = opened(root, "diversity", slice='dog "way 3"')
+    assert saying(app, "“dog”", "“way 3”", 30, 300)
+    number = app.number_input(key="caption").value
+    app.button(key="sample-similar").click().run()
+    assert app.text_input(key="slice").value == app.query_params["slice"] == f"{number} in neighbours"
+    assert saying(app, 51, 300)
+    for mistake in ("dog in word", "__import__('os')"):
+        app.text_input(key="slice").set_value(mistake).run()
+        assert not saying(app, 51, 300)
+        assert app.number_input(key="caption").max == 299
+    assert saying(app, "__import__")
+
+
+def test_a_click_after_spaces_around_the_slice_is_not_lost(root: Path, opened: Opened) -> None:
+    app = opened(root, "diversity")
+    app.text_input(key="slice").set_value(" dog ").run()
+    number = app.number_input(key="caption").value
+    app.button(key="sample-similar").click().run()
+    assert app.query_params["slice"] == f"{number} in neighbours"
+
+
+def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
+    file = root / "reviews.jsonl"
+    key, text = ReviewedSplit.of(open_run(root / "demo"), "dev").pair(1, 7)
+    append_review(file, Review(key, text, "too-vague", "anna", ("Odd <b>",)))
+    try:
+        for expression in ('"odd <b>" in tags', '"too-vague" in tags'):
+            assert saying(opened(root, "retrieval", slice=expression), 1, 300)
+    finally:
+        file.unlink()
+
+
+def test_a_page_about_one_run_keeps_the_slice_of_the_sidebar(root: Path) -> None:
+    base, last = (open_run(root / name).summary for name in ("demo-baseline", "demo"))
+    solved = np.flatnonzero(open_run(root / "demo").ranks("dev")["t2i"] == 0)
+    choice = Choice(base, last, "dev", "rank == 1", slice_run=last, mask=slice_mask(last, "dev", "rank == 1"))
+    for page in (choice, replace(choice, second=None)):
+        assert page.members("text").tolist() == solved.tolist()
+
+
+def test_the_overview_counts_what_each_run_answers(root: Path, opened: Opened) -> None:
+    [rows] = table_rows(opened(root, "overview"), "answered")
+    right = {name: open_run(root / name).ranks("dev")["t2i"] < 1 for name in ("demo-baseline", "demo")}
+    assert {row["run"]: row["answered"] for row in rows} == {
+        name: f"{int(answered.sum()):,}" for name, answered in right.items()
+    }
+    only = int((right["demo"] & ~right["demo-baseline"]).sum())
+    assert next(row for row in rows if row["run"] == "demo")["not by demo-baseline"] == f"{only:,}"
