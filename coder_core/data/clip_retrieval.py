@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
-from coder_core.data.captioned.parquet import open_parquet
+from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.embeddings import Embeddings, check_picture_names, check_widths, open_matrix, unit_rows
 from coder_core.data.features import FeatureFile
 from coder_core.data.lines import shorten, shown

@@ -153,6 +153,17 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
+def given_folder(folder: str | Path) -> Path:
+    """The picture folder that a user named.
+
+    Raises:
+        InputError: it is not there.
+    """
+    if not Path(folder).is_dir():
+        raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check it")
+    return Path(folder)
+
+
 def find_pictures(root: Path, layout: Path, given: str | Path | None, names: list[str] | None) -> Path | None:
     """The picture folder: the given one, or images/ beside the data when it holds the first pictures named.
 
@@ -160,9 +171,7 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
         InputError: the given folder is not there.
     """
     if given is not None:
-        if not Path(given).is_dir():
-            raise InputError.at(given, "there is no such folder", "the folder of the pictures", "check it")
-        return Path(given)
+        return given_folder(given)
     if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
         return None
     parents = [root]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from coder_core.console.faults import Fault, collect
 from coder_core.console.progress import Progress, named, silent
-from coder_core.data.captioned.reading import CaptionedSplit, decode_all, read_captioned
+from coder_core.data.captioned.checking import decode_all
+from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.glove import WordVectors, read_word_vectors

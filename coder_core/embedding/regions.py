@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import prepared_blocks
-from coder_core.data.captioned.packed import names_digest, note_packed
+from coder_core.data.captioned.positions import names_digest, note_packed
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.lines import shown

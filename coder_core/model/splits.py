@@ -55,9 +55,9 @@ def read_splits(
     """
     if towers is None or towers.image is None:
         return _with_features(config, folder, wanted)
+    from coder_core.data.captioned.checking import read_picture_split
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned
-    from coder_core.data.picture_split import read_picture_split
 
     only = wanted[0] if len(wanted) == 1 else ""
     data = read_captioned(folder, reading_of(config), pictures=config.data.pictures or None, only=only)

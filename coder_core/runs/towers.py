@@ -11,7 +11,7 @@ import numpy as np
 
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned.packed import names_digest, open_packed
+from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
 from coder_core.model.towers.regions import RegionTower, own_regions, transformers_regions

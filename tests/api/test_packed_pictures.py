@@ -19,7 +19,7 @@ from PIL import Image
 from coder_core.api import InputError, Run, decode, open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.api.pictures import sample_picture
-from coder_core.data.captioned import packed
+from coder_core.data.captioned import positions as packed
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
 from coder_core.features import main as features

@@ -15,8 +15,9 @@ import pytest
 from PIL import Image
 
 from coder_core.check_data import main as check_data
+from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.layouts import FORMATS
-from coder_core.data.captioned.reading import CaptionedSplit, dealt_split, decode_all, read_captioned
+from coder_core.data.captioned.reading import CaptionedSplit, dealt_split, read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.formats import Format, ReadingArguments
@@ -143,7 +144,7 @@ def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
     whole = tokens.read_text()
     tokens.write_text(whole + f"{NAMES[0]}#0\tagain\nno tab here\n")
     told = str(refusal(read_captioned, tmp_path / "f"))
-    assert f"token.txt line 25: '{NAMES[0]}#0' again, of line 1" in told
+    assert f"token.txt line 25: '{NAMES[0]}#0' is also the number of {tokens} line 1" in told
     assert "token.txt line 26: is 'no tab here'" in told
     tokens.write_text(whole + "other.jpg.1#0\ta picture in no list\n")
     assert "1 images stand in no list of a split and are left out; the first: 'other.jpg.1'" in messages(
@@ -173,12 +174,13 @@ def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
     assert "1 lines lack the bar before the comment" in messages(tmp_path / "r", severity="warning")
     assert any(CAPTIONS[NAMES[3]][1] in split.captions for split in read_captioned(tmp_path / "r").splits)
     results.write_text(results.read_text() + f"{NAMES[3]}| 0| again\n")
-    assert f"comment 0 of '{NAMES[3]}' again, as in line 8" in str(refusal(read_captioned, tmp_path / "r"))
+    told = str(refusal(read_captioned, tmp_path / "r"))
+    assert f"'{NAMES[3]}| 0' is also the number of {results} line 8" in told
 
     LAYOUTS["flickr30k-annotations"](tmp_path / "a")
     file = tmp_path / "a" / "flickr_annotations_30k.csv"
     file.write_text(file.read_text().replace('"[2, 3]"', '"[0, 3]"'))
-    assert "the sentid 0 is also one of" in str(refusal(read_captioned, tmp_path / "a"))
+    assert "0 is also the sentid of" in str(refusal(read_captioned, tmp_path / "a"))
     file.write_text("raw,filename\n[broken,x.jpg\n")
     assert "line 2, column raw: is not JSON" in str(refusal(read_captioned, tmp_path / "a"))
 
@@ -213,7 +215,7 @@ def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:
     ]
     file.write_text(json.dumps(content))
     told = str(refusal(read_captioned, tmp_path))
-    assert "annotations[6]: the id 12 is also that of" in told
+    assert "annotations[6]: 12 is also the id of" in told
     assert (
         "annotations[8]: lacks a key, or it has another type; expected image_id (a number), caption" in told
     )
@@ -267,7 +269,7 @@ def test_members_of_tar_files_stay_inside_and_cut_files_are_named(tmp_path: Path
         add_to_tar(content, "alone.txt", b"no picture")
         add_to_tar(content, "s0000006.jpg", draw(0))
     told = str(refusal(read_captioned, tmp_path))
-    assert "'s0000006': the key stands twice" in told
+    assert "'s0000006' is also the key of" in told
     file.write_bytes(whole)
     with tarfile.open(file, "a") as content:
         add_to_tar(content, "alone.txt", b"no picture")

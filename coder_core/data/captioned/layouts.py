@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned.coco import COCO
-from coder_core.data.captioned.downloaded import DOWNLOADED
-from coder_core.data.captioned.field import FIELD, PICTURE_FOLDERS
+from coder_core.data.captioned.annotated import ANNOTATED, FIELD, PICTURE_FOLDERS
+from coder_core.data.captioned.archives import DOWNLOADED, PARQUET
 from coder_core.data.captioned.flickr import FLICKR
-from coder_core.data.captioned.imagefolder import IMAGEFOLDER
-from coder_core.data.captioned.parquet import PARQUET
 from coder_core.data.captioned.records import Layout, folder_of
 
-LAYOUTS = (*FIELD, *FLICKR, *COCO, *IMAGEFOLDER, *PARQUET, *DOWNLOADED)
+LAYOUTS = (*FIELD, *FLICKR, *ANNOTATED, PARQUET, *DOWNLOADED)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
 
@@ -53,11 +50,11 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
         layout = next(layout for layout in LAYOUTS if layout.name == name)
         if not layout.recognise(path):
             fix = "check the path, or leave --format out"
-            raise InputError.at(path, f"is not of the format {name}", layout.files, fix)
+            raise InputError.at(path, f"is not of the format {name}", layout.looks, fix)
         return layout
     layout_named = recognise(path)
     if layout_named is None:
-        layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in LAYOUTS)
+        layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in LAYOUTS)
         fix = "docs/data.md shows every format"
         raise InputError.at(path, "holds pictures with captions in no known format", layouts, fix)
     layout, why = layout_named

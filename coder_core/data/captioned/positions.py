@@ -1,27 +1,40 @@
 """Locations of a data set's pictures: files of a folder, members of tar files, rows of parquet files.
 
-Pictures are never copied: what is kept in memory is a name and, for packed ones, three numbers each.
+Pictures are never copied: what is kept in memory is a name and, for packed ones, three numbers each. An analysis notes
+where packed pictures lie, and they are read again from there. A run folder may come from a stranger, so what it notes
+is checked before a file is opened: the files lie in the noted folder, no link leads out of it, and they have the size
+they had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from coder_core.console.faults import InputError
-from coder_core.data.captioned.parquet import PIXELS, has_pictures, open_parquet
-from coder_core.data.lines import shown
-from coder_core.data.pictures import find_file
+from coder_core.console.documents import check_values
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.lines import plain_file, shown
+from coder_core.data.pictures import find_file, picture_path
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
 WHOLE = "a whole JPEG, PNG or WEBP file"
-PARQUET_ROWS = 16  # read at once
+IMAGE = "image"
+PIXELS = f"{IMAGE}.bytes"  # column of the picture files
+PARQUET_ROWS = 16  # pictures read at once
+ROWS_AT_ONCE = 256  # of other columns
 STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row group's pictures whole
+VERSION = 1  # of what an analysis notes
+KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their files
+LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
 
 
 class Positions(Protocol):
@@ -94,20 +107,13 @@ class Files:
 
 
 @dataclass
-class TarMembers:
-    """Members of tar files: (n, 3) int64 of file, offset and bytes."""
+class _Packed:
+    """Pictures inside files: (n, 3) int64, the number of a file and two numbers more."""
 
     files: Sequence[Path]
     names: Sequence[str]
     positions: np.ndarray
     folder: Path | None = None
-
-    def read(self, image: int) -> bytes:
-        file, offset, size = self.positions[image].tolist()
-        return _read_piece(self.files[file], offset, size, self.place(image))
-
-    def place(self, image: int) -> str:
-        return f"{self.files[self.positions[image, 0]]}, {shown(self.names[image])}"
 
     def missing(self, images: Sequence[int]) -> list[int]:
         return []
@@ -117,8 +123,20 @@ class TarMembers:
 
 
 @dataclass
-class ParquetRows:
-    """Rows of parquet files: (n, 3) int64 of file, row group and row in it.
+class TarMembers(_Packed):
+    """Members of tar files: file, offset and bytes."""
+
+    def read(self, image: int) -> bytes:
+        file, offset, size = self.positions[image].tolist()
+        return _read_piece(self.files[file], offset, size, self.place(image))
+
+    def place(self, image: int) -> str:
+        return f"{self.files[self.positions[image, 0]]}, {shown(self.names[image])}"
+
+
+@dataclass
+class ParquetRows(_Packed):
+    """Rows of parquet files: file, row group and row in it.
 
     Rows are read a few at a time from the row group in use, so pictures asked for in order are read once each.
 
@@ -127,10 +145,6 @@ class ParquetRows:
         largest_group: bytes that the pictures of a row group may take unpacked; None allows any.
     """
 
-    files: Sequence[Path]
-    names: Sequence[str]
-    positions: np.ndarray
-    folder: Path | None = None
     rows_at_once: int = PARQUET_ROWS
     largest_group: int | None = None
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
@@ -167,12 +181,10 @@ class ParquetRows:
         if not has_pictures(content) or not 0 <= group < content.num_row_groups:
             problem = "the file has no such row group of pictures"
             raise InputError.at(place, problem, "the file as it was", "restore it")
-        about = content.metadata.row_group(group)
-        columns = [about.column(number) for number in range(about.num_columns)]
-        size = max(
-            (column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS),
-            default=0,
-        )
+        metadata = content.metadata.row_group(group)
+        columns = [metadata.column(number) for number in range(metadata.num_columns)]
+        sizes = (column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS)
+        size = max(sizes, default=0)
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
@@ -185,8 +197,170 @@ class ParquetRows:
         file, group, row = self.positions[image].tolist()
         return f"{self.files[file]} row group {group} row {row}"
 
+
+def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq.ParquetFile:
+    """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group.
+
+    Raises:
+        InputError: it is none, or damaged.
+    """
+    plain_file(file, faults)
+    try:
+        return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from None
+
+
+def parquet_rows(
+    content: pq.ParquetFile, file: Path, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Row group, row in it, and column → value, of every row.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    for group in range(content.num_row_groups):
+        row = 0
+        try:
+            for batch in content.iter_batches(
+                ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False
+            ):
+                for values in batch.to_pylist():
+                    yield group, row, values
+                    row += 1
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(file, error) from None
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    reason = str(error).split("\n", 1)[0][:200]
+    return InputError.at(
+        file, f"cannot be read as parquet: {reason}", "a whole parquet file", "copy it again"
+    )
+
+
+def has_pictures(content: pq.ParquetFile) -> bool:
+    """True if an opened parquet file has the column image of struct{bytes, …}."""
+    schema = content.schema_arrow
+    if schema.names.count(IMAGE) != 1 or not pa.types.is_struct(kind := schema.field(IMAGE).type):
+        return False
+    column = kind.field("bytes").type if kind.names.count("bytes") == 1 else pa.null()
+    return bool(pa.types.is_binary(column) or pa.types.is_large_binary(column))
+
+
+def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
+    """Record of packed pictures in an analysis: a document, and (n, 3) int64 with the number of a file in the first
+    column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
+
+    Args:
+        positions: of all pictures. rows: (n,) the pictures of the split.
+    """
+    if not isinstance(positions, TarMembers | ParquetRows):
+        return None
+    chosen = positions.positions[rows]
+    used, chosen[:, 0] = np.unique(chosen[:, 0], return_inverse=True)
+    folder = Path(os.path.commonpath([file.absolute().parent for file in positions.files]))
+    files = [positions.files[number].absolute() for number in used.tolist()]
+    document = {
+        "version": VERSION,
+        "kind": "tar" if isinstance(positions, TarMembers) else "parquet",
+        "folder": str(folder.resolve()),
+        "files": [
+            {"name": file.relative_to(folder).as_posix(), "bytes": file.stat().st_size} for file in files
+        ],
+    }
+    return document, chosen
+
+
+def names_digest(names: Sequence[str]) -> str:
+    """The sha256 (hex) of image names: whether what was noted of pictures is still of these."""
+    return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass
+class PackedPictures:
+    """Packed pictures of an opened analysis. Nothing is opened before a picture is asked for.
+
+    Args:
+        folder: which the files may not leave.
+        names, sizes: of each file, relative to it, and its bytes when it was embedded or evaluated.
+        store: reads them.
+    """
+
+    folder: Path
+    names: Sequence[str]
+    sizes: Sequence[int]
+    store: TarMembers | ParquetRows
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def read(self, image: int) -> bytes:
+        """The file of a picture.
+
+        Raises:
+            InputError: its container is missing, changed, or not in the folder; the picture is cut.
+        """
+        number = int(self.store.positions[image, 0])
+        path, size = self.store.files[number], self.sizes[number]
+        now = self.store.state(image)[0] if picture_path(self.folder, self.names[number]) == path else 0
+        if now != size:
+            problem = f"has {now:,} bytes" if now else "there is no such file"
+            fix = "restore it, or embed or evaluate the data again"
+            raise InputError.at(path, problem, f"{size:,} bytes, as when the run was written", fix)
+        with self._lock:  # the store goes on where it read last
+            return self.store.read(image)
+
+    def place(self, image: int) -> str:
+        """Location of a picture, for messages."""
+        return self.store.place(image)
+
     def missing(self, images: Sequence[int]) -> list[int]:
-        return []
+        """Pictures among these whose container is missing."""
+        return [image for image in images if not self.state(image)[0]]
 
     def state(self, image: int) -> tuple[int, int]:
-        return _state(self.files[self.positions[image, 0]])
+        """Bytes and time of change of its container; (0, 0) where that is missing or outside the folder."""
+        number = int(self.store.positions[image, 0])
+        try:
+            inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
+        except InputError:
+            return 0, 0
+        return self.store.state(image) if inside else (0, 0)
+
+
+def open_packed(
+    document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str
+) -> PackedPictures:
+    """The pictures that `note_packed` noted.
+
+    Args:
+        document, positions: what it gave.
+        names: n names, for messages.
+        place: the file the document stands in.
+
+    Raises:
+        InputError: a newer version, or values that no version writes.
+    """
+    kinds = {"version": int, "kind": str, "folder": str, "files": list}
+    check_values(document, kinds, place)
+    version, kind = document.get("version"), document.get("kind")
+    if version != VERSION or kind not in KINDS or not kinds.keys() <= document.keys():
+        problem = f"notes packed pictures of version {version!r:.20}, kind {kind!r:.20}"
+        expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
+        raise InputError.at(place, problem, expected, "use a newer program")
+    folder, restore = Path(document["folder"]), "restore the file"
+    if not folder.is_absolute():
+        raise InputError.at(f"{place} key folder", f"is {shown(str(folder))}", "an absolute path", restore)
+    for entry in document["files"]:
+        check_values(entry, {"name": str, "bytes": int}, f"{place} key files", least=0)
+        if not {"name", "bytes"} <= entry.keys() or not entry["name"].endswith(f".{kind}"):
+            problem = f"names {shown(str(entry.get('name')))}"
+            raise InputError.at(f"{place} key files", problem, f"a .{kind} file and its bytes", restore)
+    file_names = [entry["name"] for entry in document["files"]]
+    files = [folder / name for name in file_names]
+    if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
+        expected = "one for every number of picture_positions.npy"
+        raise InputError.at(place, f"names {len(files)} files", expected)
+    store: TarMembers | ParquetRows = TarMembers(files, names, positions)
+    if kind == "parquet":
+        store = ParquetRows(files, names, positions, rows_at_once=1, largest_group=LARGEST_GROUP)
+    return PackedPictures(folder, file_names, [entry["bytes"] for entry in document["files"]], store)

@@ -7,26 +7,22 @@ import os
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
-from coder_core.console.progress import Progress, silent
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Contents, Record, Tally, id_array, split_name
+from coder_core.data.captioned.records import Contents, Record, Tally, id_array, shared_names, split_name
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
-from coder_core.data.pictures import ENDINGS, INSIDE, find_file, read_picture, unsafe_reason
+from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
-DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
-THREADS = 4
 CAPTIONS = "at least one caption an image"
 
 
@@ -37,13 +33,9 @@ def dealt_split(name: str, reading: ReadingArguments) -> str:
         f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8
     ).digest()
     share = int.from_bytes(digest) / 2**64
-    return (
-        "test"
-        if share < reading.test_share
-        else "dev"
-        if share < reading.test_share + reading.dev_share
-        else "train"
-    )
+    if share < reading.test_share:
+        return "test"
+    return "dev" if share < reading.test_share + reading.dev_share else "train"
 
 
 @dataclass(frozen=True)
@@ -148,13 +140,24 @@ def read_captioned(
         if not errors:
             errors = [Fault(str(path), "holds no caption of any picture", CAPTIONS, "check the file")]
         raise InputError(errors)
-    positions = _positions(path, contents, images, pictures, faults)
+    positions = _positions(path, contents, images, pictures)
     stop_on_errors(faults)
     source = {"layout": form.name, **contents.source}
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
-    splits = [_split(name, images, positions, source, faults) for name in _in_order(images.splits)]
-    data = CaptionedData(form.name, splits, faults)
-    return _without_missing(data, path, reading.skip_broken, only)
+    owners, ids = np.array(images.owners, np.int64), id_array(images.caption_ids)
+    rows, split_of_image = np.arange(len(images.names)), np.array(images.splits)
+    every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
+    names = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
+    splits = [replace(every.keep(split_of_image == name), name=name) for name in names]
+    whole = [
+        _report_missing(split, path, skip=reading.skip_broken, faults=faults)
+        if only in ("", split.name)
+        else split
+        for split in splits
+    ]
+    faults += _in_two(splits)
+    faults += _without_captions(splits)
+    return CaptionedData(form.name, [split for split in whole if len(split.rows)], faults)
 
 
 def _shares(reading: ReadingArguments) -> list[Fault]:
@@ -176,19 +179,17 @@ class _Images:
     captions: list[str] = field(default_factory=list)
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
-    positions: array[int] = field(
-        default_factory=lambda: array("q")
-    )  # three numbers each, of packed pictures
+    positions: array[int] = field(default_factory=lambda: array("q"))  # three of every packed picture
 
 
 def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault]) -> _Images:
-    """Records -> images with captions; what is left out is counted and named."""
+    """Records → images with captions; what is left out is counted and named."""
     place = ", ".join(map(str, contents.source.values()))
     empty = Tally(place, "captions are empty and are left out")
     bare = Tally(place, "images have no caption and are left out")
     unlisted = Tally(place, "images stand in no list of a split and are left out", severity="note")
     images, number = _Images(), defaultdict[str, dict[str, int]](dict)  # split → name → number
-    bare_names: dict[tuple[str, str], str] = {}
+    bare_names: set[tuple[str, str]] = set()
     unsafe = dealt = 0
     last_unlisted = ""
     for record in contents.records:
@@ -199,17 +200,16 @@ def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault])
             if unsafe <= MOST_FAULTS_SHOWN:
                 faults.append(problem)
             continue
-        split = record.split
-        if not split and contents.listed:
+        if not record.split and contents.listed:
             if record.image != last_unlisted:
                 unlisted.add(shown(record.image))
             last_unlisted = record.image
             continue
-        dealt += not split
-        split = sys.intern(split or dealt_split(record.image, reading))
+        dealt += not record.split
+        split = sys.intern(record.split or dealt_split(record.image, reading))
         if not caption:
             empty.add(record.place)
-            bare_names.setdefault((split, record.image), record.place)
+            bare_names.add((split, record.image))
             continue
         image = number[split].setdefault(record.image, len(images.names))
         if image == len(images.names):
@@ -219,7 +219,7 @@ def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault])
         images.captions.append(caption)
         images.caption_ids.append(record.caption_id)
         images.owners.append(image)
-    for split, name in bare_names:
+    for split, name in sorted(bare_names):
         if name not in number[split]:
             bare.add(shown(name))
     faults += [*empty.faults(), *bare.faults(), *unlisted.faults()]
@@ -240,28 +240,20 @@ def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
         problem = f"{shown(record.image)} or its caption holds half a character (a lone surrogate)"
         return Fault(record.place, problem, "UTF-8 text", "repair the text")
     reason = "" if packed else unsafe_reason(record.image)
-    return (
-        Fault(record.place, f"the name {shown(record.image)} {reason}", INSIDE, "rename it")
-        if reason
-        else None
-    )
+    problem = f"the name {shown(record.image)} {reason}"
+    return Fault(record.place, problem, INSIDE, "rename it") if reason else None
 
 
-def _positions(
-    path: Path, contents: Contents, images: _Images, given: str | Path | None, faults: list[Fault]
-) -> Positions:
+def _positions(path: Path, contents: Contents, images: _Images, given: str | Path | None) -> Positions:
     if contents.packed is not None:
         store = TarMembers if contents.packed == "tar" else ParquetRows
         return store(contents.files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
     if given is not None:
-        if not Path(given).is_dir():
-            raise InputError.at(given, "there is no such folder", "the folder of the pictures", "check it")
-        return Files(Path(given), images.names)
+        return Files(given_folder(given), images.names)
     some = images.names[:NAMES_TRIED]
     folders = [folder for folder in contents.folders if folder.is_dir()]
-    likeliest = max(
-        folders, key=lambda folder: sum(find_file(folder, name) is not None for name in some), default=None
-    )
+    found = [sum(find_file(folder, name) is not None for name in some) for folder in folders]
+    likeliest = folders[found.index(max(found))] if folders else None
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
         problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
@@ -269,56 +261,31 @@ def _positions(
     return Files(likeliest, images.names)
 
 
-def _in_order(splits: Iterable[str]) -> list[str]:
-    return sorted(dict.fromkeys(splits), key=lambda name: (FIRST.get(name, 3), name))
-
-
-def _split(
-    name: str, images: _Images, positions: Positions, source: dict[str, str], faults: list[Fault]
-) -> CaptionedSplit:
-    inside = np.array([split == name for split in images.splits])
-    owners = np.array(images.owners, np.int64)
-    rows, ids = np.arange(len(inside)), id_array(images.caption_ids)
-    whole = CaptionedSplit(name, images.names, images.captions, owners, positions, rows, source, ids)
-    return whole.keep(inside)
-
-
-def _without_missing(data: CaptionedData, path: Path, skip: bool, only: str) -> CaptionedData:
-    """Report missing pictures (an error, or left out), pictures without captions, and pictures in two splits."""
-    faults, splits = data.faults, []
-    for split in data.splits:
-        looked_for = split.rows.tolist() if only in ("", split.name) else []
-        missing = set(split.positions.missing(looked_for))
-        absent = np.array([row in missing for row in split.rows.tolist()], dtype=bool)
-        if absent.any():
-            tally = Tally(
-                f"{split.name} of {path}",
-                f"of {len(absent):,} pictures are missing",
-                "picture files",
-                "copy them, or leave them and their captions out with --skip-broken",
-                "warning" if skip else "error",
-            )
-            for image in np.flatnonzero(absent):
-                tally.add(shown(split.image_names[image]))
-            faults += tally.faults()
-        splits.append(split.keep(~absent) if skip else split)
-    faults += _in_two(data.splits)
-    faults += _without_captions(data.splits)
-    return replace(data, splits=[split for split in splits if len(split.rows)])
+def _report_missing(split: CaptionedSplit, path: Path, *, skip: bool, faults: list[Fault]) -> CaptionedSplit:
+    """The split without its missing pictures, or with an error that names the first."""
+    missing = set(split.positions.missing(split.rows.tolist()))
+    present = np.array([row not in missing for row in split.rows.tolist()], dtype=bool)
+    tally = Tally(
+        f"{split.name} of {path}",
+        f"of {len(present):,} pictures are missing",
+        "picture files",
+        "copy them, or leave them and their captions out with --skip-broken",
+        "warning" if skip else "error",
+    )
+    for image in np.flatnonzero(~present):
+        tally.add(shown(split.image_names[image]))
+    faults += tally.faults()
+    return split.keep(present) if skip else split
 
 
 def _in_two(splits: list[CaptionedSplit]) -> list[Fault]:
-    """A picture in two splits is a warning: what is measured in one was seen in the other."""
+    """A warning for every two splits that share pictures."""
     faults = []
     for number, split in enumerate(splits[1:], 1):
         names = set(split.image_names)
         for other in splits[:number]:
-            shared = sorted(names.intersection(other.image_names))
-            if shared:
-                first = ", ".join(map(shown, shared[:10]))
-                problem = f"{len(shared):,} pictures are in both; the first: {first}"
-                place, fix = f"{split.name} and {other.name}", "remove them from one of the two"
-                faults.append(Fault(place, problem, "different pictures", fix, "warning"))
+            place = f"{split.name} and {other.name}"
+            faults += shared_names(place, names.intersection(other.image_names), "pictures")
     return faults
 
 
@@ -343,36 +310,6 @@ def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
         for entry in entries:
             name = f"{part}/{entry.name}" if part else entry.name
             stem, dot, ending = name.rpartition(".")
-            if (
-                f"{dot}{ending}".lower() in ENDINGS
-                and name not in named
-                and stem not in named
-                and (folder / name).is_file()
-            ):
+            is_named = name in named or stem in named
+            if f"{dot}{ending}".lower() in ENDINGS and not is_named and (folder / name).is_file():
                 yield name
-
-
-def decode_all(
-    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
-) -> list[Fault]:
-    """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
-    severity: Severity = "warning" if skip_broken else "error"
-    fix = "copy them again, or leave them and their captions out with --skip-broken"
-    tally = Tally(
-        split.name, f"of {len(split.rows):,} pictures cannot be decoded", "whole pictures", fix, severity
-    )
-
-    def broken(image: int) -> str:
-        try:
-            read_picture(split.read(image), "", size=DECODED_SIZE)
-        except InputError as error:
-            return f"{split.place(image)}: {error.faults[0].found}"
-        return ""
-
-    threads = THREADS if isinstance(split.positions, Files) else 1  # packed ones are read in order
-    with ThreadPoolExecutor(threads) as pool:
-        for number, problem in enumerate(pool.map(broken, range(len(split.rows))), 1):
-            if problem:
-                tally.add(problem)
-            progress(number, len(split.rows))
-    return tally.faults()

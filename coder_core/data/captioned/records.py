@@ -1,17 +1,17 @@
-"""Result of reading a layout: records of one image with one caption, and possible picture folders."""
+"""The rows that a layout gives, one image with one caption each, and what the layouts share in reading them."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError, Severity
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
 from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
 
 FIRST_NAMED = 10
@@ -28,7 +28,6 @@ SPLIT_NAMES = {
     "testing": "test",
 }
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
-PACKED = Literal["tar", "parquet"]
 
 
 class Record(NamedTuple):
@@ -39,8 +38,8 @@ class Record(NamedTuple):
         caption: as it stands; "" where the image has none.
         place: file and row, for faults.
         split: "" where the data does not say.
-        caption_id: the caption's number in its data set, where it has one.
         position: of a packed picture: three whole numbers (see `positions`).
+        caption_id: the caption's number in its data set, where it has one.
     """
 
     image: str
@@ -66,7 +65,7 @@ class Contents:
 
     records: Iterable[Record]
     folders: Sequence[Path] = ()
-    packed: PACKED | None = None
+    packed: Literal["tar", "parquet"] | None = None
     files: Sequence[Path] = ()
     source: dict[str, str] = field(default_factory=dict)
     listed: bool = False
@@ -78,15 +77,26 @@ class Layout:
 
     Args:
         name: for --format.
-        files: what it looks like, for messages.
-        recognise: why a path is of this layout, or "".
-        read: its contents; faults go to the list.
+        looks: its files, for messages.
+        why: what its first file shows, for messages.
+        find: its files in a path; none where the path is not of this layout.
+        parse: those files, and the data folder, read; faults go to the list.
     """
 
     name: str
-    files: str
-    recognise: Callable[[Path], str]
-    read: Callable[[Path, list[Fault]], Contents]
+    looks: str
+    why: str
+    find: Callable[[Path], list[Path]]
+    parse: Callable[[list[Path], Path, list[Fault]], Contents]
+
+    def recognise(self, path: Path) -> str:
+        """Why a path is of this layout, or ""."""
+        files = self.find(path)
+        return f"{files[0].relative_to(folder_of(path))} {self.why}" if files else ""
+
+    def read(self, path: Path, faults: list[Fault]) -> Contents:
+        """The contents of a path of this layout."""
+        return self.parse(self.find(path), folder_of(path), faults)
 
 
 @dataclass
@@ -113,6 +123,28 @@ class Tally:
             return []
         text = f"{self.count:,} {self.problem}; the first: {', '.join(self.first)}"
         return [Fault(self.place, text, self.expected, self.fix, self.severity)]
+
+
+@dataclass
+class Once:
+    """Names or numbers that a file may give once; a repetition is a fault that names both places."""
+
+    what: str
+    faults: list[Fault]
+    places: dict[Any, str] = field(default_factory=dict)
+    repeated: int = 0
+
+    def add(self, key: Any, place: str, at: str = "") -> bool:
+        """True if no other place has this key; `at` is a more precise place for the message."""
+        before = self.places.setdefault(key, place)
+        if before == place:
+            return True
+        self.repeated += 1
+        if self.repeated <= MOST_FAULTS_SHOWN:
+            name = shown(key) if isinstance(key, str) else str(key)
+            problem = f"{name} is also the {self.what} of {before}"
+            self.faults.append(Fault(at or place, problem, f"its own {self.what}", "rename or remove one"))
+        return False
 
 
 def split_name(word: str) -> str:
@@ -146,41 +178,36 @@ def first_line(path: Path) -> str:
         return ""
 
 
-def csv_rows(path: Path, faults: list[Fault], *, delimiter: str = ",") -> Iterator[tuple[str, list[str]]]:
-    """(place, fields) of every row of a CSV file, the header first.
+def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Place, and column → value, of every row of a CSV file; a row of another length than the header is a fault.
 
     Raises:
-        InputError: not UTF-8, or not CSV; the line is named.
+        InputError: not UTF-8, or not CSV, naming the line; or the header lacks a needed column.
     """
     plain_file(path, faults)
     csv.field_size_limit(LONGEST_FIELD)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        reader = csv.reader(file, strict=True)
         try:
+            titles = [title.strip() for title in next(reader, [])]
+            if missing := [name for name in needed if name not in titles]:
+                problem = f"the header is {', '.join(map(shown, titles[:12]))}"
+                fix = "name the columns in the first line"
+                raise InputError.at(f"{path} line 1", problem, f"a column {' and '.join(missing)}", fix)
             for row in reader:
-                if row:
-                    yield f"{path} line {reader.line_num}", row
+                place = f"{path} line {reader.line_num}"
+                if len(row) == len(titles):
+                    yield place, dict(zip(titles, row, strict=True))
+                elif row:
+                    problem = f"has {len(row)} fields, the header {len(titles)}"
+                    fix = "put captions that hold commas in quotes"
+                    faults.append(Fault(place, problem, "the same number", fix))
         except UnicodeDecodeError as error:
             problem = f"a byte after line {reader.line_num} is not UTF-8 ({error.reason})"
             raise InputError.at(path, problem, "UTF-8 text", "save the file as UTF-8") from None
         except csv.Error as error:
             place = f"{path} line {reader.line_num}"
             raise InputError.at(place, f"is not CSV: {error}", "fields in quotes", "save it again") from None
-
-
-def column(header: list[str], names: Sequence[str], path: Path) -> int:
-    """The number of the first of these columns that a header has.
-
-    Raises:
-        InputError: it has none of them.
-    """
-    titles = [title.strip() for title in header]
-    number = next((titles.index(name) for name in names if name in titles), None)
-    if number is None:
-        problem = f"the header has no column {' or '.join(names)}, but {', '.join(map(shown, titles[:12]))}"
-        fix = "name the columns in the first line"
-        raise InputError.at(f"{path} line 1", problem, f"a column {names[0]}", fix)
-    return number
 
 
 def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
@@ -200,6 +227,16 @@ def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
     return named[:1]
 
 
+def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], place: str) -> list[str]:
+    """The captions in these columns of a row; one that is empty where there are none.
+
+    Raises:
+        InputError: as for `captions_in`.
+    """
+    texts = [text for title in columns for text in captions_in(row[title], f"{place}, column {title}")]
+    return [text for text in texts if text.strip()] or [""]
+
+
 def captions_in(value: Any, place: str) -> list[str]:
     """The captions of a field: a string, or a list of strings or of {"raw": …}.
 
@@ -208,8 +245,6 @@ def captions_in(value: Any, place: str) -> list[str]:
     """
     if value is None:
         return []
-    if isinstance(value, str):
-        return [value]
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
     if not all(isinstance(text, str) for text in texts):
@@ -217,7 +252,7 @@ def captions_in(value: Any, place: str) -> list[str]:
     return [str(text) for text in texts]
 
 
-def json_value(text: str, place: str) -> Any:
+def json_value(text: str | bytes, place: object) -> Any:
     """A JSON value.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
-from coder_core.data.captioned.packed import note_packed
+from coder_core.data.captioned.positions import note_packed
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.split import Split
 from coder_core.evaluation.ranking import rank

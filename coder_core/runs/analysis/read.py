@@ -19,7 +19,7 @@ from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 
 if TYPE_CHECKING:
-    from coder_core.data.captioned.packed import PackedPictures
+    from coder_core.data.captioned.positions import PackedPictures
 
 Result = TypeVar("Result")
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
@@ -150,9 +150,9 @@ class Analysis(sealed.SealedFolder):
         """Positions of pictures inside tar or parquet files; None if they are files of `picture_folder`, or unknown."""
         if "packed" not in self._images:
             return None
-        from coder_core.data.captioned.packed import (
-            open_packed,
-        )  # Arrow is needed from here on, and only here
+        from coder_core.data.captioned.positions import (
+            open_packed,  # Arrow is needed from here on, and only here
+        )
 
         place = f"{self.path / 'images.json'} key packed"
         return open_packed(

@@ -1,4 +1,4 @@
-"""Pictures with captions as splits to train and evaluate on: every picture is read and decoded once, beforehand."""
+"""Read and decode every picture once: for a check of the data, and for a split to train and evaluate on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import numpy as np
 from PIL.Image import Image
 from torch import Tensor
 
-from coder_core.console.faults import InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.positions import Files
-from coder_core.data.captioned.reading import DECODED_SIZE, THREADS, CaptionedData, CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.cache import cache_folder, settled, write_cached
 
+DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
+THREADS = 4
 VERSION = 1  # of what is kept of a check
 
 
@@ -51,16 +53,7 @@ def read_picture_split(
     """
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)
-    tally = Tally(
-        captioned.name,
-        f"of {len(captioned.rows):,} pictures cannot be decoded",
-        "whole pictures",
-        "copy them again, or leave them and their captions out with --skip-broken",
-        "warning" if skip_broken else "error",
-    )
-    for reason in broken.values():
-        tally.add(reason)
-    faults = stop_on_errors(tally.faults())
+    faults = stop_on_errors(_broken_faults(captioned, broken, skip_broken))
     whole = np.ones(len(captioned.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
@@ -84,6 +77,26 @@ def read_picture_split(
     return split, {"features": digest.hexdigest(), "captions": captions_checksum(split)}
 
 
+def decode_all(
+    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
+) -> list[Fault]:
+    """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
+    return _broken_faults(split, check_pictures(split, progress)[1], skip_broken)
+
+
+def _broken_faults(split: CaptionedSplit, broken: dict[int, str], skip_broken: bool) -> list[Fault]:
+    tally = Tally(
+        split.name,
+        f"of {len(split.rows):,} pictures cannot be decoded",
+        "whole pictures",
+        "copy them again, or leave them and their captions out with --skip-broken",
+        "warning" if skip_broken else "error",
+    )
+    for reason in broken.values():
+        tally.add(reason)
+    return tally.faults()
+
+
 def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
     """n sha256 (hex) of the picture files, and image → why it cannot be decoded.
 
@@ -95,12 +108,10 @@ def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[
         return contents, {}
 
     def check(image: int) -> tuple[str, str]:
+        digest = ""
         try:
             content = split.read(image)
-        except InputError as error:
-            return "", f"{split.place(image)}: {error.faults[0].found}"
-        digest = hashlib.sha256(content).hexdigest()
-        try:
+            digest = hashlib.sha256(content).hexdigest()
             read_picture(content, "", size=DECODED_SIZE)
         except InputError as error:
             return digest, f"{split.place(image)}: {error.faults[0].found}"

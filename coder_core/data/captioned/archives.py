@@ -1,0 +1,251 @@
+"""Pictures with their captions beside or around them: parquet files, webdataset's tar files, img2dataset's folders.
+
+Parquet files have a column image of struct{bytes, path} and captions as string or list. img2dataset writes numbered
+folders of .jpg, .txt and .json, or tar files of the same, which webdataset reads.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned.positions import IMAGE, has_pictures, open_parquet, parquet_rows
+from coder_core.data.captioned.records import (
+    SPLIT_NAMES,
+    Contents,
+    Layout,
+    Once,
+    Record,
+    Tally,
+    caption_columns,
+    captions_of_row,
+    json_value,
+    matching,
+    split_name,
+)
+from coder_core.data.lines import plain_file, shown
+from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
+
+PARQUET_FOLDERS = ("data", "default", "default/train", "default/test")
+SPLIT_OF_FILE = re.compile(r"([A-Za-z]+)")
+LARGEST_TEXT = 1 << 20  # bytes of a .txt or .json
+TEXTS = (".txt", ".json")
+
+
+def _find_parquet(path: Path) -> list[Path]:
+    def holds_pictures(file: Path) -> bool:
+        try:
+            return has_pictures(open_parquet(file, []))
+        except InputError:
+            return False
+
+    return [file for file in matching(path, "*.parquet", inside=PARQUET_FOLDERS) if holds_pictures(file)]
+
+
+def _parse_parquet(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
+    source = {"captions": ", ".join(map(str, files))}
+    return Contents(_parquet(files, faults), packed="parquet", files=files, source=source)
+
+
+def _parquet(files: list[Path], faults: list[Fault]) -> Iterator[Record]:
+    for number, file in enumerate(files):
+        content = open_parquet(file, faults)
+        titles = content.schema_arrow.names
+        captions = caption_columns([title for title in titles if title != IMAGE], file)
+        names = [title for title in ("file_name", "filename") if title in titles]
+        columns = [*captions, *names, *(["split"] if "split" in titles else [])]
+        if "path" in content.schema_arrow.field(IMAGE).type.names:
+            columns.append(f"{IMAGE}.path")
+        match = SPLIT_OF_FILE.match(file.name)
+        split_of_file = split_name(match[1]) if match else ""
+        for group, row, values in parquet_rows(content, file, columns):
+            place = f"{file} row group {group} row {row}"
+            path = (values.get(IMAGE) or {}).get("path") or f"{file.stem}-{group}-{row}"
+            name = str(next((values[title] for title in names if values[title]), path))
+            split = split_name(values["split"]) if values.get("split") else split_of_file
+            for text in captions_of_row(values, captions, place):
+                yield Record(name, text, place, split, (number, group, row))
+
+
+def _captions_beside(texts: Mapping[str, bytes], place: str, *, joined: bool) -> list[str]:
+    """The captions of a picture in its .txt, one or with `joined` one a line; or the one in img2dataset's .json.
+
+    Raises:
+        InputError: not UTF-8, or not JSON.
+    """
+    if ".txt" in texts:
+        text = texts[".txt"]
+        try:
+            content = text.decode("utf-8-sig").strip()
+        except UnicodeDecodeError as error:
+            problem = f"the byte 0x{text[error.start]:02x} is not UTF-8"
+            where = f"{place}.txt, byte {error.start + 1}"
+            raise InputError.at(where, problem, "UTF-8 text", "save it as UTF-8") from None
+        lines = [line.strip() for line in content.split("\n")]
+        return [line for line in lines if line] if joined else [" ".join(content.split("\n"))]
+    if ".json" in texts:
+        value = json_value(texts[".json"].decode("utf-8", "replace"), f"{place}.json")
+        caption = value.get("caption") if isinstance(value, dict) else None
+        return [caption] if isinstance(caption, str) and caption.strip() else []
+    return []
+
+
+def _find_folders(path: Path) -> list[Path]:
+    """Folders named by numbers only, which hold a picture with its .txt or .json."""
+
+    def holds_pair(folder: Path) -> bool:
+        first = next((file for file in sorted(folder.iterdir()) if file.suffix.lower() in ENDINGS), None)
+        return first is not None and any(first.with_suffix(end).is_file() for end in TEXTS)
+
+    if not path.is_dir():
+        return []
+    folders = [folder for folder in sorted(path.glob("[0-9]*")) if folder.is_dir() and folder.name.isdigit()]
+    return folders if any(holds_pair(folder) for folder in folders[:3]) else []
+
+
+def _parse_folders(folders: list[Path], root: Path, faults: list[Fault]) -> Contents:
+    return Contents(_folders(folders, root, faults), [root], source={"captions": str(root / "*/*.txt")})
+
+
+def _folders(folders: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    strays = Tally(str(root), "captions have no picture beside them and are left out")
+    for folder in folders:
+        files = sorted(folder.iterdir())
+        pictures = {file.stem: file for file in files if file.suffix.lower() in ENDINGS}
+        texts = {file.name for file in files if file.suffix in TEXTS}
+        for name in sorted(text for text in texts if text.endswith(".txt") and text[:-4] not in pictures):
+            strays.add(shown(f"{folder.name}/{name}"))
+        for key, picture in pictures.items():
+            beside = next((end for end in TEXTS if key + end in texts), None)
+            try:
+                content = plain_file(folder / (key + beside), faults).read_bytes() if beside else b""
+                found = {beside: content[:LARGEST_TEXT]} if beside else {}
+                captions = _captions_beside(found, str(folder / key), joined=False)
+            except InputError as error:
+                faults.extend(error.faults)
+                continue
+            for caption in captions or [""]:
+                yield Record(f"{folder.name}/{picture.name}", caption, str(picture))
+    faults.extend(strays.faults())
+
+
+def _find_tars(path: Path) -> list[Path]:
+    files = matching(path, "*.tar")
+    return files + (sorted(file for file in path.glob("*/*.tar") if file.is_file()) if path.is_dir() else [])
+
+
+def _parse_tars(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
+    more = f" and {len(files) - 1} more tar files" if len(files) > 1 else ""
+    source = {"captions": f"{files[0]}{more}"}
+    return Contents(_tars(files, root, faults), packed="tar", files=files, source=source)
+
+
+@dataclass
+class _Sample:
+    """The members of one key."""
+
+    key: str = ""
+    picture: tuple[str, int, int] | None = None  # ending, offset, bytes
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+
+def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    strays = Tally(str(root), "captions have no picture of the same name and are left out")
+    once = Once("key", faults)
+    for number, file in enumerate(files):
+        inner = file.parent.relative_to(root).as_posix()
+        split = SPLIT_NAMES.get(inner.split("/", 1)[0].lower(), "")
+        for sample in _samples(file, faults):
+            place = f"{file}, {shown(sample.key)}"
+            if sample.picture is None:
+                strays.add(f"{file.name}, {shown(sample.key)}")
+                continue
+            folder = "" if len(files) == 1 else f"{file.relative_to(root).with_suffix('').as_posix()}/"
+            if not once.add(folder + sample.key, str(file), place):
+                continue
+            try:
+                captions = _captions_beside(sample.texts, place, joined=True)
+            except InputError as error:
+                faults.extend(error.faults)
+                continue
+            ending, offset, size = sample.picture
+            for caption in captions or [""]:
+                yield Record(folder + sample.key + ending, caption, place, split, (number, offset, size))
+    faults.extend(strays.faults())
+
+
+def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
+    """The samples of a tar file: members of one name up to the first dot, which stand together.
+
+    Raises:
+        InputError: the file is cut or no tar file.
+    """
+    plain_file(file, faults)
+    once = Once("key", faults)
+    try:
+        with tarfile.open(file, "r:", errorlevel=1) as content:
+            sample = _Sample()
+            for number, member in enumerate(content):
+                content.members = []  # type: ignore[attr-defined]  # or the list of all members stays in memory
+                if member.isdir() or not _is_sound(member, file, faults):
+                    continue
+                path = PurePosixPath(member.name.removeprefix("./"))
+                stem, dot, ending = path.name.partition(".")
+                key, ending = (path.parent / stem).as_posix(), f"{dot}{ending}".lower()
+                if key != sample.key:
+                    if sample.key:
+                        yield sample
+                    once.add(key, f"{file}, member {number}")
+                    sample = _Sample(key)
+                if ending in ENDINGS:
+                    sample.picture = (ending, member.offset_data, member.size)
+                elif ending in TEXTS and member.size <= LARGEST_TEXT:
+                    reader = content.extractfile(member)
+                    sample.texts[ending] = reader.read() if reader else b""
+            if sample.key:
+                yield sample
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        problem = f"cannot be read as a tar file: {error}"
+        fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
+        raise InputError.at(file, problem, "a whole tar file", fix) from None
+
+
+def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
+    """True for a plain file whose name stays inside; another member is a fault."""
+    reason = unsafe_reason(member.name.removeprefix("./"))
+    if not reason and member.isreg() and member.sparse is None:
+        return True
+    problem = f"the name {reason}" if reason else "is no plain file"
+    faults.append(Fault(f"{file}, {shown(member.name)}", problem, INSIDE, "write the tar file again"))
+    return False
+
+
+PARQUET = Layout(
+    "parquet",
+    "*.parquet with a column image of struct{bytes, path}",
+    "has the column image with the pictures' bytes",
+    _find_parquet,
+    _parse_parquet,
+)
+DOWNLOADED = (
+    Layout(
+        "webdataset",
+        "*.tar of pictures with .txt or .json",
+        "holds pictures and their captions",
+        _find_tars,
+        _parse_tars,
+    ),
+    Layout(
+        "img2dataset",
+        "00000/000000000.jpg with .txt or .json",
+        "holds pictures with .txt or .json beside them",
+        _find_folders,
+        _parse_folders,
+    ),
+)
