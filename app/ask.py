@@ -57,53 +57,6 @@ from coder_core.api.sides import Direction, Modality
 from coder_core.api.stored import StoredResult
 from coder_core.api.training import sample_weights
 
-__all__ = [
-    "HASHES",
-    "METRICS",
-    "ORIGINS",
-    "Curves",
-    "Direction",
-    "InputError",
-    "Keyed",
-    "Loss",
-    "Modality",
-    "Run",
-    "RunSummary",
-    "Sample",
-    "SplitSamples",
-    "StoredResult",
-    "all_runs",
-    "ask",
-    "ask_all",
-    "ask_all_now",
-    "ask_both",
-    "ask_now",
-    "clusters",
-    "comparable",
-    "concepts",
-    "config_differences",
-    "curves_of",
-    "data_quality",
-    "decode",
-    "diversity",
-    "facts",
-    "has_embeddings",
-    "heat_maps",
-    "joint_space",
-    "jpeg",
-    "likely_matches",
-    "numbers_from",
-    "read_each",
-    "retrieval",
-    "run_faults",
-    "runs_root",
-    "sample_weights",
-    "saved_views",
-    "similarity",
-    "slices",
-    "thumbnails",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

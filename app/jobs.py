@@ -17,25 +17,6 @@ from pathlib import Path
 
 from coder_core.api.training.processes import Job, JobFolder, JobProgress, module_command
 
-__all__ = [
-    "CANCELLED",
-    "PROJECT",
-    "TRAINING",
-    "Job",
-    "JobProgress",
-    "current",
-    "folder_of",
-    "forget",
-    "how_it_ended",
-    "module_command",
-    "runs_root",
-    "start",
-    "start_demo",
-    "start_work",
-    "stop",
-    "train_command",
-]
-
 PROJECT = Path(__file__).resolve().parents[1]
 TRAINING = "training"
 CANCELLED = "It was cancelled, or the machine was shut down. Start it again."

@@ -33,36 +33,6 @@ from coder_core.api.reviews import (
     agreement,
 )
 
-__all__ = [
-    "JUDGED",
-    "LABELLED",
-    "LONGEST",
-    "LONGEST_TAG",
-    "MOST_TAGS",
-    "QUEUES",
-    "VERDICTS",
-    "Review",
-    "ReviewedSplit",
-    "Reviews",
-    "Source",
-    "agreement",
-    "data_folder",
-    "file_of",
-    "give",
-    "judged_recall",
-    "judged_results",
-    "load",
-    "of_data",
-    "own_verdicts",
-    "queue",
-    "report_page",
-    "reviewed_recall",
-    "reviewed_split",
-    "same_data",
-    "sources",
-    "undo",
-]
-
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
 
 

@@ -29,28 +29,6 @@ from coder_core.api.training.start import (
     wanted_data,
 )
 
-__all__ = [
-    "LONGEST_NAME",
-    "DataSet",
-    "Option",
-    "TeacherRun",
-    "TrainingRun",
-    "arguments",
-    "data_sets",
-    "demo_job",
-    "evaluate",
-    "evaluation",
-    "free_name",
-    "missing_models",
-    "options",
-    "presets",
-    "resume",
-    "start",
-    "teachers",
-    "training_runs",
-    "wanted_data",
-]
-
 PREFIX, EVALUATION = "train-", "evaluate-"
 LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
 

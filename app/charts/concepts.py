@@ -1,15 +1,16 @@
-"""Figures of the Concepts page: the graph, how many concepts are read, an image beside its caption."""
+"""Figures of concepts and clusters: the graph, attention, and the words and agreement of clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, bar, figure, plain, rings, run_colour
+from app.charts.figure import HIDDEN, Part, Tone, bar, coloured, figure, plain, points, rings, vertical_line
 
 KINDS = {
     "object": (1, "circle", "objects"),
@@ -18,7 +19,7 @@ KINDS = {
 }
 GRAPH_HEIGHT = 620
 BANDS = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
-BANDS_HEIGHT = 260
+BANDS_HEIGHT, WORDS_HEIGHT = 260, 300
 ROW_HEIGHT = 27
 
 
@@ -48,50 +49,36 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
         traces.append(rings(here["x"], here["y"], colours, size_of[chosen] + 10))
     for kind, (_, symbol, label) in KINDS.items():
         of_kind = nodes[nodes["kind"] == kind]
-        if not len(of_kind):
-            continue
-        words = [plain(word) for word in of_kind["word"]]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers+text",
-                "name": label,
-                "x": of_kind["x"],
-                "y": of_kind["y"],
-                "text": words,
-                "textposition": "top center",
-                "textfont": {"color": colours.ink, "size": 12.5},
-                "customdata": of_kind["concept"].to_numpy(),
-                "marker": {
-                    "color": kind_colour(kind, colours),
-                    "symbol": symbol,
-                    "opacity": 1,
-                    "size": [size_of[number] for number in of_kind["concept"]],
-                    "line": {"color": colours.paper, "width": 1.5},
-                },
-                "selected": {"marker": {"opacity": 1}},
-                "unselected": {"marker": {"opacity": 1}},
-                "hovertext": [
-                    f"{word}: in {count:,} training captions, reads {reads}, read by {read_by}"
-                    for word, count, reads, read_by in zip(
-                        words, of_kind["count"], of_kind["reads"], of_kind["read_by"], strict=True
-                    )
-                ],
-                "hovertemplate": "%{hovertext}<extra></extra>",
-            }
-        )
-    bare = {"visible": False, "showgrid": False}
-    return figure(
-        colours,
-        traces,
-        "",
-        "",
-        height=GRAPH_HEIGHT,
-        dragmode="pan",
-        hovermode="closest",
-        xaxis={**bare, "range": [-0.07, 1.07]},
-        yaxis={**bare, "range": [-0.05, 1.09]},
-        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemsizing": "constant"},
+        if len(of_kind):
+            marks = _marks(of_kind, label, kind_colour(kind, colours), colours)
+            marks["marker"] |= {"symbol": symbol, "size": [size_of[number] for number in of_kind["concept"]]}
+            traces.append(marks)
+    legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemsizing": "constant"}
+    x, y = HIDDEN | {"range": [-0.07, 1.07]}, HIDDEN | {"range": [-0.05, 1.09]}
+    layout: Part = {"dragmode": "pan", "hovermode": "closest", "xaxis": x, "yaxis": y, "legend": legend}
+    return figure(colours, traces, "", "", height=GRAPH_HEIGHT, **layout)
+
+
+def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Part:
+    """Concepts of one kind with their words; a selection fades none."""
+    words = [plain(word) for word in concepts["word"]]
+    numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
+    hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
+    opaque = {"marker": {"opacity": 1}}
+    return points(
+        concepts["x"],
+        concepts["y"],
+        label,
+        "%{hovertext}",
+        {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}},
+        mode="markers+text",
+        text=words,
+        textposition="top center",
+        textfont={"color": colours.ink, "size": 12.5},
+        customdata=concepts["concept"].to_numpy(),
+        hovertext=hover,
+        selected=opaque,
+        unselected=opaque,
     )
 
 
@@ -102,32 +89,17 @@ def _arrows(
     colour: str,
     width: float,
     opacity: float,
-) -> dict[str, object]:
-    places = nodes.set_index("concept")[["x", "y"]]
-    begin, end = (places.loc[edges[name]].to_numpy() for name in ("concept", "neighbour"))
+) -> Part:
+    positions = nodes.set_index("concept")[["x", "y"]]
+    begin, end = (positions.loc[edges[name]].to_numpy() for name in ("concept", "neighbour"))
     gap = np.full(len(edges), np.nan)
     x, y = (np.stack([begin[:, axis], end[:, axis], gap], axis=1).ravel() for axis in (0, 1))
-    heads = np.tile([0.0, 8.0, 0.0], len(edges))
-    short = np.stack(
-        [np.zeros(len(edges)), [size_of[n] / 2 for n in edges["neighbour"]], gap * 0], axis=1
-    ).ravel()
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": x,
-        "y": y,
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "opacity": opacity,
-        "line": {"color": colour, "width": width},
-        "marker": {
-            "symbol": "arrow",
-            "angleref": "previous",
-            "size": heads,
-            "standoff": np.nan_to_num(short),
-            "color": colour,
-        },
-    }
+    short = np.zeros((len(edges), 3))
+    short[:, 1] = [size_of[number] / 2 for number in edges["neighbour"]]
+    heads = {"symbol": "arrow", "angleref": "previous", "color": colour, "standoff": short.ravel()}
+    heads["size"] = np.tile([0.0, 8.0, 0.0], len(edges))
+    style = {"mode": "lines+markers", "line": {"color": colour, "width": width}, "opacity": opacity}
+    return points(x, y, "", "", heads, showlegend=False, **style)
 
 
 def _sizes(counts: np.ndarray) -> np.ndarray:
@@ -138,23 +110,18 @@ def _sizes(counts: np.ndarray) -> np.ndarray:
 def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:
     """Share of samples by the effective number of concepts they read, of several runs."""
     labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
+    hover = "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
     traces = []
-    for position, (name, values) in enumerate(numbers.items()):
+    for name, values, colour in coloured(numbers, colours):
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
-        colour, hover = (
-            run_colour(position, len(numbers), colours),
-            "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit,
-        )
         traces.append(bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts))
+    axes: Part = {
+        "xaxis": {"type": "category"},
+        "yaxis": {"rangemode": "tozero"},
+        "showlegend": len(numbers) > 1,
+    }
     return figure(
-        colours,
-        traces,
-        "effective number of concepts read",
-        f"{unit}, %",
-        height=BANDS_HEIGHT,
-        showlegend=len(numbers) > 1,
-        xaxis={"type": "category"},
-        yaxis={"rangemode": "tozero"},
+        colours, traces, "effective number of concepts read", f"{unit}, %", height=BANDS_HEIGHT, **axes
     )
 
 
@@ -167,28 +134,17 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
         rows = np.flatnonzero((shown["kind"] == kind).to_numpy())
         if not len(rows):
             continue
-        for side, sign in (("image", -1.0), ("text", 1.0)):
+        for side, unit, sign in (("image", "image", -1.0), ("text", "caption", 1.0)):
             share = 100 * shown[side].to_numpy(dtype=float)[rows]
-            traces.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "x": sign * share,
-                    "y": [words[row] for row in rows],
-                    "name": label,
-                    "legendgroup": kind,
-                    "showlegend": side == "text",
-                    "customdata": share,
-                    "marker": {"color": kind_colour(kind, colours), "cornerradius": 3},
-                    "hovertemplate": (
-                        "%{y}: %{customdata:.1f} % of the "
-                        + ("image" if side == "image" else "caption")
-                        + "’s attention<extra></extra>"
-                    ),
-                }
+            hover = f"%{{y}}: %{{customdata:.1f}} % of the {unit}’s attention"
+            legend = {"legendgroup": kind, "showlegend": side == "text"}
+            marked = [words[row] for row in rows]
+            colour = kind_colour(kind, colours)
+            side_bar = bar(
+                sign * share, marked, label, colour, hover, orientation="h", customdata=share, **legend
             )
+            traces.append(side_bar | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
-    middle = {"type": "line", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "yref": "y domain"}
     return figure(
         colours,
         traces,
@@ -197,18 +153,44 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
         height=110 + ROW_HEIGHT * max(len(shown), 3),
         barmode="overlay",
         bargap=0.3,
-        shapes=[{**middle, "line": {"color": colours.faint, "width": 1}}],
+        shapes=[vertical_line(0, colours.faint, 1, "solid")],
         xaxis={
             "range": [-104, 104],
             "tickvals": ticks,
             "ticktext": [str(abs(t)) for t in ticks],
             "showgrid": True,
         },
-        yaxis={
-            "type": "category",
-            "showgrid": False,
-            "categoryorder": "array",
-            "categoryarray": words,
-            "tickfont": {"size": 13, "color": colours.ink},
-        },
+        yaxis=_word_axis(colours) | {"categoryorder": "array", "categoryarray": words},
     )
+
+
+def _word_axis(colours: Tone) -> dict[str, Any]:
+    return {"type": "category", "showgrid": False, "tickfont": {"size": 13, "color": colours.ink}}
+
+
+def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Figure:
+    """Every cluster as a dot: how many pairs it holds, and in how many of them image and caption agree."""
+    number, size, agreement = (table[name].to_numpy() for name in ("cluster", "size", "agreement"))
+    texts = [f"cluster {c}: {plain(words)}" for c, words in zip(number, table["words"], strict=True)]
+    opacity = {"marker": {"opacity": 0.75}}
+    marker = {"color": colours.runs[1], "size": 9, "opacity": 0.75, "line": {"width": 0}}
+    hover = "%{text}<br>%{x:,} pairs, %{y:.0f} % agree"
+    more = {"customdata": number, "text": texts, "selected": opacity, "unselected": opacity}
+    traces = [points(size, agreement, "", hover, marker, **more)]
+    row = number == opened
+    if row.any():
+        traces.append(rings(size[row], agreement[row], colours, 17))
+    axes: Part = {"xaxis": {"rangemode": "tozero"}, "yaxis": {"range": [-4, 104]}}
+    x, y = "pairs in the cluster", "image and caption agree, %"
+    return figure(colours, traces, x, y, showlegend=False, dragmode="pan", **axes)
+
+
+def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
+    """The words that mark a cluster, the strongest on top."""
+    shown = words.iloc[::-1]
+    scores, names = shown["score"].to_numpy(), [plain(word) for word in shown["word"]]
+    hover = "%{y}: z %{x:.1f}, %{customdata} times here"
+    counts = shown["count"].to_numpy()
+    bars = bar(scores, names, "", colours.mark, hover, orientation="h", customdata=counts)
+    layout: Part = {"height": WORDS_HEIGHT, "showlegend": False, "yaxis": _word_axis(colours)}
+    return figure(colours, [bars], "log-odds of the word in the cluster, z", "", **layout)

@@ -7,15 +7,17 @@ Names from outside go through `plain`, because Plotly renders a subset of HTML i
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import plotly.graph_objects as go
 
 HEIGHT, LEGEND_LINE = 330, 19
-MOST_NUMBERED = 3  # runs whose bars have room for their numbers
+HIDDEN = {"visible": False, "showgrid": False}  # an axis
+T = TypeVar("T")
+Part = dict[str, Any]  # a trace, a shape or a part of the layout
 
 
 @dataclass(frozen=True)
@@ -74,32 +76,38 @@ def run_colour(position: int, runs: int, colours: Tone) -> str:
     return colours.runs[(position + (position > 0)) % len(colours.runs)]
 
 
-def legend_room(runs: int) -> int:
-    """Pixels that a figure needs in height for the legend of more than two runs."""
-    return LEGEND_LINE * max(0, runs - 2)
+def coloured(runs: Mapping[str, T], colours: Tone) -> Iterator[tuple[str, T, str]]:
+    """Name, values and colour of every run."""
+    for position, (name, values) in enumerate(runs.items()):
+        yield name, values, run_colour(position, len(runs), colours)
+
+
+def mixed(first: str, second: str, share: float) -> str:
+    """The colour `share` of the way from one "#RRGGBB" to another."""
+    ends = [[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in (first, second)]
+    return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in zip(*ends, strict=True))
 
 
 def figure(
     colours: Tone,
-    traces: Sequence[dict[str, Any]],
+    traces: Sequence[Part],
     x: str,
     y: str,
     *,
     height: int = HEIGHT,
+    runs: int = 0,
     xaxis: Mapping[str, Any] | None = None,
     yaxis: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
-    """Traces with the common layout. Built in one step, because Plotly's update_* methods take ten times as long."""
-    axis = {
-        "gridcolor": colours.grid,
-        "zeroline": False,
-        "automargin": True,
-        "tickfont": {"color": colours.faint},
-    }
-    title = {"font": {"color": colours.faint}}
+    """Traces with the common layout; a legend of more than two `runs` adds to the height.
+
+    Built in one step, because Plotly's update_* methods take ten times as long.
+    """
+    faint = {"color": colours.faint}
+    axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": faint}
     shared = {
-        "height": height,
+        "height": height + LEGEND_LINE * max(0, runs - 2),
         "margin": {"l": 8, "r": 12, "t": 34, "b": 8},
         "font": {"color": colours.ink, "size": 13},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -108,64 +116,86 @@ def figure(
         "hoverlabel": {"align": "left", "font": {"size": 13}},
         "bargap": 0.25,
         "showlegend": True,
-        "xaxis": {**axis, "title": {"text": x, **title}, "showgrid": False, **(xaxis or {})},
-        "yaxis": {**axis, "title": {"text": y, **title}, **(yaxis or {})},
+        "xaxis": {**axis, "title": {"text": x, "font": faint}, "showgrid": False, **(xaxis or {})},
+        "yaxis": {**axis, "title": {"text": y, "font": faint}, **(yaxis or {})},
     }
     return go.Figure(data=list(traces), layout=shared | layout)
 
 
-def vertical_line(x: float, colour: str, width: float, dash: str) -> dict[str, Any]:
-    """A line over the whole height at `x`."""
-    style = {"color": colour, "width": width, "dash": dash}
-    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "y domain", "line": style}
-
-
-def bar(x: Any, y: Any, name: str, colour: str, hover: str, **more: Any) -> dict[str, Any]:
+def bar(x: Any, y: Any, name: str, colour: str, hover: str, **more: Any) -> Part:
     """Bars of one run or kind; `hover` is Plotly's template for a bar."""
-    return {
-        "type": "bar",
-        "x": x,
-        "y": y,
-        "name": plain(name),
-        "marker": {"color": colour, "cornerradius": 3},
-        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>",
-        **more,
-    }
+    marker = {"color": colour, "cornerradius": 3}
+    return _trace("bar", x, y, name, hover, plain(name), {"marker": marker, **more})
 
 
-def line(
-    x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any
-) -> dict[str, Any]:
+def line(x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any) -> Part:
     """A line of one run or kind, with dots at its points; `style` is Plotly's for lines."""
-    return {
-        "type": "scatter",
-        "mode": "lines+markers" if dots else "lines",
-        "x": x,
-        "y": y,
-        "name": plain(name),
-        "line": {"color": colour, "width": 2, **style},
-        "marker": {"size": 6},
-        "hovertemplate": f"{hover}<extra>{plain(name)}</extra>",
-    }
+    mode = "lines+markers" if dots else "lines"
+    style = {"color": colour, "width": 2, **style}
+    more = {"mode": mode, "line": style, "marker": {"size": 6}}
+    return _trace("scatter", x, y, name, hover, plain(name), more)
 
 
-def rings(x: Any, y: Any, colours: Tone, size: Any) -> dict[str, Any]:
+def points(x: Any, y: Any, name: str, hover: str, marker: Mapping[str, Any], **more: Any) -> Part:
+    """Marks of one run or kind; `marker` is Plotly's."""
+    return _trace("scatter", x, y, name, hover, "", {"mode": "markers", "marker": marker, **more})
+
+
+def cells(z: Any, x: Any, y: Any, hover: str, stops: Sequence[Any], **more: Any) -> Part:
+    """A heat map without a colour bar; cells without a number show the background."""
+    bare = {"z": z, "colorscale": stops, "showscale": False, "hoverongaps": False}
+    return _trace("heatmap", x, y, "", hover, "", bare | more)
+
+
+def _trace(kind: str, x: Any, y: Any, name: str, hover: str, beside: str, more: Mapping[str, Any]) -> Part:
+    """A trace with `beside` next to its hover text; an empty template has no hover text."""
+    template = {"hovertemplate": f"{hover}<extra>{beside}</extra>"} if hover else {"hoverinfo": "skip"}
+    return {"type": kind, "x": x, "y": y, "name": plain(name), **template, **more}
+
+
+def rings(x: Any, y: Any, colours: Tone, size: Any) -> Part:
     """Rings around points; they show no hover text."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": x,
-        "y": y,
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "marker": {"color": colours.ink, "size": size, "symbol": "circle-open", "line": {"width": 2.5}},
-    }
+    marker = {"color": colours.ink, "size": size, "symbol": "circle-open", "line": {"width": 2.5}}
+    return points(x, y, "", "", marker, showlegend=False)
 
 
-def bars(
+def histogram_bars(
     edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str
-) -> dict[str, Any]:
+) -> Part:
     """The bars of a histogram."""
-    middles, marker = (edges[:-1] + edges[1:]) / 2, {"color": colour, "line": {"width": 0}}
+    marker = {"color": colour, "line": {"width": 0}}
     hover = "%{x:.3f}: %{y} " + unit
-    return bar(middles, counts, name, colour, hover, width=np.diff(edges), opacity=opacity, marker=marker)
+    return bar(
+        middles(edges), counts, name, colour, hover, width=np.diff(edges), opacity=opacity, marker=marker
+    )
+
+
+def middles(edges: np.ndarray) -> np.ndarray:
+    """Middles of bins."""
+    return np.asarray((edges[:-1] + edges[1:]) / 2)
+
+
+def segment(
+    x: tuple[float, float], y: tuple[float, float], colour: str, width: float, dash: str, **more: Any
+) -> Part:
+    """A straight line from (x[0], y[0]) to (x[1], y[1])."""
+    style = {"color": colour, "width": width, "dash": dash}
+    return {"type": "line", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": style, **more}
+
+
+def vertical_line(x: float, colour: str, width: float, dash: str) -> Part:
+    """A line over the whole height at `x`."""
+    return segment((x, x), (0, 1), colour, width, dash, yref="y domain")
+
+
+def frame(left: float, top: float, right: float, bottom: float, colour: str, width: float) -> Part:
+    """The outline of a rectangle."""
+    style = {"color": colour, "width": width}
+    return {"type": "rect", "x0": left, "y0": top, "x1": right, "y1": bottom, "line": style}
+
+
+def colour_bar(colours: Tone, **more: Any) -> dict[str, Any]:
+    """A flat colour bar above the figure."""
+    font = {"color": colours.faint, "size": 11}
+    above = {"x": 0.5, "y": 1.0, "yanchor": "bottom", "ypad": 6, "thickness": 8}
+    return {"orientation": "h", "outlinewidth": 0, "tickfont": font, **above, **more}

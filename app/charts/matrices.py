@@ -1,4 +1,4 @@
-"""Figures of the Similarity page: a matrix as a heat map, all with one rule of colours."""
+"""Heat maps: similarity matrices with one rule of colours, and the regions of a picture that a word reads."""
 
 from __future__ import annotations
 
@@ -9,11 +9,28 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.figure import Tone, figure, plain
+from app.charts.figure import (
+    HIDDEN,
+    Part,
+    Tone,
+    bar,
+    cells,
+    colour_bar,
+    figure,
+    frame,
+    mixed,
+    plain,
+    points,
+    segment,
+    vertical_line,
+)
 
-HEIGHT = 400
+HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
 MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
 SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
+MARGIN = {"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}
+VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # the lit picture keeps its own colours
+GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, which is not over a picture
 
 
 @dataclass(frozen=True)
@@ -56,35 +73,23 @@ def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
     middle = (min(max(scale.centre, scale.low), scale.high) - scale.low) / (scale.high - scale.low)
     longer = max(middle, 1 - middle)
-    below, above = _mixed(ground, blue, middle / longer), _mixed(ground, vermilion, (1 - middle) / longer)
+    below, above = mixed(ground, blue, middle / longer), mixed(ground, vermilion, (1 - middle) / longer)
     return [[0.0, below], [middle, ground], [1.0, above]]
-
-
-def _mixed(ground: str, full: str, share: float) -> str:
-    """The colour `share` of the way from one "#RRGGBB" to another."""
-    ends = [[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in (ground, full)]
-    return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in zip(*ends, strict=True))
 
 
 def _ticks(scale: HeatScale) -> dict[str, Any]:
     """Round numbers on the colour bar, and the centre by its name; an arrow where it lies beyond an end."""
     low, high, centre = scale.low, scale.high, scale.centre
-    step = 10 ** np.floor(np.log10(high - low) - 1)
-    step *= next(
-        factor for factor in (1, 2, 5, 10, 20, 50, 100) if (high - low) / (step * factor) <= MOST_TICKS
-    )
+    steps = 10 ** np.floor(np.log10(high - low) - 1) * np.array([1, 2, 5, 10, 20, 50, 100])
+    step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
     marks = {round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step}
     if scale.name and centre is not None:
         at, label = min(max(centre, low), high), f"{plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
-        marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)} | {
-            at: f"<b>{label}</b>"
-        }
-    return {
-        "tickmode": "array",
-        "tickvals": list(marks),
-        "ticktext": [text or f"{value:g}" for value, text in marks.items()],
-    }
+        marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)}
+        marks[at] = f"<b>{label}</b>"
+    texts = [text or f"{value:g}" for value, text in marks.items()]
+    return {"tickmode": "array", "tickvals": list(marks), "ticktext": texts}
 
 
 def heat_map(
@@ -105,90 +110,101 @@ def heat_map(
         values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
         scale: of the colours. unit: the name of a value on hover. marked: the selected cell.
     """
-    cells = {
-        "type": "heatmap",
-        "z": values,
-        "zmin": scale.low,
-        "zmax": scale.high,
-        "colorscale": colour_stops(scale, colours),
-        "colorbar": {
-            "orientation": "h",
-            "x": 0.5,
-            "y": 1.0,
-            "yanchor": "bottom",
-            "len": 0.9,
-            "thickness": 8,
-            "ypad": 6,
-            "outlinewidth": 0,
-            "tickangle": 0,
-            "tickfont": {"color": colours.faint, "size": 11},
-            **_ticks(scale),
-        },
-        "hoverongaps": False,
-        "hovertemplate": "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}<extra></extra>",
-    }
-    # On a hidden axis the text of a tick is what %{x} shows: ids on hover without a table of them for every cell
-    axes = [
-        {
-            "tickmode": "array",
-            "tickvals": list(range(len(names))),
-            "ticktext": [plain(name) for name in names],
-            "showticklabels": False,
-            "ticks": "",
-            "showgrid": False,
-            "constrain": "domain",
-        }
-        for names in (columns, rows)
-    ]
-    below = {  # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
-        "text": column_name,
-        "x": 0.5,
-        "y": 0,
-        "xref": "x domain",
-        "yref": "y domain",
-        "yshift": -6,
-        "yanchor": "top",
-        "showarrow": False,
-        "font": {"color": colours.faint},
-    }
+    hover = "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}"
+    above = colour_bar(colours, len=0.9, tickangle=0, **_ticks(scale))
+    ends: Part = {"zmin": scale.low, "zmax": scale.high, "showscale": True, "colorbar": above}
+    squares = cells(values, None, None, hover, colour_stops(scale, colours), **ends)
     tall, wide = values.shape
-    axes[0]["range"], axes[1]["range"] = [-0.5, wide - 0.5], [tall - 0.5, -0.5]  # the first row on top
+    x, y = (
+        _named_axis(columns, [-0.5, wide - 0.5]),
+        _named_axis(rows, [tall - 0.5, -0.5]),
+    )  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
-        axes[1] |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
-    height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
+        y |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
+    # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
+    below = {"text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6}
+    below |= {"yanchor": "top", "showarrow": False, "font": {"color": colours.faint}}
     return figure(
         colours,
-        [cells],
+        [squares],
         "",
         row_name,
-        height=height,
-        xaxis=axes[0],
-        yaxis=axes[1],
+        height=SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT,
+        xaxis=x,
+        yaxis=y,
         showlegend=False,
         shapes=_cross(marked, colours),
         annotations=[below],
-        margin={"l": 8, "r": 8, "t": 48, "b": 30, "pad": 0},
+        margin=MARGIN | {"b": 30},
         plot_bgcolor=colours.grid,
     )
 
 
-def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[dict[str, Any]]:
+def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
+    """An axis without labels. The text of a tick is still what %{x} shows: ids on hover without a table of them for
+    every cell."""
+    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": [plain(n) for n in names]}
+    hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
+    return {**ticks, **hidden, "range": ends}
+
+
+def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[Part]:
     """A frame around the selected cell, and lines along its row and column."""
     if marked is None:
         return []
     row, column = marked
-    line = {"color": colours.ink, "width": 2}
-    frame = {
-        "type": "rect",
-        "x0": column - 0.5,
-        "x1": column + 0.5,
-        "y0": row - 0.5,
-        "y1": row + 0.5,
-        "line": line,
-    }
-    faint = {"color": colours.ink, "width": 0.5, "dash": "dot"}
     return [
-        frame,
-        {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": row, "y1": row, "line": faint},
-        {"type": "line", "x0": column, "x1": column, "y0": 0, "y1": 1, "yref": "y domain", "line": faint},
+        frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, colours.ink, 2),
+        segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
+        vertical_line(column, colours.ink, 0.5, "dot"),
     ]
+
+
+def regions_over_picture(
+    values: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    picture: str,
+    aspect: float,
+    bounds: tuple[float, float],
+    box: np.ndarray,
+    unit: str,
+    colours: Tone,
+) -> go.Figure:
+    """Regions laid over a picture as light: low values are dark.
+
+    Args:
+        values: (rows, columns), NaN where no region lies. x: (columns + 1,) and y: (rows + 1,) edges as shares of the
+            picture's sides. picture: a data URL. aspect: height ÷ width. bounds: ends of the colour bar. box: (4,) of
+            the region to frame. unit: the name of a value.
+    """
+    low, high = bounds
+    left, top, right, bottom = box.tolist()
+    hover = plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
+    regions = cells(values, x, y, hover, VEIL, zmin=low, zmax=high)
+    above = colour_bar(colours, len=0.7, nticks=5) | {"outlinewidth": 1, "outlinecolor": colours.faint}
+    scale = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
+    bar_only = points([None], [None], "", "", scale | {"colorbar": above})
+    image = {"source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
+    hidden = HIDDEN | {"constrain": "domain"}
+    return figure(
+        colours,
+        [regions, bar_only],
+        "",
+        "",
+        height=PICTURE_HEIGHT,
+        images=[image | {"sizing": "stretch", "layer": "below"}],
+        shapes=[frame(left, top, right, bottom, colours.runs[0], 2.5)],
+        showlegend=False,
+        xaxis=hidden | {"range": [0, 1]},
+        yaxis=hidden | {"range": [1, 0], "scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"},
+        margin=MARGIN,
+    )
+
+
+def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:
+    """(L,) regions as bars, where it is not known where they lie."""
+    numbers = np.arange(1, len(values) + 1)
+    bars = bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {plain(unit)} = %{{y:.3f}}")
+    span = {"range": [min(bounds[0], 0.0), max(bounds[1], 0.0)]}
+    return figure(colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis=span)

@@ -1,18 +1,26 @@
-"""Figures of the Overview: recall and training curves."""
+"""Figures of runs beside each other: recall, training curves, slices, ranks and occurrences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import HEIGHT, MOST_NUMBERED, Tone, bar, figure, legend_room, line, plain, run_colour
+from app.charts.figure import Part, Tone, bar, cells, coloured, figure, line, plain, points, segment
 
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
-CURVE_HEIGHT = 250
+MOST_NUMBERED = 3  # runs whose bars have room for their numbers
+CURVE_HEIGHT, RANK_HEIGHT = 250, 360
 EPOCH_TICKS = 8
+ROW_HEIGHT, MARGINS = 34, 90
+RANK_EDGES = (1, 5, 10, 50, 100)
+RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
+OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
+OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100")
 
 
 def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go.Figure:
@@ -21,55 +29,128 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
     recalls = [(f"{d}_r{k}", label, f"R@{k}") for d, label in directions for k in (1, 5, 10)]
     groups = [[label for _, label, _ in recalls], [k for _, _, k in recalls]]
     traces = []
-    for position, (name, values) in enumerate(metrics.items()):
+    for name, values, colour in coloured(metrics, colours):
         heights = [values.get(key, float("nan")) for key, _, _ in recalls]
-        colour = run_colour(position, len(metrics), colours)
-        traces.append(
-            bar(
-                groups,
-                heights,
-                name,
-                colour,
-                "%{y:.1f} %",
-                text=[f"{value:.1f}" for value in heights] if len(metrics) <= MOST_NUMBERED else None,
-                textposition="outside",
-                cliponaxis=False,
-                textfont={"size": 11, "color": colours.ink},
-            )
-        )
-    return figure(
-        colours,
-        traces,
-        "",
-        "recall, %",
-        xaxis={"dividercolor": colours.grid},
-        yaxis={"rangemode": "tozero"},
-        bargroupgap=0.08,
-        height=HEIGHT + legend_room(len(metrics)),
-    )
+        numbers = _numbers([f"{value:.1f}" for value in heights], len(metrics))
+        font = {"size": 11, "color": colours.ink}
+        traces.append(bar(groups, heights, name, colour, "%{y:.1f} %", textfont=font, **numbers))
+    axes: Part = {"xaxis": {"dividercolor": colours.grid}, "yaxis": {"rangemode": "tozero"}}
+    return figure(colours, traces, "", "recall, %", runs=len(metrics), bargroupgap=0.08, **axes)
+
+
+def _numbers(texts: Any, runs: int) -> Part:
+    """Numbers above bars, while there is room."""
+    return {"text": texts if runs <= MOST_NUMBERED else None, "textposition": "outside", "cliponaxis": False}
 
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
     """One line per run over the epochs; `frames` hold the columns "epoch" and `column`."""
-    traces: list[dict[str, Any]] = []
+    traces: list[Part] = []
     last = 1.0
-    for position, (name, frame) in enumerate(frames.items()):
+    for position, (name, frame, colour) in enumerate(coloured(frames, colours)):
         if column not in frame or "epoch" not in frame:
             continue
         values = frame[["epoch", column]].dropna()
         last = max(last, float(values["epoch"].max())) if len(values) else last
         dash = LINE_STYLES[position // len(colours.runs) % len(LINE_STYLES)]
-        traces.append(
-            line(
-                values["epoch"].to_numpy(),
-                values[column].to_numpy(),
-                name,
-                run_colour(position, len(frames), colours),
-                "epoch %{x}: %{y:.4g}",
-                dots=len(values) <= 60,
-                dash=dash,
-            )
-        )
-    dtick = max(1, round(last / EPOCH_TICKS))
-    height = CURVE_HEIGHT + legend_room(len(traces))
-    return figure(colours, traces, "epoch", plain(label), height=height, xaxis={"tick0": 0, "dtick": dtick})
+        x, y = values["epoch"].to_numpy(), values[column].to_numpy()
+        dots = len(values) <= 60
+        traces.append(line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
+    ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))}
+    return figure(colours, traces, "epoch", plain(label), height=CURVE_HEIGHT, runs=len(traces), xaxis=ticks)
+
+
+def slice_recalls(
+    slices: Sequence[str], recalls: Mapping[str, np.ndarray], x: str, colours: Tone
+) -> go.Figure:
+    """A row per slice, a dot per run with its interval.
+
+    Args:
+        slices: expressions, the first on top.
+        recalls: run → (slices, 3) recall, low and high end in percent.
+        x: what the recall is.
+    """
+    labels = [plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
+    hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
+    traces = []
+    for position, (name, values, colour) in enumerate(coloured(recalls, colours)):
+        recall, low, high = values.T
+        offset = (position - (len(recalls) - 1) / 2) * min(0.2, 0.7 / len(recalls))
+        interval = {"type": "data", "array": high - recall, "arrayminus": recall - low}
+        interval |= {"color": colour, "thickness": 1.2, "width": 0}
+        ends = list(zip(labels, low.round(1).tolist(), high.round(1).tolist(), strict=True))
+        marker = {"color": colour, "size": 9}
+        rows = np.arange(len(slices)) + offset
+        traces.append(points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
+    rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
+    height = MARGINS + ROW_HEIGHT * len(slices)
+    rows_axis |= {"showgrid": False}
+    return figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=rows_axis)
+
+
+def rank_band(ranks: np.ndarray) -> np.ndarray:
+    """Ranks from 1 → index into RANK_LABELS."""
+    return np.searchsorted(np.asarray(RANK_EDGES), np.asarray(ranks), side="left")
+
+
+def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) -> go.Figure:
+    """Number of queries that moved from one band of ranks (rows, first run) to another (columns, second run)."""
+    size = len(RANK_LABELS)
+    counts = np.zeros((size, size), dtype=int)
+    np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
+    squares = cells(
+        np.sqrt(counts),
+        RANK_LABELS,
+        RANK_LABELS,
+        "%{y} → %{x}: %{customdata} queries",
+        [[0, colours.ramp[0]], [1, colours.ramp[1]]],
+        customdata=counts,
+        text=np.where(counts > 0, counts.astype(str), ""),
+        texttemplate="%{text}",
+        textfont={"size": 13},
+        xgap=3,
+        ygap=3,
+    )
+    ends = (-0.5, size - 0.5)
+    small = {"size": 11, "color": colours.faint}
+    return figure(
+        colours,
+        [squares],
+        f"rank in {plain(name_b)}",
+        f"rank in {plain(name_a)}",
+        height=RANK_HEIGHT,
+        xaxis={"type": "category", "tickangle": 0, "tickfont": small},
+        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
+        showlegend=False,
+        shapes=[segment(ends, ends, colours.faint, 1, "dot")],
+    )
+
+
+def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
+    """Number of queries in each band of ranks, one bar per run; ranks count from 1."""
+    bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
+    hover = "rank %{x}: %{y} queries"
+    return _bands(bands, RANK_LABELS, "rank of the best true match", hover, "queries", colours)
+
+
+def occurrence_band(counts: np.ndarray) -> np.ndarray:
+    """Occurrences → index into OCCURRENCE_LABELS."""
+    return np.searchsorted(OCCURRENCE_EDGES, np.asarray(counts), side="left")
+
+
+def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
+    """Number of candidates by their k-occurrences, one bar per run."""
+    bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
+    label = f"queries with the candidate among their first {k}"
+    hover = "retrieved by %{x} queries: %{y} candidates"
+    return _bands(bands, OCCURRENCE_LABELS, label, hover, "candidates", colours)
+
+
+def _bands(
+    bands: Mapping[str, np.ndarray], labels: Sequence[str], x: str, hover: str, y: str, colours: Tone
+) -> go.Figure:
+    traces = []
+    for name, band, colour in coloured(bands, colours):
+        counts = np.bincount(band, minlength=len(labels))
+        traces.append(bar(labels, counts, name, colour, hover, **_numbers(counts, len(bands))))
+    return figure(colours, traces, x, y, height=RANK_HEIGHT, runs=len(bands), xaxis={"type": "category"})

@@ -1,0 +1,222 @@
+"""Figures of distributions: diversity, similarities and margins of runs, and one anchor in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from app.charts.figure import (
+    Part,
+    Tone,
+    bar,
+    cells,
+    coloured,
+    figure,
+    histogram_bars,
+    line,
+    middles,
+    mixed,
+    points,
+    run_colour,
+    segment,
+    vertical_line,
+)
+
+ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
+GRID = 44  # cells a side of a density
+
+
+def histogram(
+    values: Mapping[str, np.ndarray], label: str, unit: str, colours: Tone, bins: int = 50
+) -> go.Figure:
+    """Distributions of several runs over one set of bins, with their medians as dashed lines; more than two runs are
+    lines."""
+    everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
+    everything = everything[np.isfinite(everything)]
+    if not len(everything):
+        return figure(colours, [], label, f"{unit} per bin")
+    low, high = _range(everything)
+    edges = np.linspace(low, high, bins + 1)
+    traces, medians = [], []
+    for name, numbers, colour in coloured(values, colours):
+        counts = np.histogram(numbers, edges)[0]
+        if len(values) > 2:
+            traces.append(_steps(edges, counts, name, colour, "%{x:.3f}: %{y} " + unit))
+        else:
+            traces.append(histogram_bars(edges, counts, name, colour, 0.62, unit))
+        medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
+    layout: Part = {"barmode": "overlay", "bargap": 0, "shapes": medians}
+    return figure(colours, traces, label, f"{unit} per bin", runs=len(values), **layout)
+
+
+def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
+    """Margins of all queries; left of the line a wrong candidate ranks first."""
+    chart = histogram(margins, "margin of the true match", "queries", colours)
+    chart.layout.shapes = [*chart.layout.shapes, vertical_line(0.0, colours.ink, 1.2, "dot")]
+    return chart
+
+
+def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
+    """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
+    hover = "tenth %{x}: %{y:.1f} %"
+    traces = [
+        line(frame["tenth"].to_numpy(), frame["recall"].to_numpy(), name, colour, hover, dots=True, width=2.5)
+        for name, frame, colour in coloured(recalls, colours)
+    ]
+    label = "tenths of the anchors, low → high diversity"
+    axes: Part = {"xaxis": {"dtick": 1}, "yaxis": {"rangemode": "tozero"}}
+    return figure(colours, traces, label, f"recall at {at}, %", runs=len(recalls), **axes)
+
+
+def density(
+    x: np.ndarray,
+    y: np.ndarray,
+    x_label: str,
+    y_label: str,
+    unit: str,
+    colours: Tone,
+    *,
+    diagonal: bool = False,
+) -> go.Figure:
+    """Number of anchors with each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
+    if not len(x):
+        return figure(colours, [], x_label, y_label)
+    ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
+    counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
+    ground, full = colours.ramp
+    squares = cells(
+        np.where(counts > 0, np.sqrt(counts), np.nan).T,
+        middles(x_edges),
+        middles(y_edges),
+        "%{x:.4g}, %{y:.4g}: %{customdata} " + unit,
+        [[0, mixed(ground, full, 0.3)], [1, full]],  # a cell with a single anchor is visible
+        zmin=0,
+        customdata=counts.T,
+    )
+    shapes = [segment(ranges[0], ranges[0], colours.faint, 1, "dot")] if diagonal else []
+    return figure(
+        colours, [squares], x_label, y_label, showlegend=False, shapes=shapes, yaxis={"showgrid": False}
+    )
+
+
+def _range(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if high > low else (low - 1e-6, high + 1e-6)
+
+
+def similarity_histogram(
+    similarities: np.ndarray,
+    positives: np.ndarray,
+    gamma: float,
+    name: str,
+    position: int,
+    runs: int,
+    colours: Tone,
+) -> go.Figure:
+    """One anchor's similarities to all negatives, its own matches as diamonds, γ as a line."""
+    counts, edges = np.histogram(similarities, bins=40)
+    colour = run_colour(position, runs, colours)
+    negatives = histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
+    heights = np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12)
+    edge = {"color": colours.paper, "width": 1}
+    marker = {"symbol": "diamond", "size": 11, "color": colours.mark, "line": edge}
+    matches = points(positives, heights, "own matches", "own match: %{x:.3f}", marker)
+    font = {"color": colours.faint, "size": 12}
+    note = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
+    return figure(
+        colours,
+        [negatives, matches],
+        "similarity to the anchor",
+        "negatives per bin",
+        height=ANCHOR_HEIGHT,
+        bargap=0,
+        annotations=[note | {"xanchor": "left", "font": font}],
+        shapes=[vertical_line(gamma, colours.faint, 1.5, "dot")],
+    )
+
+
+def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
+    """The nearest negatives' shares of the loss, without and with diversity."""
+    kinds = (
+        ("weight_plain", "without diversity", colours.faint),
+        ("weight_diversity", "with diversity", colours.mark),
+    )
+    ranks, similarity = [str(rank) for rank in range(1, len(nearest) + 1)], nearest["similarity"].to_numpy()
+    hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
+    traces = [
+        bar(ranks, 100 * nearest[column].to_numpy(), label, colour, hover, customdata=similarity)
+        for column, label, colour in kinds
+    ]
+    x, y = "nearest negatives, most similar first", "share of the loss, %"
+    layout: Part = {"xaxis": {"type": "category"}, "bargroupgap": 0.05}
+    return figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)
+
+
+def similarity_curves(
+    names: Sequence[str],
+    edges: np.ndarray,
+    positive: Sequence[np.ndarray],
+    negative: Sequence[np.ndarray],
+    colours: Tone,
+) -> go.Figure:
+    """Matching pairs (filled) and all others (line): share of the pairs in each bin."""
+    traces = []
+    for number, name in enumerate(names):
+        colour = run_colour(number, len(names), colours)
+        for counts, kind, fill, dash in (
+            (positive[number], "matching", "tozeroy", "solid"),
+            (negative[number], "others", None, "dot"),
+        ):
+            share = 100 * counts / max(int(counts.sum()), 1)
+            trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
+            traces.append(trace | {"fill": fill, "opacity": 0.9})
+    x, y = "similarity of image and caption", "share of the pairs, %"
+    axes: Part = {
+        "xaxis": {"range": _occupied(edges, [*positive, *negative])},
+        "yaxis": {"rangemode": "tozero"},
+    }
+    return figure(colours, traces, x, y, height=SIMILARITY_HEIGHT, **axes)
+
+
+def similarity_densities(
+    names: Sequence[str],
+    edges: np.ndarray,
+    counts: Sequence[np.ndarray],
+    shown: Sequence[np.ndarray],
+    unit: str,
+    colours: Tone,
+) -> go.Figure:
+    """One kind of pairs of any number of runs, every curve of area 1. DBL's figures 6 and 7.
+
+    Args:
+        names: of the runs. edges: of the bins. counts: (BINS,) of every run, of the pairs that are drawn.
+        shown: counts whose range the axis has, so that two figures beside each other share it. unit: the pairs' name.
+    """
+    width = float(edges[1] - edges[0])
+    traces = []
+    for number, (name, one) in enumerate(zip(names, counts, strict=True)):
+        heights = one / (max(int(one.sum()), 1) * width)
+        colour = run_colour(number, len(names), colours)
+        traces.append(_steps(edges, heights, name, colour, "%{x:.2f}: %{y:.2f}") | {"fill": "tozeroy"})
+    axes: Part = {"xaxis": {"range": _occupied(edges, shown)}, "yaxis": {"rangemode": "tozero"}}
+    x = f"similarity of {unit}"
+    return figure(colours, traces, x, "density", height=SIMILARITY_HEIGHT, runs=len(names), **axes)
+
+
+def _steps(
+    edges: np.ndarray, heights: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid"
+) -> Part:
+    return line(middles(edges), heights, name, colour, hover, shape="hvh", dash=dash)
+
+
+def _occupied(edges: np.ndarray, counts: Sequence[np.ndarray]) -> list[float]:
+    """From the first to the last bin that is not empty."""
+    bins = np.flatnonzero(np.sum(counts, axis=0))
+    if not len(bins):
+        return [float(edges[0]), float(edges[-1])]
+    return [float(edges[max(bins[0] - 1, 0)]), float(edges[min(bins[-1] + 2, len(edges) - 1)])]
