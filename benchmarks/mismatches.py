@@ -30,7 +30,7 @@ from coder_core.console.progress import silent
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import look_at_pictures
-from coder_core.geometry.caption_likeness import caption_vectors
+from coder_core.geometry.captions import caption_vectors
 
 SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
 Copy = Callable[[Image.Image], Image.Image]

@@ -1,12 +1,9 @@
 """Embeddings as points: maps on a plane, offline clusters, exact neighbours, the modality gap, the fixed text space.
 
-points              images and captions as one cloud, in tiles
-layout              a joint space on a plane: principal (PCA), umap_layout, tsne, aligned to another run's by alignment
-settings            what layouts and clusters are computed with
-timing              how long a layout takes
-kmeans              spherical k-means of image-caption pairs
-neighbours          exact nearest neighbours by cosine
-modality_gap        distance between the mean image and the mean caption
-text_space          captions as vectors that training does not move
-caption_neighbours  every caption's nearest captions in such a space
+points             images and captions as one cloud, in tiles; the modality gap
+layout             a joint space on a plane: PCA, UMAP or t-SNE (`neighbour_layouts`), aligned to another run's
+settings           settings of layouts and clusters
+kmeans             spherical k-means of image-caption pairs
+text_space         captions as vectors that training does not move
+captions           nearest captions and similar images of a caption in such a space
 """

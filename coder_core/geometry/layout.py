@@ -12,15 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial import procrustes
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent, within
-from coder_core.geometry.alignment import onto
+from coder_core.geometry.neighbour_layouts import place_by_neighbours, tsne, umap, usable_perplexity
 from coder_core.geometry.points import Array, Points, stratified
-from coder_core.geometry.principal import principal_plane
-from coder_core.geometry.settings import LayoutSettings
-from coder_core.geometry.tsne import tsne, usable_perplexity
-from coder_core.geometry.umap_layout import place_by_neighbours, umap
+from coder_core.geometry.settings import LayoutSettings, Method
 
 MOST_FITTED = 50_000  # beyond, UMAP is fitted to a random part and the rest is placed among it
 FEWEST = 4
@@ -127,3 +125,89 @@ def _umap(
         progress(len(points) + rows.stop, 2 * len(points), "placing the remaining points")
     plane[fitted] = fitted_plane
     return plane
+
+
+def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
+    """Coordinates on the first two principal axes, and the share of the variance each one holds.
+
+    The covariance (D, D) of any number of points: products of tiles in float32, summed in float64. An axis points to
+    where its largest loading is positive, so that the same data always give the same picture.
+
+    Returns:
+        (N, 2) float32 and two shares of the total variance.
+    """
+    count, width = len(points), points.width
+    mean = np.zeros(width)
+    for _, tile in points.tiles():
+        mean += tile.sum(0, dtype=np.float64)
+    mean /= max(count, 1)
+    scatter = np.zeros((width, width))
+    for _, tile in points.tiles():
+        centred = tile - mean.astype(np.float32)
+        scatter += centred.T @ centred
+    values, vectors = np.linalg.eigh(scatter)
+    axes = np.zeros((width, 2))
+    axes[:, : min(2, width)] = vectors[:, ::-1][:, :2]
+    axes *= np.where(axes[np.abs(axes).argmax(0), [0, 1]] < 0, -1.0, 1.0)
+    plane = np.empty((count, 2), dtype=np.float32)
+    for rows, tile in points.tiles():
+        plane[rows] = (tile - mean.astype(np.float32)) @ axes.astype(np.float32)
+    total = float(np.maximum(values, 0).sum())
+    largest = [*np.maximum(values, 0)[::-1][:2], 0.0]
+    shares = [float(value) / total if total > 0 else 0.0 for value in largest]
+    return plane, (shares[0], shares[1])
+
+
+def onto(layout: Array, reference: Array) -> tuple[Array, float]:
+    """Turn, mirror and shift `layout` onto `reference`, at the reference's size. Gower 1975, orthogonal Procrustes.
+
+    Procrustes' own best scale is below 1 wherever the two differ, and 0 where they have nothing in common: a run would
+    look the more crowded the less it agrees with the other. So the root mean square distance from the centre is made
+    equal instead, and only the disparity is measured at the best scale.
+
+    Args:
+        layout: (N, 2). reference: (N, 2), the same samples in the same order.
+
+    Returns:
+        (N, 2) float32, and the disparity: the share of the reference's variance that is left between the two at the
+        best scale, from 0 (the same picture) to 1 (nothing in common).
+
+    Raises:
+        ValueError: the two hold different numbers of points.
+    """
+    if layout.shape != reference.shape:
+        raise ValueError(
+            f"layouts of {len(layout):,} and {len(reference):,} points cannot be laid over each other"
+        )
+    centre = reference.mean(0, dtype=np.float64)
+    size, layout_size = np.linalg.norm(reference - centre), np.ptp(layout, axis=0).max()
+    if size == 0 or layout_size == 0:  # a single spot
+        return (layout - layout.mean(0) + centre).astype(np.float32), float(size != layout_size)
+    _, moved, disparity = procrustes(reference, layout)
+    shrunk = np.linalg.norm(moved)  # `procrustes` gives the reference length 1
+    if shrunk > 0:
+        moved = moved / shrunk
+    return (moved * size + centre).astype(np.float32), float(disparity)
+
+
+# Points → processor seconds of one layout, 512 numbers a point, on one core of a two-core machine, UMAP compiled
+MEASURED: dict[Method, dict[int, float]] = {
+    "pca": {120: 0.01, 20_000: 0.3},
+    "umap": {120: 0.13, 600: 0.6, 2_000: 2.0, 6_000: 6.1, 20_000: 16.0, 50_000: 77.0},
+    "tsne": {120: 2.5, 600: 8.6, 2_000: 25.0, 6_000: 57.0},
+}
+STARTING = 5.0  # seconds until a process has imported what it needs
+
+
+def layout_seconds(method: Method, points: int) -> float:
+    """Seconds that a layout of so many points takes, the start of its process included.
+
+    Between and beyond the measured sizes a power law holds: a straight line through the nearest two, both logarithmic.
+    """
+    sizes, seconds = (
+        np.log(np.array(list(values))) for values in (MEASURED[method], MEASURED[method].values())
+    )
+    at = float(np.log(max(points, 1)))
+    right = int(np.clip(np.searchsorted(sizes, at), 1, len(sizes) - 1))
+    slope = (seconds[right] - seconds[right - 1]) / (sizes[right] - sizes[right - 1])
+    return STARTING + float(np.exp(seconds[right] + slope * (at - sizes[right])))

@@ -1,4 +1,4 @@
-"""Images and captions as one cloud of points, read in tiles that fit the cache."""
+"""Images and captions as one cloud of points, read in tiles that fit the cache, and the gap between the two."""
 
 from __future__ import annotations
 
@@ -94,3 +94,15 @@ def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
         left -= len(drawn[-1])
         start += count
     return np.concatenate(drawn)
+
+
+def modality_gap(images: np.ndarray, texts: np.ndarray) -> float:
+    """Distance between the mean image and the mean text. Liang et al. 2022, "Mind the gap", section 2.
+
+    >>> round(modality_gap(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.6, 0.8]])), 4)
+    1.1402
+
+    Args:
+        images: (n, D) unit rows. texts: (m, D) unit rows.
+    """
+    return float(np.linalg.norm(images.mean(0, dtype=np.float64) - texts.mean(0, dtype=np.float64)))

@@ -8,15 +8,10 @@ import pytest
 from coder_core.console.faults import InputError
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
-from coder_core.geometry.alignment import onto
-from coder_core.geometry.layout import lay_out
-from coder_core.geometry.neighbours import nearest, nearest_of
+from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, onto, principal_plane
+from coder_core.geometry.neighbour_layouts import nearest, place_by_neighbours, usable_perplexity
 from coder_core.geometry.points import Points, stratified
-from coder_core.geometry.principal import principal_plane
 from coder_core.geometry.settings import MODALITIES, LayoutSettings
-from coder_core.geometry.timing import MEASURED, STARTING, layout_seconds
-from coder_core.geometry.tsne import usable_perplexity
-from coder_core.geometry.umap_layout import place_by_neighbours
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -61,14 +56,14 @@ def test_one_dimension_is_a_line() -> None:
 def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not take the place of the point itself
-    monkeypatch.setattr("coder_core.geometry.neighbours.TILE_ELEMENTS", 11 * len(rows))
-    found, distances = nearest(rows, 6)
+    monkeypatch.setattr("coder_core.geometry.neighbour_layouts.TILE_ELEMENTS", 11 * len(rows))
+    found, distances = nearest(rows, rows, 6)
     assert (found[:, 0] == np.arange(len(rows))).all()
     assert (distances[:, 0] == 0).all()
     everything = 1 - rows.astype(np.float64) @ rows.T.astype(np.float64)
     np.fill_diagonal(everything, -1)
     np.testing.assert_allclose(distances[:, 1:], np.clip(np.sort(everything, 1)[:, 1:6], 0, 2), atol=1e-6)
-    _, other = nearest_of(rows[:4], rows[10:], 3)
+    _, other = nearest(rows[:4], rows[10:], 3)
     np.testing.assert_allclose(other, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from coder_core.console.progress import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
-from coder_core.geometry.caption_neighbours import caption_neighbours
+from coder_core.geometry.captions import caption_neighbours
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.analysis.weights import weight_tables

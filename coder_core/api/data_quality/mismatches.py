@@ -27,7 +27,7 @@ from coder_core.api.sampling import Sample, SplitPart, part_of, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.split import captions_checksum, part_images
-from coder_core.geometry.caption_likeness import caption_vectors
+from coder_core.geometry.captions import caption_vectors
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run

@@ -6,11 +6,10 @@ from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import Array
 from coder_core.api.stored import StoredResult, read_stored
-from coder_core.geometry.layout import FEWEST, Layout, lay_out
+from coder_core.geometry.layout import FEWEST, Layout, lay_out, layout_seconds
+from coder_core.geometry.neighbour_layouts import MOST_POINTS as MOST_TSNE
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.settings import METHODS, LayoutSettings, Method, Modalities
-from coder_core.geometry.timing import layout_seconds
-from coder_core.geometry.tsne import MOST_POINTS as MOST_TSNE
 from coder_core.runs.derived.compute import layout_folder, read_layout
 
 __all__ = [

@@ -9,7 +9,7 @@ from coder_core.api.sampling import Sample
 from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import PAIRS_AT_MOST, Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
-from coder_core.geometry import modality_gap as between_modalities
+from coder_core.geometry import points as clouds
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> Modal
     """The modality gap and the mean similarities of a split, or of a sample of it."""
     part = run.part(split, sample)
     means = pairs_apart.separation([EmbeddingPair(part.images, part.texts)], part.owner)
-    gap = between_modalities.modality_gap(part.images, part.texts)
+    gap = clouds.modality_gap(part.images, part.texts)
     return ModalityGap(means.positive, means.negative, gap)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import TILE_ELEMENTS, Array, Direction, slices
-from coder_core.geometry.caption_likeness import SPACE_SIZE, caption_space, caption_vectors
+from coder_core.geometry.captions import SPACE_SIZE, caption_space, caption_vectors
 from coder_core.geometry.text_space import TfidfSpace
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, named, silent
 from coder_core.files import sealed
 from coder_core.files.cache import cache_folder
-from coder_core.geometry.caption_neighbours import EXACT_BELOW, caption_neighbours
+from coder_core.geometry.captions import EXACT_BELOW, caption_neighbours
 from coder_core.geometry.text_space import (
     ARRAYS,
     NAMES,
