@@ -126,8 +126,7 @@ def _import(arguments: list[str]) -> int:
     else:
         parsed = tyro.cli(EmbedArguments, prog=f"{PROGRAM} import", args=arguments)
 
-    from coder_core.data.clip_retrieval import read_clip_retrieval
-    from coder_core.data.embeddings import read_embeddings
+    from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
     from coder_core.runs.analysis.import_embeddings import import_run, place_of
 
     console = open_console()

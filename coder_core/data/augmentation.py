@@ -1,7 +1,15 @@
-"""Picture augmentation that keeps captions true: a crop of most of it, a flip where the caption names no side."""
+"""Changes of the training data: pictures cropped and mirrored so that captions stay true, captions made vague.
+
+A crop keeps most of the picture, and a picture is mirrored where its caption names no side. Vague captions make
+ambiguity a variable of an experiment: half of them keep their sentence and lose their nouns to coarser words ("a poodle
+in a pond" → "an animal in water"); the other half say no more than what is in the picture ("an animal"). Both fit many
+images.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,29 +19,11 @@ from coder_core.data.words import tokenise
 
 Augment = Literal["none", "crop", "crop-flip"]
 SMALLEST_SHARE = 0.9  # of the picture's area that stays, as open_clip's training has it
-SIDED = frozenset(
-    {
-        "left",
-        "right",
-        "lefts",
-        "rights",
-        "leftmost",
-        "rightmost",
-        "lefthand",
-        "righthand",
-        "lefthanded",
-        "righthanded",
-        "leftward",
-        "rightward",
-        "leftwards",
-        "rightwards",
-        "lefty",
-        "righty",
-        "clockwise",
-        "counterclockwise",
-        "anticlockwise",
-    }
+_SIDED = (
+    "left right lefts rights leftmost rightmost lefthand righthand lefthanded righthanded leftward rightward leftwards "
+    "rightwards lefty righty clockwise counterclockwise anticlockwise"
 )
+SIDED = frozenset(_SIDED.split())
 """Words that a mirrored picture makes false."""
 
 
@@ -80,3 +70,95 @@ def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     left, top = round(change.left * (picture.width - width)), round(change.top * (picture.height - height))
     picture = picture.crop((left, top, left + width, top + height))
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
+
+
+VAGUE_STREAM = 9  # of the random numbers that choose captions
+EMPTY = "a picture"  # of a caption without a known noun
+UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # that take no article
+
+COARSE: dict[str, str] = {
+    "person": "man woman boy girl guy lady child kid baby toddler infant teenager adult male female gentleman player "
+    "skateboarder snowboarder surfer biker cyclist bicyclist motorcyclist skier climber hiker runner rider racer "
+    "swimmer diver dancer performer athlete goalie wrestler cowboy clown bride groom policeman fireman worker cook "
+    "musician guitarist spectator pedestrian shepherd brunette",
+    "people": "men women boys girls guys ladies children kids babies toddlers infants teenagers adults males females "
+    "players skateboarders snowboarders surfers bikers cyclists bicyclists motorcyclists skiers climbers hikers "
+    "runners riders racers swimmers divers dancers performers athletes wrestlers cowboys clowns workers musicians "
+    "spectators onlookers pedestrians crowd couple family team band audience bunch group",
+    "animal": "dog cat horse bird puppy poodle greyhound terrier retriever bulldog labrador collie cow bull sheep goat "
+    "fish duck camel elephant monkey kitten pony rabbit deer",
+    "animals": "dogs cats horses birds puppies poodles greyhounds cows bulls goats ducks camels",
+    "vehicle": "car truck bus van train boat canoe kayak raft ship bike bicycle motorcycle motorbike scooter jeep atv "
+    "tractor taxi plane airplane cart wagon tricycle unicycle dirtbike buggy sled",
+    "vehicles": "cars trucks buses trains boats canoes kayaks bikes bicycles motorcycles scooters planes",
+    "clothes": "shirt t-shirt tshirt jacket coat hat cap helmet dress shorts pants jeans trunks suit uniform jersey "
+    "sweater sweatshirt vest scarf gloves glove shoes shoe boots boot sandals outfit costume skirt bikini swimsuit "
+    "wetsuit hoodie headband bandanna sunglasses goggles glasses tie robe clothing outfits uniforms shirts hats caps "
+    "helmets dresses suits costumes jackets hood apron backpack",
+    "water": "lake river ocean sea pool pond stream creek wave waves puddle waterfall surf shore fountain rapids bay",
+    "place": "street road sidewalk park field beach yard backyard forest woods city town mountain mountains hill "
+    "hillside cliff desert playground court track path trail alley market store shop mall restaurant bar kitchen room "
+    "house building buildings stadium arena gym bridge garden farm school station lawn meadow valley slope parking "
+    "ground grass snow sand dirt",
+    "thing": "ball frisbee toy stick rope tree bench chair table fence wall rock railing ramp swing slide skateboard "
+    "snowboard surfboard skis guitar camera phone cellphone book newspaper bottle cup glass bag basket umbrella flag "
+    "sign bat racket net goal hurdle hoop hose sprinkler tunnel log branch trampoline drum microphone balloon tent "
+    "bucket pole box plate cake bowl food football baseball basketball soccer volleyball tennis hockey cigarette",
+    "things": "balls toys sticks ropes trees benches chairs tables rocks guitars cameras balloons flags books stairs "
+    "steps skateboards bottles bags flowers leaves",
+}
+COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
+_WORD = re.compile(r"[\w'-]+")
+_ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)
+
+
+def coarsen(caption: str) -> str:
+    """Put a coarser word in place of every noun on the list; the sentence stays.
+
+    >>> coarsen("A poodle jumps into a pond .")
+    'An animal jumps into a water .'
+    """
+    coarse = _WORD.sub(lambda word: COARSE_OF.get(word[0].lower(), word[0]), caption)
+    return _ARTICLE.sub(lambda article: _with_article(article[1], article[2]), coarse)
+
+
+def cut(caption: str) -> str:
+    """Keep the first noun on the list, as its coarser word, and nothing else.
+
+    >>> cut("A poodle jumps into a pond .")
+    'an animal'
+    """
+    words = (COARSE_OF.get(word.lower(), word.lower()) for word in _WORD.findall(caption))
+    coarse = next((word for word in words if word in COARSE), None)
+    if coarse is None:
+        return EMPTY
+    return coarse if coarse in UNCOUNTED else _with_article("a", coarse) + coarse
+
+
+def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
+    """Make a share of the captions vague; which ones, and how, follows from the seed.
+
+    A larger share holds every caption of a smaller one, made vague the same way.
+
+    Args:
+        captions: m strings; not changed.
+        share: of them, 0 to 1.
+        seed: of the run.
+
+    Returns:
+        m strings, round(share · m) of them vague.
+
+    >>> make_vague(["two dogs in a lake", "a boy on a bike"], share=0.5, seed=1)
+    ['two animals in a water', 'a boy on a bike']
+    """
+    order = np.random.default_rng((seed, VAGUE_STREAM)).permutation(len(captions))
+    vague = list(captions)
+    for position, row in enumerate(order[: round(share * len(captions))]):
+        vague[row] = (cut if position % 2 else coarsen)(captions[row])
+    return vague
+
+
+def _with_article(article: str, word: str) -> str:
+    """The article that fits a word, with the case of the one given and a space behind it."""
+    fitting = "an" if word[0].lower() in "aeiou" else "a"
+    return f"{fitting.capitalize() if article[0].isupper() else fitting} "

@@ -1,22 +1,31 @@
-"""Read embeddings of any model: two .npy files and their captions, checked, as float32 unit rows."""
+"""Read embeddings of any model, checked, as float32 unit rows: two .npy files and their captions, or what clip-retrieval
+wrote (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect, stop_on_errors
+from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureFile, FeatureRows, open_features
-from coder_core.data.lines import check_name, follow_link, read_lines, shorten
+from coder_core.data.lines import check_name, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import pair
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
 UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
+PARTS = ("img_emb", "text_emb", "metadata")  # of clip-retrieval
+PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
+COLUMNS = ("image_path", "caption")
+SAME = 0.999  # cosine of two rows of one picture
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
@@ -75,53 +84,57 @@ def read_embeddings(
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)
-    text_file = collect(lambda: open_matrix(texts, faults), faults)
-    lines = collect(lambda: read_lines(Path(captions), "caption", faults), faults)
+    text_file, lines = _matrix_with_lines(texts, captions, "caption", image_file, faults)
     names = collect(lambda: read_lines(Path(ids), "id", faults), faults) if ids is not None else None
-    if image_file is not None and text_file is not None:
-        faults += check_widths(image_file, text_file)
-    if text_file is not None and lines and len(lines) != text_file.shape[0]:
-        problem = f"{text_file.shape[0]:,} rows for the {len(lines):,} captions of {captions}"
-        fix = "look for a missing or doubled line, or write the embeddings of these captions"
-        faults.append(Fault(str(texts), problem, "one row a caption, in the same order", fix))
-    query_file, query_lines = _queries(queries, query_texts, image_file, faults)
+    query_file, query_lines = _saved_queries(queries, query_texts, image_file, faults)
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
-    assert lines is not None
-    ids_file, captions_file = Path(ids) if ids is not None else Path(), Path(captions)
-    pairing = pair(image_file.map(), len(lines), names, Path(images), captions_file, ids_file, faults)
-    values = [
-        collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults),
-        collect(lambda: unit_rows(text_file, "captions", 1, faults), faults),
-    ]
-    asked = (
-        collect(lambda: unit_rows(query_file, "queries", 1, faults), faults)
-        if query_file is not None
-        else None
-    )
+    ids_file = Path(ids) if ids is not None else Path()
+    pairing = pair(image_file.map(), len(lines), names, Path(images), Path(captions), ids_file, faults)
+    image_rows = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
+    text_rows = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
+    query_rows = None
+    if query_file is not None:
+        query_rows = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults)
     folder = Path(pictures) if pictures is not None else None
-    faults += check_picture_names(folder, pairing.names)
+    faults += _check_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
-    v, w = (value for value in values if value is not None)
+    assert image_rows is not None
+    assert text_rows is not None
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
     return Embeddings(
-        v,
-        w,
+        image_rows,
+        text_rows,
         shorten(lines, str(captions), remarks),
         pairing.image_of_text.astype(np.int64),
         pairing.names,
         folder,
         source | {"captions belong to images": pairing.how},
         remarks,
-        asked,
+        query_rows,
         query_lines,
     )
 
 
-def _queries(
+def _matrix_with_lines(
+    rows: str | Path, texts: str | Path, what: str, images: FeatureFile | None, faults: list[Fault]
+) -> tuple[FeatureFile | None, list[str]]:
+    """A file of embedded texts and those texts, one a row; faults of either, and between them, are added."""
+    file = collect(lambda: open_matrix(rows, faults), faults)
+    lines = collect(lambda: read_lines(Path(texts), what, faults), faults) or []
+    if file is not None and images is not None:
+        faults += _compare_widths(images, file, what)
+    if file is not None and lines and len(lines) != file.shape[0]:
+        problem = f"{file.shape[0]:,} rows for the {len(lines):,} lines of {texts}"
+        fix = f"look for a missing or doubled line, or embed exactly these: one row a {what}"
+        faults.append(Fault(str(rows), problem, f"one row a {what}, in the same order", fix))
+    return file, lines
+
+
+def _saved_queries(
     queries: str | Path | None, texts: str | Path | None, images: FeatureFile | None, faults: list[Fault]
 ) -> tuple[FeatureFile | None, list[str]]:
     """The file of the saved queries and their texts, (None, []) without; what is wrong with them is added."""
@@ -130,23 +143,11 @@ def _queries(
         faults.append(Fault(missing, f"is missing beside {given}", "embeddings of queries and their texts"))
     if queries is None or texts is None:
         return None, []
-    file = collect(lambda: open_matrix(queries, faults), faults)
-    lines = collect(lambda: read_lines(Path(texts), "query", faults), faults) or []
-    if file is not None and images is not None and file.shape[1] != images.shape[1]:
-        widths = f"{file.shape[1]:,} numbers a query, {images.shape[1]:,} an image"
-        fix = "embed the queries with the text encoder of these captions"
-        faults.append(Fault(str(queries), widths, "the same width in both", fix))
-    if file is not None and lines and len(lines) != file.shape[0]:
-        problem = f"{file.shape[0]:,} rows for the {len(lines):,} queries of {texts}"
-        faults.append(Fault(str(queries), problem, "one row a query, in the same order"))
-    first: dict[str, int] = {}
+    file, lines = _matrix_with_lines(queries, texts, "query", images, faults)
+    once = Once("query", faults)
     for number, line in enumerate(lines, start=1):
-        if (before := first.setdefault(line.strip(), number)) != number:
-            faults.append(
-                Fault(f"{texts} line {number}", f"is the query of line {before} again", "every query once")
-            )
-            break
-    return file, [line.strip() for line in lines]
+        once.add(line, f"{texts} line {number}")
+    return file, lines
 
 
 def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
@@ -163,10 +164,10 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
     return file
 
 
-def check_widths(images: FeatureFile, texts: FeatureFile) -> list[Fault]:
+def _compare_widths(images: FeatureFile, texts: FeatureFile, what: str = "caption") -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
-    widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a caption"
+    widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a {what}"
     fix = "use the projected embeddings of both encoders, the ones whose inner product is the score"
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
@@ -221,7 +222,7 @@ def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
     return [Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning")]
 
 
-def check_picture_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
+def _check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if folder is None:
         return check_pictures(None, names, asked=False)
     if faults := check_name(folder):
@@ -234,3 +235,116 @@ def check_picture_names(folder: Path | None, names: list[str] | None) -> list[Fa
         problem = "no ids name the picture files, so none can be shown"
         return [Fault(f"--pictures {folder}", problem, "--ids with the file names", severity="warning")]
     return check_pictures(folder, names, asked=True)
+
+
+def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:
+    """Read a folder of clip-retrieval's `inference`; rows with one image_path are one image with several captions.
+
+    Args:
+        folder: with img_emb, text_emb and metadata.
+        pictures: folder in which the image paths are files; where they are absolute, the folder they share.
+
+    Raises:
+        InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how to fix it.
+    """
+    faults: list[Fault] = []
+    folder = Path(folder)
+    names: list[str] = []
+    captions: list[str] = []
+    images, texts = [], []
+    for number in _part_numbers(folder):
+        part = collect(lambda: _read_part(folder, number, names, captions, faults), faults)  # noqa: B023
+        if part is not None:
+            images.append(part[0])
+            texts.append(part[1])
+    stop_on_errors(faults)
+    rows = [collect(lambda: unit_rows(file, "images", 1, faults), faults) for file in images]  # noqa: B023
+    words = [collect(lambda: unit_rows(file, "captions", 1, faults), faults) for file in texts]  # noqa: B023
+    stop_on_errors(faults)
+    v = np.concatenate([part for part in rows if part is not None])
+    w = np.concatenate([part for part in words if part is not None])
+    first: dict[str, int] = {}
+    owners = np.array([first.setdefault(name, len(first)) for name in names], dtype=np.int64)
+    image_names = list(first)
+    v = _one_row_an_image(v, owners, image_names, folder, faults)
+    if all(os.path.isabs(name) for name in image_names):
+        shared = Path(os.path.commonpath([os.path.dirname(name) for name in image_names]))
+        image_names = [os.path.relpath(name, shared) for name in image_names]
+        pictures = pictures if pictures is not None or not shared.is_dir() else shared
+    picture_folder = Path(pictures) if pictures is not None else None
+    remarks = stop_on_errors(faults + _check_names(picture_folder, image_names))
+    source = {"captions": str(folder), "layout": "clip-retrieval"}
+    source["captions belong to images"] = "equal image_path"
+    captions = shorten(captions, str(folder), remarks)
+    return Embeddings(v, w, captions, owners, image_names, picture_folder, source, remarks)
+
+
+def _part_numbers(folder: Path) -> list[int]:
+    """The numbers of the parts that all three folders have.
+
+    Raises:
+        InputError: there are none, or one folder lacks some.
+    """
+    numbers = {}
+    for part in PARTS:
+        matches = [
+            re.fullmatch(rf"{part}_(\d+)\.(?:npy|parquet)", path.name) for path in folder.glob(f"{part}/*")
+        ]
+        numbers[part] = {int(match[1]) for match in matches if match}
+    whole = set.union(*numbers.values())
+    lacking = [f"{part}_{n}" for part in PARTS for n in sorted(whole - numbers[part])]
+    if lacking or not whole:
+        problem = f"lacks {', '.join(lacking[:10])}" if lacking else "holds no embeddings of clip-retrieval"
+        raise InputError.at(folder, problem, PARTS_EXPECTED, "check the path, or copy these files too")
+    return sorted(whole)
+
+
+def _read_part(
+    folder: Path, number: int, names: list[str], captions: list[str], faults: list[Fault]
+) -> tuple[FeatureFile, FeatureFile]:
+    """The images and texts of a part; its names and captions are added.
+
+    Raises:
+        InputError: a file is missing or damaged, or the table has other columns.
+    """
+    image, text, metadata = (folder / part / f"{part}_{number}" for part in PARTS)
+    images = open_matrix(image.with_suffix(".npy"), faults)
+    texts = open_matrix(text.with_suffix(".npy"), faults)
+    file = metadata.with_suffix(".parquet")
+    table = open_parquet(file, faults)
+    faults += _compare_widths(images, texts)
+    rows = table.metadata.num_rows
+    if not images.shape[0] == texts.shape[0] == rows:
+        problem = f"{rows:,} rows for {images.shape[0]:,} images and {texts.shape[0]:,} captions"
+        fix = "run clip-retrieval on this part again"
+        faults.append(Fault(str(file), problem, "one row of each a sample", fix))
+    if missing := [column for column in COLUMNS if column not in table.schema_arrow.names]:
+        columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
+        problem = f"has no column {' and '.join(missing)}, but {columns}"
+        raise InputError.at(file, problem, "clip-retrieval inference with images and texts")
+    for row, (_, _, values) in enumerate(parquet_rows(table, file, COLUMNS)):
+        name, caption = (values[column] for column in COLUMNS)
+        good = isinstance(name, str) and name and isinstance(caption, str) and caption.strip()
+        if not good and len(faults) < MOST_FAULTS_SHOWN:
+            problem = f"image_path {shown(str(name))}, caption {shown(str(caption))}"
+            fix = "leave samples without a caption out"
+            faults.append(Fault(f"{file} row {row}", problem, "both", fix))
+        names.append(str(name))
+        captions.append(" ".join(str(caption).split("\n")).strip())
+    return images, texts
+
+
+def _one_row_an_image(
+    rows: np.ndarray, owners: np.ndarray, names: list[str], folder: Path, faults: list[Fault]
+) -> np.ndarray:
+    """The first row of every image; another row of it must be nearly the same."""
+    firsts = np.unique(owners, return_index=True)[1]
+    images = rows[firsts]
+    cosines = np.einsum("nd,nd->n", rows, images[owners])
+    other = np.flatnonzero(cosines < SAME)
+    if len(other):
+        name = shown(names[owners[other[0]]])
+        problem = f"{len(other):,} rows differ from an earlier one of their image_path; the first: {other[0]}, {name}"
+        fix = "give different pictures different paths"
+        faults.append(Fault(str(folder), problem, "one picture a path", fix))
+    return images

@@ -15,9 +15,9 @@ import torch
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
+from coder_core.data.augmentation import make_vague
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
-from coder_core.data.vague import make_vague
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.geometry.text_space import TextSpace

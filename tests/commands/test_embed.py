@@ -272,7 +272,7 @@ def test_a_cut_file_says_how_many_bytes(files: Path, capsys: pytest.CaptureFixtu
 
 def test_captions_and_rows_must_agree(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "c.txt").write_text("a\n" * 59)
-    assert "60 rows for the 59 captions" in refused(files, capsys)
+    assert "60 rows for the 59 lines" in refused(files, capsys)
     (files / "c.txt").write_text("a\n" * 30 + "\n" + "a\n" * 29)
     assert "c.txt line 31: the line is empty" in refused(files, capsys)
 
@@ -351,9 +351,9 @@ def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
 @pytest.mark.parametrize(
     ("texts", "width", "rows", "said"),
     [
-        (["a", "b"], 31, 2, "q.npy: 31 numbers a query, 32 an image; expected the same width in both"),
-        (["a", "b"], 32, 3, "q.npy: 3 rows for the 2 queries of"),
-        (["a", "b", "a"], 32, 3, "q.txt line 3: is the query of line 1 again; expected every query once"),
+        (["a", "b"], 31, 2, "i.npy and q.npy: 32 numbers an image, 31 a query"),
+        (["a", "b"], 32, 3, "q.npy: 3 rows for the 2 lines of"),
+        (["a", "b", "a"], 32, 3, "q.txt line 3: 'a' is also the query of"),
         (["a", "", "b"], 32, 3, "q.txt line 2"),
     ],
 )

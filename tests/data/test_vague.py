@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coder_core.config.schema import Config, with_settings
-from coder_core.data.vague import COARSE, COARSE_OF, coarsen, cut, make_vague
+from coder_core.data.augmentation import COARSE, COARSE_OF, coarsen, cut, make_vague
 from coder_core.training.prepare import prepare
 from tests.support.tiny_runs import write_tiny_data
 
