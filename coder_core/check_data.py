@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
+from rich.filesize import decimal
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
@@ -90,26 +91,25 @@ def main(arguments: list[str]) -> int:
         fix = "name two runs that trained on complementary halves"
         raise InputError.at(parsed.path, f"is no run that {parsed.other} could judge train with", fix=fix)
     from coder_core.data.captioned.layouts import holds_pictures_only
-    from coder_core.data.description import describe
-    from coder_core.data.survey import Survey, survey, survey_pictures
+    from coder_core.data.survey import Survey, describe, survey
     from coder_core.demo import DEMO_FOLDER, make_demo
 
     path = parsed.path
     try:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-        settings: dict[str, Any] = {
-            "pictures": parsed.pictures,
-            "word_vectors": parsed.word_vectors,
-            "word_size": parsed.word_size,
-            "word_threshold": parsed.word_threshold,
-            "check_values": parsed.values,
-        }
-        if parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures):
-            with watching(open_console(stderr=True), "pictures", rate=True) as progress:
-                result = survey_pictures(path, parsed.reading, **settings, progress=progress)
-        else:
-            result = survey(path, **settings)
+        of_pictures = parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures)
+        with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
+            result = survey(
+                path,
+                reading=parsed.reading if of_pictures else None,
+                pictures=parsed.pictures,
+                word_vectors=parsed.word_vectors,
+                word_size=parsed.word_size,
+                word_threshold=parsed.word_threshold,
+                check_values=parsed.values,
+                progress=progress,
+            )
     except InputError as error:  # only from making the built-in data; a survey collects its faults
         result = Survey(faults=list(error.faults))
     document = describe(result, parsed.batch_size)
@@ -159,12 +159,8 @@ def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> Conte
 
 def print_content(console: Console, report: ContentReport) -> None:
     """Print what is wrong with the content: how much of each kind, and where the first lies."""
-    columns = [
-        Column("content", text=True),
-        Column("findings"),
-        Column("across splits"),
-        Column("the first", text=True),
-    ]
+    columns = [Column("content", text=True), Column("findings"), Column("across splits")]
+    columns.append(Column("the first", text=True))
     table = FittingTable("Content of " + ", ".join(report.splits), columns)
     for name, findings in (
         ("broken, tiny or blank pictures", report.pictures),
@@ -172,16 +168,13 @@ def print_content(console: Console, report: ContentReport) -> None:
         ("groups of near-duplicate captions", report.duplicate_captions),
     ):
         leaks = sum(len(finding.splits) > 1 for finding in findings)
-        first = [
-            ", ".join(f"{split} {row}" for split, row in f.samples[:2]) + f"  {f.what}" for f in findings[:1]
-        ]
-        table.add_row(name, f"{len(findings):,}", f"{leaks:,}", *(first or ["–"]))
+        places = [", ".join(f"{split} {row}" for split, row in found.samples[:2]) for found in findings[:1]]
+        first = f"{places[0]}  {findings[0].what}" if places else "–"
+        table.add_row(name, f"{len(findings):,}", f"{leaks:,}", first)
     console.print(table)
     if report.without_pictures:
-        say(
-            console,
-            f"Only captions were compared in {', '.join(report.without_pictures)}: no pictures are there.",
-        )
+        names = ", ".join(report.without_pictures)
+        say(console, f"Only captions were compared in {names}: no pictures are there.")
     console.print()
 
 
@@ -221,59 +214,32 @@ def print_report(
     print_faults(console, faults)
     severities = [fault.severity for fault in faults]
     errors, warnings = severities.count("error"), severities.count("warning")
-    verdict = f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')}: "
+    verdict = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}: "
     use = "embedded" if any("layout" in split for split in document["splits"]) else "trained on"
     verdict += "this data would be refused." if errors else f"this data can be {use}."
     say(console, verdict, "bold red" if errors else "bold green")
 
 
 def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
+    columns = [Column("split", text=True), Column("images"), Column("captions")]
+    columns.append(Column("captions an image", dropped=2))
     if "layout" in splits[0]:
-        return _pictures_table(splits)
-    columns = [
-        Column("split", text=True),
-        Column("images"),
-        Column("captions"),
-        Column("captions an image", dropped=2),
-        Column("features"),
-        Column("dtype", dropped=3),
-        Column("on disk", dropped=4),
-        Column("pictures", dropped=1),
-    ]
-    table = FittingTable("Splits", columns)
+        columns += [Column("layout")]
+    else:
+        columns += [Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4)]
+    table = FittingTable("Splits", [*columns, Column("pictures", dropped=1)])
     for split in splits:
-        table.add_row(
-            split["name"],
-            f"{split['images']:,}",
-            f"{split['captions']:,}",
-            _range(split),
-            " × ".join(f"{length:,}" for length in split["shape"]),
-            split["dtype"],
-            _size(split["bytes_on_disk"]),
-            "found" if split["pictures"] else "named, no folder" if split["named"] else "not named",
-        )
+        least, mean, most = split["captions_an_image"]
+        each = f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}"
+        cells = [split["name"], f"{split['images']:,}", f"{split['captions']:,}", each]
+        if "layout" in split:
+            cells += [split["layout"], "in a folder" if split["pictures"] else "packed"]
+        else:
+            shape = " × ".join(f"{length:,}" for length in split["shape"])
+            pictures = "found" if split["pictures"] else "named, no folder" if split["named"] else "not named"
+            cells += [shape, split["dtype"], decimal(split["bytes_on_disk"]), pictures]
+        table.add_row(*cells)
     return table
-
-
-def _pictures_table(splits: list[dict[str, Any]]) -> FittingTable:
-    columns = [
-        Column("split", text=True),
-        Column("images"),
-        Column("captions"),
-        Column("captions an image", dropped=2),
-    ]
-    table = FittingTable("Splits", [*columns, Column("layout"), Column("pictures", dropped=1)])
-    for split in splits:
-        where = "in a folder" if split["pictures"] else "packed"
-        counts = f"{split['images']:,}", f"{split['captions']:,}"
-        table.add_row(split["name"], *counts, _range(split), split["layout"], where)
-    return table
-
-
-def _range(split: dict[str, Any]) -> str:
-    """Number of captions per image."""
-    least, mean, most = split["captions_an_image"]
-    return f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}"
 
 
 def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
@@ -292,38 +258,24 @@ def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     """Vocabulary, word vectors and memory, a line each."""
-    splits = document["splits"]
-    lines = []
+    splits, lines = document["splits"], []
     if document["vocabulary"]:
-        lines.append(
-            f"Vocabulary: {document['vocabulary']:,} words, <pad> and <unknown> included, from train captions."
-        )
+        words = f"{document['vocabulary']:,} words, <pad> and <unknown> included"
+        lines.append(f"Vocabulary: {words}, from train captions.")
     vectors = document["word_vectors"]
     if vectors:
         text = f"{vectors['words']:.1%} of the words, {vectors['running_text']:.1%} of the running text"
         lines.append(f"Word vectors: {vectors['size']} numbers a word; {text}.")
     if "layout" in splits[0]:
         return lines
-    disk = sum(split["bytes_on_disk"] for split in splits)
-    words = sum(split.get("bytes_of_words", 0) for split in splits)
-    batch = max(split["bytes_a_batch"] for split in splits)
+    disk = decimal(sum(split["bytes_on_disk"] for split in splits))
+    words = decimal(sum(split.get("bytes_of_words", 0) for split in splits))
+    batch = decimal(max(split["bytes_a_batch"] for split in splits))
     lines.append(
-        f"Memory: {_size(batch)} for the regions of a batch of {batch_size} in float32, {_size(words)} for the words; "
-        f"the features ({_size(disk)}) stay on disk and are mapped."
+        f"Memory: {batch} for the regions of a batch of {batch_size} in float32, {words} for the words; "
+        f"the features ({disk}) stay on disk and are mapped."
     )
     return lines
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Read a whole data set as training would, and collect its faults."""
+"""Read a whole data set as training would: collect its faults, describe it as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from coder_core.console.faults import Fault, collect
 from coder_core.console.progress import Progress, named, silent
@@ -13,7 +16,7 @@ from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.formats import ReadingArguments
 from coder_core.data.glove import WordVectors, read_word_vectors
-from coder_core.data.split import Split, compare_splits
+from coder_core.data.split import Split, compare_splits, fingerprint
 from coder_core.data.words import Tokens, Vocabulary
 
 DEV_NAMES = ("dev", "val")
@@ -42,54 +45,13 @@ class Survey:
     @property
     def usable(self) -> bool:
         """False when training or evaluation would refuse the data."""
-        return self.count("error") == 0
-
-    def count(self, severity: str) -> int:
-        """Count the faults that are an "error", a "warning" or a "note"."""
-        return sum(fault.severity == severity for fault in self.faults)
+        return all(fault.severity != "error" for fault in self.faults)
 
 
 def survey(
     path: Path,
     *,
-    pictures: Path | None = None,
-    word_vectors: Path | None = None,
-    word_size: int | None = None,
-    word_threshold: int = 4,
-    check_values: bool = True,
-) -> Survey:
-    """Read all splits of the data set at `path` and collect their faults instead of raising them.
-
-    Args:
-        path: the data set, as for `read_split`.
-        pictures: folder of the picture files.
-        word_vectors: a text file of word vectors.
-        word_size: numbers a word that the file must have; any when None.
-        word_threshold: how often train captions must hold a word.
-        check_values: read every feature value.
-    """
-    result = Survey()
-    names = collect(lambda: available_splits(path), result.faults) or []
-    if names:
-        result.faults += _missing(path, names)
-    for name in names:
-        split = collect(
-            lambda name=name: read_split(path, name, pictures=pictures, check_values=check_values),  # type: ignore[misc]
-            result.faults,
-        )
-        if split is not None:
-            result.splits.append(split)
-            result.faults += split.faults
-    result.faults += compare_splits(result.splits)
-    _count_words(result, word_threshold, word_vectors, word_size)
-    result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
-    return result
-
-
-def survey_pictures(
-    path: Path,
-    reading: ReadingArguments,
-    *,
+    reading: ReadingArguments | None = None,
     pictures: Path | None = None,
     word_vectors: Path | None = None,
     word_size: int | None = None,
@@ -97,23 +59,26 @@ def survey_pictures(
     check_values: bool = True,
     progress: Progress = silent,
 ) -> Survey:
-    """Read all splits of a data set of pictures with captions and collect their faults instead of raising them.
+    """Read all splits of the data set at `path` and collect their faults instead of raising them.
 
     Args:
-        path: the data set.
-        reading: its layout, and how images are dealt out where it has no splits.
+        path: the data set, as for `read_split`, or with `reading` as for `read_captioned`.
+        reading: layout of a data set of pictures with captions, and how its images are dealt out; None for features.
         pictures: folder of the picture files.
         word_vectors: a text file of word vectors.
         word_size: numbers a word that the file must have; any when None.
         word_threshold: how often train captions must hold a word.
-        check_values: decode every picture.
+        check_values: read every feature value, or decode every picture.
         progress: shows how many of a split's pictures are decoded.
     """
     result = Survey()
-    data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
-    if data is not None:
-        result.pictures, result.faults = data.splits, result.faults + data.faults
-        for split in data.splits if check_values else ():
+    if reading is None:
+        _read_features(result, path, pictures, check_values)
+    else:
+        data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
+        result.pictures = data.splits if data is not None else []
+        result.faults += data.faults if data is not None else []
+        for split in result.pictures if check_values else ():
             show = named(progress, f"{split.name} pictures")
             result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
     _count_words(result, word_threshold, word_vectors, word_size)
@@ -121,15 +86,20 @@ def survey_pictures(
     return result
 
 
-def _missing(path: Path, names: Sequence[str]) -> list[Fault]:
-    """Faults for splits that training needs."""
-    faults: list[Fault] = []
-    if "train" not in names:
-        collect(lambda: read_split(path, "train"), faults)  # refused in the words of training
-    if not set(DEV_NAMES) & set(names):
+def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
+    names = collect(lambda: available_splits(path), result.faults) or []
+    if names and "train" not in names:
+        collect(lambda: read_split(path, "train"), result.faults)  # refused in the words of training
+    if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
-        faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
-    return faults
+        result.faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
+    for name in names:
+        read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
+        split = collect(read, result.faults)
+        if split is not None:
+            result.splits.append(split)
+            result.faults += split.faults
+    result.faults += compare_splits(result.splits)
 
 
 def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
@@ -160,3 +130,51 @@ def _all_unknown(split: Split | CaptionedSplit, tokens: Tokens) -> list[Fault]:
     first = ", ".join(map(str, captions[:10] + 1))
     text = f"{len(captions):,} captions ({len(captions) / len(tokens):.1%}) hold no known word; the first: {first}"
     return [Fault(split.source["captions"], text, severity="warning")]
+
+
+def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
+    """A survey as a JSON document: counts, shapes, bytes, words; `batch_size` pairs are a batch in its memory estimate."""
+    vectors = survey.vectors
+    coverage = None
+    if vectors is not None:
+        shares = {"words": vectors.coverage, "running_text": vectors.token_coverage}
+        coverage = {"size": vectors.matrix.shape[1], **shares}
+    return {
+        "usable": survey.usable,
+        "splits": [_describe_split(split, survey, batch_size) for split in survey.splits + survey.pictures],
+        "vocabulary": None if survey.vocabulary is None else len(survey.vocabulary),
+        "word_vectors": coverage,
+        "faults": [asdict(fault) for fault in survey.faults],
+    }
+
+
+def _describe_split(split: Split | CaptionedSplit, survey: Survey, batch_size: int) -> dict[str, Any]:
+    images = split.n_images if isinstance(split, Split) else len(split.rows)
+    each = np.bincount(split.image_of_text, minlength=images)
+    values: dict[str, Any] = {
+        "name": split.name,
+        "images": images,
+        "captions": len(split.captions),
+        "captions_an_image": [int(each.min()), float(each.mean()), int(each.max())],
+        "pictures": split.source.get("pictures"),
+        "source": split.source,
+    }
+    if isinstance(split, Split):
+        values |= {
+            "shape": list(split.features.shape),
+            "dtype": str(split.features.dtype),
+            "bytes_on_disk": int(split.features.nbytes),
+            "bytes_a_batch": batch_size * split.regions * split.feature_size * 4,
+            "named": split.image_names is not None,
+            "fingerprint": fingerprint(split),
+        }
+    else:
+        values["layout"] = split.source["layout"]
+    if tokens := survey.tokens.get(split.name):
+        values |= {
+            "words_a_caption": [float(value) for value in np.percentile(tokens.lengths, [0, 50, 99, 100])],
+            "mean_words_a_caption": float(tokens.lengths.mean()),
+            "unknown_words": tokens.unknown_share(),
+            "bytes_of_words": int(tokens.ids.nbytes + tokens.offsets.nbytes),
+        }
+    return values
