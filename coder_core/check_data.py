@@ -19,12 +19,12 @@ import tyro
 from rich.console import Console
 from rich.filesize import decimal
 
+from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
-from coder_core.data.formats import ReadingArguments
 
 if TYPE_CHECKING:  # NumPy and pyarrow are loaded after --help is answered
     import pandas as pd

@@ -20,7 +20,7 @@ from coder_core.api.retrieval.look_alike import PICTURES_READ, LookAlike, TinyPi
 from coder_core.api.sides import Array, Modality
 from coder_core.api.stored_run import StoredRun, check_number
 from coder_core.console.faults import Fault, InputError
-from coder_core.demo.encoding import features_of, makes_features
+from coder_core.demo.making import features_of, makes_features
 from coder_core.runs.analysis.tables import (
     DOCUMENT_REGIONS,
     DOCUMENT_TOWERS,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, collect
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, read_split
-from coder_core.data.formats import ReadingArguments
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.split import Split, compare_splits, fingerprint
 from coder_core.data.words import Tokens, Vocabulary

@@ -9,7 +9,6 @@ from itertools import permutations
 
 import numpy as np
 
-from coder_core.demo import wording
 from coder_core.demo.scenes import Scene, Thing, part_of_picture, pick, relations
 
 # How vague a caption is: 0 names two things in full and how they stand, 1 fits every picture.
@@ -23,6 +22,83 @@ RECIPES = (
     (EXACT, EXACT, PRECISE, LOOSE, VAGUE),
 )
 TRIES = 20  # draws before a caption may repeat within a picture
+
+# Words of the captions: the first entry of a row is the common word, the others its synonyms.
+LOOKS = {
+    "circle": ("circle", "disc"),
+    "square": ("square", "box"),
+    "ring": ("ring", "hoop"),
+    "diamond": ("diamond", "rhombus"),
+    "cross": ("cross", "plus sign"),
+    "flower": ("flower", "blossom"),
+    "moon": ("moon", "crescent"),
+    "purple": ("purple", "violet"),
+}
+TEXTURES = {
+    "striped": ("striped", "stripy"),
+    "dotted": ("dotted", "spotted"),
+    "checkered": ("checkered", "checked"),
+}
+TEXTURES_AFTER = {
+    "striped": "with stripes",
+    "dotted": "with dots",
+    "checkered": "with a checkerboard pattern",
+}
+SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big")}
+RELATIONS = {
+    "left": ("left of", "to the left of"),
+    "right": ("right of", "to the right of"),
+    "above": ("above", "over"),
+    "below": ("below", "under"),
+    "near": ("next to", "close to", "beside"),
+}
+PLACES = {
+    "top left": ("in the top left corner", "at the upper left"),
+    "top right": ("in the top right corner", "at the upper right"),
+    "bottom left": ("in the bottom left corner", "at the lower left"),
+    "bottom right": ("in the bottom right corner", "at the lower right"),
+    "middle": ("in the middle", "at the centre"),
+}
+GROUNDS = {
+    "sky": ("in a blue sky", "in the sky", "against the clouds"),
+    "sunset": ("at sunset", "in the evening light", "over the hills at dusk"),
+    "grass": ("on grass", "on a green meadow", "on the lawn"),
+    "sand": ("on sand", "on the beach", "in the desert"),
+    "night": ("at night", "in a starry night", "among the stars of the night"),
+    "paper": ("on paper", "on a sheet of squared paper", "on a notebook page"),
+    "water": ("on water", "in the sea", "in a pool"),
+    "wood": ("on wood", "on a wooden table", "on wooden boards"),
+    "snow": ("on snow", "in the snow", "on a snowy field"),
+}
+NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
+ANY_ONE = ("shape", "thing", "object")
+ANY_MANY = ("shapes", "things", "objects")
+
+# True of every picture: each holds two or more things on a ground.
+VAGUE_CAPTIONS = (
+    "a few objects on a background",
+    "things here and there",
+    "a picture of some simple shapes",
+    "some shapes on a background",
+    "shapes lying about in a picture",
+    "simple figures on a simple background",
+    "things in front of a background",
+    "an arrangement of shapes",
+    "some objects scattered around",
+    "things of some shape and colour",
+)
+EMPTY_CAPTIONS = (
+    "some shapes",
+    "a picture with things in it",
+    "some things",
+    "a picture",
+    "an image of something",
+    "there are some objects",
+    "shapes in a picture",
+    "a few things",
+    "an image with some shapes",
+    "something to look at",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +125,7 @@ def write_captions(scene: Scene) -> list[Caption]:
 
 def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], key: str) -> str:
     """The common word half the time, a synonym otherwise."""
-    options = table[key]
+    options = table.get(key, (key,))
     return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
 
 
@@ -57,20 +133,20 @@ def _describe(
     thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True
 ) -> str:
     """ "a small striped blue star", or "a small blue star with stripes"."""
-    words, after = [_word(generator, wording.COLOURS, thing.colour)], ""
+    words, after = [_word(generator, LOOKS, thing.colour)], ""
     if texture and thing.texture != "plain":
         if generator.random() < 0.75:
-            words.insert(0, _word(generator, wording.TEXTURES, thing.texture))
+            words.insert(0, _word(generator, TEXTURES, thing.texture))
         else:
-            after = f" {wording.TEXTURES_AFTER[thing.texture]}"
+            after = f" {TEXTURES_AFTER[thing.texture]}"
     if size and thing.size != "medium":
-        words.insert(0, _word(generator, wording.SIZES, thing.size))
-    words.append(_word(generator, wording.SHAPES, thing.shape))
-    return wording.with_article(" ".join(words)) + after
+        words.insert(0, _word(generator, SIZES, thing.size))
+    words.append(_word(generator, LOOKS, thing.shape))
+    return _with_article(" ".join(words)) + after
 
 
 def _ground(scene: Scene, generator: np.random.Generator) -> str:
-    return _word(generator, wording.GROUNDS, scene.ground)
+    return _word(generator, GROUNDS, scene.ground)
 
 
 def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, Thing] | None:
@@ -79,7 +155,7 @@ def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, 
     if not options:
         return None
     first, name, second = pick(generator, options)
-    return first, _word(generator, wording.RELATIONS, name), second
+    return first, _word(generator, RELATIONS, name), second
 
 
 def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
@@ -88,7 +164,7 @@ def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] 
     if not options:
         return None
     thing, where = pick(generator, options)
-    return thing, _word(generator, wording.PLACES, where)
+    return thing, _word(generator, PLACES, where)
 
 
 def _two(scene: Scene, generator: np.random.Generator) -> tuple[Thing, Thing]:
@@ -140,17 +216,15 @@ def _loose(scene: Scene, generator: np.random.Generator) -> str:
     """A thing or two by one property each, or the count of things, perhaps the ground."""
     first, second = _two(scene, generator)
     ground = _ground(scene, generator)
-    colour = _word(generator, wording.COLOURS, first.colour)
-    shape = _word(generator, wording.SHAPES, first.shape)
+    colour = _word(generator, LOOKS, first.colour)
+    shape = _word(generator, LOOKS, first.shape)
     forms: list[Callable[[], str]] = [
-        lambda: f"{wording.with_article(colour)} {pick(generator, wording.ANY_ONE)} {ground}",
-        lambda: f"{wording.with_article(shape)} {ground}",
-        lambda: f"{wording.NUMBERS[len(scene.things)]} {pick(generator, wording.ANY_MANY)} {ground}",
+        lambda: f"{_with_article(colour)} {pick(generator, ANY_ONE)} {ground}",
+        lambda: f"{_with_article(shape)} {ground}",
+        lambda: f"{NUMBERS[len(scene.things)]} {pick(generator, ANY_MANY)} {ground}",
         lambda: _count_shapes(scene, generator),
-        lambda: f"{wording.with_article(colour)} {shape}",
-        lambda: (
-            f"{wording.with_article(shape)} and {_describe(second, generator, size=False, texture=False)}"
-        ),
+        lambda: f"{_with_article(colour)} {shape}",
+        lambda: f"{_with_article(shape)} and {_describe(second, generator, size=False, texture=False)}",
     ]
     return pick(generator, forms)()
 
@@ -161,17 +235,25 @@ def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
     parts = []
     for i in generator.permutation(len(counts)):
         shape, count = counts[int(i)]
-        word = _word(generator, wording.SHAPES, shape)
-        parts.append(
-            wording.with_article(word) if count == 1 else f"{wording.NUMBERS[count]} {wording.plural(word)}"
-        )
+        word = _word(generator, LOOKS, shape)
+        parts.append(_with_article(word) if count == 1 else f"{NUMBERS[count]} {_plural(word)}")
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _with_article(words: str) -> str:
+    """ "an orange star", "a star"."""
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def _plural(word: str) -> str:
+    """ "two crosses", "two boxes", "two rhombuses", "two plus signs"."""
+    return word + ("es" if word.endswith(("s", "x")) else "s")
 
 
 _WRITERS: dict[float, Callable[[Scene, np.random.Generator], str]] = {
     EXACT: _exact,
     PRECISE: _precise,
     LOOSE: _loose,
-    VAGUE: lambda scene, generator: pick(generator, wording.VAGUE),
-    EMPTY: lambda scene, generator: pick(generator, wording.EMPTY),
+    VAGUE: lambda scene, generator: pick(generator, VAGUE_CAPTIONS),
+    EMPTY: lambda scene, generator: pick(generator, EMPTY_CAPTIONS),
 }

@@ -64,11 +64,6 @@ def _mix(picture: Picture, colour: tuple[int, int, int], share: Field) -> Pictur
     return picture + share * (np.array(colour, np.float32)[:, None, None] - picture)
 
 
-def _shade(picture: Picture, amount: Field) -> Picture:
-    """Lighten or darken by amount (SIDE, SIDE), in grey levels."""
-    return picture + amount
-
-
 def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
     """(SIDE, SIDE) in 0 … 1: soft little points of light; spread is their size in pixels."""
     field = np.zeros((SIDE, SIDE), np.float32)
@@ -84,9 +79,7 @@ def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
 
 def _sky(generator: np.random.Generator) -> Picture:
     shape = _noise(generator, 1.7, 2.0)
-    clouds = _step(
-        0.1, 2.0, (shape - shape.mean()) / shape.std()
-    )  # some cloud in every picture: captions say so
+    clouds = _step(0.1, 2.0, (shape - shape.mean()) / shape.std())  # some in every picture: captions say so
     return _mix(_gradient((0, (84, 156, 226)), (1, (196, 226, 246))), (255, 255, 255), 0.9 * clouds)
 
 
@@ -107,16 +100,15 @@ def _sunset(generator: np.random.Generator) -> Picture:
 
 def _grass(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (150, 196, 92)), (1, (84, 150, 62)))
-    picture = _shade(picture, 9 * _noise(generator, 1.7) + 9 * _noise(generator, 0.9, 0.22))
+    picture = picture + (9 * _noise(generator, 1.7) + 9 * _noise(generator, 0.9, 0.22))
     return _mix(picture, (246, 246, 214), 0.9 * _specks(generator, 26, 1.3))
 
 
 def _sand(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (238, 214, 168)), (1, (222, 190, 136)))
     waves = np.sin(np.float32(2 * np.pi) * (DOWN * 9 + ACROSS * 1.5 + 0.55 * _noise(generator, 2.1, 1.6)))
-    return _shade(
-        picture, 6.5 * waves.astype(np.float32) + 4.0 * _noise(generator, 0.2) + 3 * _noise(generator, 1.9)
-    )
+    ripples = 6.5 * waves.astype(np.float32)
+    return picture + (ripples + 4.0 * _noise(generator, 0.2) + 3 * _noise(generator, 1.9))
 
 
 def _night(generator: np.random.Generator) -> Picture:
@@ -134,9 +126,8 @@ def _paper(generator: np.random.Generator) -> Picture:
     lines[:, left::spacing] = 1
     picture = _mix(picture, (150, 186, 214), 0.42 * lines)
     edge = np.hypot(ACROSS - 0.5, DOWN - 0.5)
-    return _shade(
-        picture, 1.8 * _noise(generator, 0.3) + 2.0 * _noise(generator, 1.8) - 26 * np.maximum(edge - 0.4, 0)
-    )
+    grain = 1.8 * _noise(generator, 0.3) + 2.0 * _noise(generator, 1.8)
+    return picture + (grain - 26 * np.maximum(edge - 0.4, 0))
 
 
 def _water(generator: np.random.Generator) -> Picture:
@@ -152,11 +143,9 @@ def _wood(generator: np.random.Generator) -> Picture:
     tone = generator.uniform(-14, 14, planks + 1).astype(np.float32)[plank][:, None]
     shift = 40 * plank[:, None]
     grain = _noise(generator, 1.6, 9.0)
-    rings = np.sin(
-        np.float32(2 * np.pi)
-        * (DOWN * 14 + 1.6 * np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1))
-    )
-    picture = _shade(_gradient((0, (188, 138, 92)), (1, (188, 138, 92))), tone + 7 * rings + 5 * grain)
+    shifted = np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1)
+    rings = np.sin(np.float32(2 * np.pi) * (DOWN * 14 + 1.6 * shifted))
+    picture = _gradient((0, (188, 138, 92)), (1, (188, 138, 92))) + (tone + 7 * rings + 5 * grain)
     seams = np.zeros(SIDE, np.float32)
     seams[1:] = np.diff(plank) != 0
     seams[:-1] = np.maximum(seams[:-1], 0.5 * seams[1:])
@@ -167,7 +156,7 @@ def _snow(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (214, 228, 242)), (1, (246, 249, 253)))
     drifts = _noise(generator, 2.2, 2.5)
     slope = np.clip(3 * np.gradient(drifts, axis=0), -0.3, 0.3)
-    picture = _shade(picture, 60 * slope + 3 * drifts)
+    picture = picture + (60 * slope + 3 * drifts)
     return _mix(picture, (255, 255, 255), _specks(generator, 60, 1.0))
 
 

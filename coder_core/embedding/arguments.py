@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault
-from coder_core.data.formats import ReadingArguments
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from coder_core.config.data import ReadingArguments
 from coder_core.config.schema import Config
 from coder_core.config.towers import TowersConfig, Tuning
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.formats import ReadingArguments
 from coder_core.model.towers.halves import (
     ImageHalf,
     TextHalf,

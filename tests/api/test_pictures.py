@@ -12,8 +12,7 @@ from PIL import Image
 from coder_core.api import InputError, decode, open_run
 from coder_core.api.retrieval.look_alike import tiny_image
 from coder_core.demo import make_demo
-from coder_core.demo.encoding import features_of, makes_features
-from coder_core.demo.making import STANDARD
+from coder_core.demo.making import STANDARD, features_of, makes_features
 from tests.support.run_folders import write_run
 
 

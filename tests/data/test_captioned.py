@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 
 from coder_core.check_data import main as check_data
+from coder_core.config.data import Format, ReadingArguments
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.layouts import FORMATS
 from coder_core.data.captioned.reading import CaptionedSplit, dealt_split, read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import Embeddings
-from coder_core.data.formats import Format, ReadingArguments
 from coder_core.runs.analysis.evaluate import describe_samples
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
 from tests.support.precomp_folders import refusal

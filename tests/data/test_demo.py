@@ -16,9 +16,9 @@ from PIL import Image
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.demo import make_demo, making, vagueness, wording
+from coder_core.demo.drawing import signed_distance
 from coder_core.demo.features import CELLS, REGIONS, WIDTH, cell_features, region_features
 from coder_core.demo.scenes import SHAPES, SIDE
-from coder_core.demo.shapes import signed_distance
 
 IMAGES = 24
 SPLITS = {"train": 18, "dev": 3, "test": 3}

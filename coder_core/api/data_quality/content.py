@@ -18,7 +18,7 @@ from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.content import ContentReport, Finding, cached_report, content_words
-from coder_core.data.content.captions import plain_words
+from coder_core.data.content.duplicates import plain_words
 from coder_core.data.dataset import available_splits, leaves, read_split
 from coder_core.data.pictures import picture_path, read_picture
 from coder_core.data.split import Split

@@ -16,8 +16,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.dataset import read_split
 from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.split import Split
-from coder_core.demo.encoding import features_of, makes_features
 from coder_core.demo.features import region_boxes
+from coder_core.demo.making import features_of, makes_features
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Contents, Record, Tally, id_array, shared_names, split_name
-from coder_core.data.formats import ReadingArguments
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 

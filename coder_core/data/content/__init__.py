@@ -1,12 +1,11 @@
 """Faults of the pictures and captions themselves, in files that can be read.
 
 pictures     look at every picture once: broken, tiny, blank; a perceptual hash
-duplicates   near-duplicate pictures and captions, within and across splits
-captions     how little a caption says
+duplicates   near-duplicate pictures and captions, within and across splits; how much a caption says
 report       all of it for the splits of a data set, kept in the cache under the fingerprint of the data
 """
 
-from coder_core.data.content.captions import content_words
+from coder_core.data.content.duplicates import content_words
 from coder_core.data.content.report import ContentReport, Finding, cached_report, check_content, content_key
 
 __all__ = ["ContentReport", "Finding", "cached_report", "check_content", "content_key", "content_words"]
