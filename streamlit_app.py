@@ -25,7 +25,6 @@ def draw() -> None:
     from app import charts
     from app.components import downloads
     from app.frame import pages as frame
-    from app.frame import saved_views as views_menu
     from app.frame import sidebar
 
     frame.configure()
@@ -42,7 +41,7 @@ def draw() -> None:
     page.run()
     downloads.figures()
     if st.session_state[frame.CHOSEN] is not None and page.url_path != "start":
-        views_menu.draw(page.url_path or "overview")  # the first page has no path of its own
+        sidebar.saved_views_menu(page.url_path or "overview")  # the first page has no path of its own
 
 
 if get_script_run_ctx(suppress_warning=True) is not None:

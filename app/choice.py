@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ import streamlit as st
 from app import judging, questions
 from app.ask import Direction, InputError, Keyed, Modality, Run, RunSummary, ask, ask_all, slices
 
+T = TypeVar("T")
 NO_RUN = "—"
 REVIEWER, SLICE = "reviewer", "slice"
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
@@ -156,17 +157,20 @@ def value_of(key: str, default: str = "") -> str:
     return str(st.session_state.get(key, st.query_params.get(key, default)))
 
 
-def followed(key: str, asked: Any, default: Any) -> Any:
+def followed(key: str, asked: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
     """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed since
     the last script run. Streamlit removes a bound value from the URL if it is the default or unknown.
 
     Args:
-        asked: the value in the URL; None leaves the widget as it is.
+        asked: the value in the URL; None leaves the widget as it is. accept: the value as it may be.
     """
-    if asked is not None and asked != st.session_state.get(f"{key}-{_SEEN}", default):
+    seen = f"{key}-{_SEEN}"
+    if asked is not None and asked != st.session_state.get(seen, default):
         st.session_state[key] = asked
-    value = st.session_state.setdefault(key, default)
-    st.session_state[f"{key}-{_SEEN}"] = value
+    value = accept(st.session_state.get(key, default))
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
+    st.session_state[seen] = value
     return value
 
 

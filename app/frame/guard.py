@@ -27,16 +27,6 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host}; worker-src 'self' blob:; "
     "object-src 'none'; frame-src 'none'; media-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_IMPORT = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
-ELEMENTS = (
-    "PlotlyChart",
-    "Html",
-    "PageLink",
-    "Selectbox",
-    "Metric",
-    "Multiselect",
-    "BidiComponent",
-)  # of most pages
 _BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 
 
@@ -61,18 +51,6 @@ def _hashes() -> str:
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_bytes()
     digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(page))
     return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-
-@cache
-def _elements() -> bytes:
-    """A header of pages: load the scripts of figures (4.7 MB) and controls while the server runs the page."""
-    folder = Path(streamlit.__file__).parent / "static"
-    linked = (folder / "index.html").read_text()
-    loaded = [script.name for name in ELEMENTS for script in folder.glob(f"static/js/{name}.*.js")]
-    for name in loaded:  # grows: what these import in turn
-        imported = _IMPORT.findall((folder / "static/js" / name).read_text())
-        loaded += [other for other in dict.fromkeys(imported) if other not in loaded and other not in linked]
-    return ", ".join(f"</static/js/{name}>; rel=modulepreload" for name in loaded).encode()
 
 
 def protection(host: str) -> list[tuple[bytes, bytes]]:
@@ -103,30 +81,27 @@ class Guard:
 
         async def protected(message: Any) -> None:
             if message["type"] in _BEGINNINGS:
-                others = [
-                    (name, value) for name, value in message.get("headers", []) if name.lower() not in own
-                ]
+                others = [pair for pair in message.get("headers", []) if pair[0].lower() not in own]
                 message = message | {"headers": [*others, *headers]}
-                if any(
-                    value.startswith(b"text/html")
-                    for name, value in others
-                    if name.lower() == b"content-type"
-                ):
-                    message["headers"].append((b"link", _elements()))
             await send(message)
 
         if allowed:
             await self.app(scope, receive, protected)
+        else:
+            await _refuse(scope, receive, protected)
+
+
+async def _refuse(scope: Any, receive: Any, send: Any) -> None:
+    """Answer 403."""
+    answer = "http.response"
+    if scope["type"] == "websocket":
+        await receive()
+        answer = "websocket.http.response"
+        if answer not in (scope.get("extensions") or {}):
+            await send(
+                {"type": "websocket.close", "code": 1008}
+            )  # before it is accepted: the server answers 403
             return
-        answer = "http.response"
-        if scope["type"] == "websocket":
-            await receive()
-            if "websocket.http.response" not in (scope.get("extensions") or {}):
-                await send(
-                    {"type": "websocket.close", "code": 1008}
-                )  # before it is accepted: the server answers 403
-                return
-            answer = "websocket.http.response"
-        kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
-        await protected({"type": f"{answer}.start", "status": 403, "headers": kind})
-        await protected({"type": f"{answer}.body", "body": REFUSED})
+    kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
+    await send({"type": f"{answer}.start", "status": 403, "headers": kind})
+    await send({"type": f"{answer}.body", "body": REFUSED})

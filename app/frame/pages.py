@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -20,27 +20,19 @@ APP_TITLE = "CODER Lab"
 
 
 def page_list() -> list[st.Page]:
-    """Every page; the start page is visible while there is no run, or while the demo is training."""
+    """All pages; the start page is visible while there is no run, or while the demo is training."""
     usable = any(run.usable for run in all_runs())
     job = training.demo_job()
     demo_runs = job is not None and job.running
     start: dict[str, Any] = {"title": START[usable], "icon": ":material/play_circle:"}
     overview: dict[str, Any] = {"title": OVERVIEW, "icon": ":material/leaderboard:"}
-    home: dict[str, Any] = {
-        "url_path": "home",
-        "default": True,
-        "visibility": "hidden",
-    }  # see app.frame.server
+    home: dict[str, Any] = {"url_path": "home", "default": True, "visibility": "hidden"}
+    shown: Literal["visible", "hidden"] = "visible" if demo_runs or not usable else "hidden"
     return [
-        st.Page("pages/overview.py", **overview, **home)
-        if usable
-        else st.Page("pages/start.py", **start, **home),
         st.Page(
-            "pages/start.py",
-            **start,
-            url_path="start",
-            visibility="visible" if demo_runs or not usable else "hidden",
+            "pages/overview.py" if usable else "pages/start.py", **(overview if usable else start), **home
         ),
+        st.Page("pages/start.py", **start, url_path="start", visibility=shown),
         st.Page("pages/overview.py", **overview, url_path="overview"),
         st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
         st.Page("pages/weights.py", title="Weights", icon=":material/balance:"),

@@ -30,28 +30,26 @@ def _pages() -> frozenset[str]:
     return frozenset({HOME, *(f"/{file.stem}" for file in files)} - {START})
 
 
-def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
+def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
     """The address with runs and split, where one of them is missing; None where the address is complete, or no page's.
 
     "/" leads to the overview, or to the start page while there is no run. Unknown names stay as they are.
     """
+    from app.ask import all_runs
     from app.choice import NO_RUN
     from app.frame.sidebar import default_pair, default_split
 
     if path not in _pages():
         return None
-    named = dict(usable := [(run.name, run) for run in runs if run.usable])
-    if not usable:
+    named = {run.name: run for run in (all_runs() if runs is None else runs) if run.usable}
+    if not named:
         return f"{START}{'?' if query else ''}{query}" if path == HOME else None
     parameters = parse_qsl(query, keep_blank_values=True)
     values = {key: value for key, value in parameters if value}
-    first, second = default_pair(list(named))
-    if "run" in values:
-        first, second = values["run"], NO_RUN
-    second = values.get("versus", second)
-    added = {"run": first, "versus": second}
+    first, second = (values["run"], NO_RUN) if "run" in values else default_pair(list(named))
+    added = {"run": first, "versus": values.get("versus", second)}
     if first in named:
-        added["split"] = default_split([named[name] for name in (first, second) if name in named])
+        added["split"] = default_split([named[name] for name in added.values() if name in named])
     missing = {key: value for key, value in added.items() if key not in values}
     if not missing and path != HOME:
         return None
@@ -59,28 +57,23 @@ def complete(path: str, query: str, runs: Sequence[RunSummary]) -> str | None:
     return f"{FIRST if path == HOME else path}?{urlencode([*missing.items(), *retained])}"
 
 
-def _completed(path: str, query: str) -> str | None:
-    from app.ask import all_runs
-
-    return complete(path, query, all_runs())
-
-
 class Addresses:
-    """ASGI middleware: redirect to the completed address."""
+    """ASGI middleware: redirect to the completed address, so that Back does not lead to the incomplete one."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        address = None
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in _pages():
             query = scope["query_string"].decode("latin-1")
-            address = await run_in_threadpool(_completed, scope["path"], query)
-            if address is not None:
-                headers = [(b"location", address.encode("latin-1")), (b"cache-control", b"no-store")]
-                await send({"type": "http.response.start", "status": 307, "headers": headers})
-                await send({"type": "http.response.body", "body": b""})
-                return
-        await self.app(scope, receive, send)
+            address = await run_in_threadpool(complete, scope["path"], query)
+        if address is None:
+            await self.app(scope, receive, send)
+            return
+        headers = [(b"location", address.encode("latin-1")), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 307, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
 
 
 MODULES = ("app.frame.sidebar", "app.components.downloads", "app.views.comparison", "app.views.queries")

@@ -1,17 +1,29 @@
-"""Links to the pages, and pickers of runs and split, shared by all pages."""
+"""Links to the pages, pickers of runs and split, and saved views: the sidebar and head of all pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, slices
+from app.ask import (
+    InputError,
+    RunSummary,
+    all_runs,
+    comparable,
+    facts,
+    run_faults,
+    runs_root,
+    saved_views,
+    slices,
+)
 from app.choice import (
     NO_RUN,
     SLICE,
     Choice,
+    attempt,
     followed,
     plain_words,
     put,
@@ -25,7 +37,7 @@ from app.frame import pages as frame
 from app.frame import unavailable
 from app.frame.unavailable import Problem
 
-PROBLEMS = "problems-of-the-link"
+PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
 ALSO = "also"
 FORMERLY_ALSO = "curves"  # in older links
 MOST_ALSO = 4
@@ -47,13 +59,6 @@ def default_split(runs: Sequence[RunSummary]) -> str:
     """The first run's first split that every run has, else its first; "" where it has none."""
     shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
     return (shared or [*runs[0].splits, ""])[0]
-
-
-def choice() -> Choice | None:
-    """The chosen runs and split; None when there is no run to show. Every page asks this first."""
-    frame.require()
-    chosen: Choice | None = st.session_state.get(frame.CHOSEN)
-    return chosen
 
 
 def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
@@ -135,18 +140,14 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
 
     Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data.
     """
-    seen = f"{ALSO}-of-the-url"
     asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
-    if asked != st.session_state.get(seen, []):
-        st.session_state[ALSO] = asked
-    value = [name for name in dict.fromkeys(st.session_state.get(ALSO, ())) if name not in pair][:MOST_ALSO]
-    st.session_state[seen] = value
+    value = followed(
+        ALSO, asked, [], lambda names: [n for n in dict.fromkeys(names) if n not in pair][:MOST_ALSO]
+    )
     others = [name for name, run in runs.items() if not run.fault and name not in pair]
     offered = [name for name in others if _same_data(runs[name], runs[pair[0]], split)]
     if not offered and not value:
         return value
-    if st.session_state.get(ALSO) != value:
-        st.session_state[ALSO] = value
     elsewhere = ", ".join(name for name in others if name not in offered)
     left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
     st.multiselect(
@@ -177,9 +178,8 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
 
 def _slice(shown: Choice | None) -> str:
     """The field of the slice; its value, without spaces around it, is in the URL while there is one."""
-    if SLICE in st.session_state:
-        st.session_state[SLICE] = st.session_state[SLICE].strip()
-    value = followed(SLICE, st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip(), "")
+    asked = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip()
+    value = followed(SLICE, asked, "", str.strip)
     st.text_input(
         "Search or slice",
         key=SLICE,
@@ -188,7 +188,7 @@ def _slice(shown: Choice | None) -> str:
         help=tip("slice"),
         disabled=shown is None,
     )
-    return str(value)
+    return value
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:
@@ -214,7 +214,7 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
     No bound widget: Streamlit removes a value that is the default from the URL, and one that is none of the options.
     Of the URL and the picker, the one that has changed since the last script run is right.
     """
-    value = str(followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default))
+    value = followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default)
     st.selectbox(label, [*names, *([] if value in names else [value])], help=help_text, key=key)
     return value
 
@@ -247,54 +247,82 @@ def page(
 ) -> None:
     """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
 
-    What the link names and cannot be shown is said first. A run that turns out to be damaged is named where `show`
-    came to it.
-
     Args:
-        title: a question, or a function that puts the runs' names into it.
-        of_two: whether the page shows at most two runs: of more, the first and the last.
-        whole: what is of the whole split by its nature, also while a slice narrows the rest of the page.
+        title: a question, or a function that puts the runs' names into it. of_two: of more than two runs, the page
+            shows the first and the last. whole: what is of the whole split also while a slice narrows the page.
     """
-    chosen = choice()
+    frame.require()
+    chosen: Choice | None = st.session_state.get(frame.CHOSEN)
     cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
     cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
-    for problem in problems:
-        alone = ""
-        if chosen is not None:
-            alone = f" Only {named(chosen.runs)} {'is' if chosen.second is None else 'are'} shown."
-        cards.empty(problem.fact, problem.fix + alone)
+    alone = ""
     if chosen is not None:
-        if of_two and chosen.second is not None and chosen.between:
-            pair = f"{chosen.first.name} and {chosen.second.name}"
-            cards.note(f"This page compares two runs: the first and the last of {len(chosen.runs)}, {pair}.")
-            chosen = replace(chosen, between=())
-        if chosen.slice and whole:
-            cards.note(f"The slice does not narrow {whole}.")
-        try:
-            show(chosen)
-            reviewing.record_clicked(chosen)
-            enlarged.open_clicked(chosen)
-            events.listen()
-        except InputError as error:
-            cards.empty("The rest of this page cannot be shown.", str(error))
+        alone = f" Only {named(chosen.runs)} {'is' if chosen.second is None else 'are'} shown."
+    for problem in problems:
+        cards.empty(problem.fact, problem.fix + alone)
+    if chosen is None:
+        _offer_others([problem.name for problem in problems])
         return
-    others = [
-        run for run in all_runs() if run.usable and run.name not in [problem.name for problem in problems]
-    ]
+    if of_two and chosen.second is not None and chosen.between:
+        pair = f"{chosen.first.name} and {chosen.second.name}"
+        cards.note(f"This page compares two runs: the first and the last of {len(chosen.runs)}, {pair}.")
+        chosen = replace(chosen, between=())
+    if chosen.slice and whole:
+        cards.note(f"The slice does not narrow {whole}.")
+    try:
+        show(chosen)
+        reviewing.record_clicked(chosen)
+        enlarged.open_clicked(chosen)
+        events.listen()
+    except InputError as error:
+        cards.empty("The rest of this page cannot be shown.", str(error))
+
+
+def _offer_others(problems: Sequence[str]) -> None:
+    """Links to runs that can be shown, without those with problems; without any, how to get one."""
+    others = [run for run in all_runs() if run.usable and run.name not in problems]
     if others:
         offered = [
             (run.name, links.address("", Choice(run, None, run.splits[0]))) for run in others[:OFFERED]
         ]
-        cards.label(
-            "Runs that can be shown:" if len(others) <= OFFERED else f"{OFFERED} of {len(others)} runs:"
-        )
+        every = len(others) <= OFFERED
+        cards.label("Runs that can be shown:" if every else f"{OFFERED} of {len(others)} runs:")
         st.html(cards.links_html(offered))
         return
-    broken = run_faults()
-    if broken:
+    if broken := run_faults():
         cards.faults(broken)
     cards.empty(
         "There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own."
     )
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+
+
+def saved_views_menu(page: str) -> None:
+    """Save the open view under a name; open or remove a saved one. `page` is the path of the open page."""
+    with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
+        st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)
+        st.button(
+            "Save", on_click=attempt, args=("The view was not saved.", _save_view, page), key="save-view"
+        )
+        try:
+            views = saved_views.saved_views(runs_root())
+        except InputError as error:
+            cards.note(str(error))
+            return
+        for number, (name, address) in enumerate(views.items()):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.html(cards.links_html([(name, address)]))
+                st.button(
+                    "Remove",
+                    key=f"remove-view-{number}",
+                    on_click=attempt,
+                    args=("The view was not removed.", saved_views.remove_view, runs_root(), name),
+                )
+
+
+def _save_view(page: str) -> None:
+    values = [(key, value) for key in st.query_params for value in st.query_params.get_all(key)]
+    name = str(st.session_state.get(VIEW_NAME, "")).strip()
+    saved_views.save_view(runs_root(), name, f"{page}?{urlencode(values)}")
+    st.session_state[VIEW_NAME] = ""

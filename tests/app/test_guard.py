@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-import streamlit
 
-from app.frame.guard import ELEMENTS, Guard, is_allowed
+from app.frame.guard import Guard, is_allowed
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])
@@ -92,16 +90,3 @@ def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind: str
     assert headers[b"etag"] == b"1"
     assert headers[b"referrer-policy"] == b"no-referrer"
     assert b"ws://127.0.0.1:8501;" in headers[b"content-security-policy"]
-
-
-def test_a_page_announces_the_scripts_of_figures_and_controls_and_no_file_that_is_not_there() -> None:
-    html = {"type": "http.response.start", "headers": [(b"content-type", b"text/html; charset=utf-8")]}
-    [answer] = asked("http", b"127.0.0.1:8501", [html])
-    links = dict(answer["headers"])[b"link"].decode().split(", ")
-    addresses = [link.removesuffix(">; rel=modulepreload").removeprefix("</") for link in links]
-    names = {address.rpartition("/")[2].partition(".")[0] for address in addresses}
-    assert {*ELEMENTS, "withFullScreenWrapper", "useMenuTrigger"} <= names  # also what they import
-    assert len(addresses) == len(set(addresses))
-    static = Path(streamlit.__file__).parent / "static"
-    assert [address for address in addresses if not (static / address).is_file()] == []
-    assert not any(address in (static / "index.html").read_text() for address in addresses)
