@@ -15,8 +15,9 @@ from here. Names from a widget or the URL are compared with existing names and n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,6 @@ from threadpoolctl import threadpool_limits
 
 from app import questions
 from app.jobs import runs_root
-from app.questions import Keyed
 from coder_core.api import (
     METRICS,
     ORIGINS,
@@ -69,6 +69,17 @@ LISTING_SECONDS = 2
 ENTRIES, SLOW_ENTRIES, PICTURES = 1024, 16, 4096
 
 
+@dataclass(frozen=True)
+class _Keyed:
+    key: str
+    value: Any
+
+
+def keyed(key: str, value: T) -> T:
+    """An argument under whose key alone an answer is kept; `ask` hands its value on."""
+    return cast(T, _Keyed(key, value))
+
+
 def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
     return array.dtype.str, array.shape, hashlib.blake2b(np.ascontiguousarray(array).data).digest()
 
@@ -76,7 +87,7 @@ def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
 HASHES: dict[str | type[Any], Callable[[Any], Any]] = {
     RunSummary: lambda run: (str(run.path), run.stamp),
     np.ndarray: _content,
-    Keyed: lambda argument: argument.key,
+    _Keyed: lambda argument: argument.key,
     StoredResult: lambda result: result.name,
 }
 
@@ -110,7 +121,7 @@ _SLOW: dict[Callable[..., Any], str] = {
     similarity.values_from_similarities: "Looking at the similarities …",
     questions.matrix_batch: "Ordering the samples …",
     similarity.scaled_matrix: "Computing the matrix …",
-    questions.slice_columns: "Reading the captions …",
+    slices.slice_columns: "Reading the captions …",
     questions.slice_table: "Comparing slices …",
 }
 
@@ -127,11 +138,20 @@ _POOLS |= {_name(picture): _pool(_name(picture), PICTURES) for picture in (Run.p
 def _ask(
     question: Callable[..., Any],
     runs: Sequence[RunSummary],
-    arguments: object,
-    call: Callable[[list[Run]], Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    listed: bool = False,
 ) -> Any:
+    """The kept answer to a question about runs; `listed`: it takes them as a list."""
+
+    def call(opened: list[Run]) -> Any:
+        values = [value.value if isinstance(value, _Keyed) else value for value in args]
+        named = {name: value.value if isinstance(value, _Keyed) else value for name, value in kwargs.items()}
+        return question(*([opened] if listed else opened), *values, **named)
+
     name = _name(question)
-    return _POOLS.get(name, _COMMON)(name, runs, arguments, call)
+    return _POOLS.get(name, _COMMON)(name, runs, (args, kwargs), call)
 
 
 def ask(
@@ -142,8 +162,7 @@ def ask(
     Raises:
         InputError: the part of the run that the question needs is missing or damaged.
     """
-    answer: T = _ask(question, [run], (args, kwargs), lambda runs: question(runs[0], *args, **kwargs))
-    return answer
+    return cast(T, _ask(question, [run], args, kwargs))
 
 
 def ask_both(
@@ -155,10 +174,7 @@ def ask_both(
     **kwargs: P.kwargs,
 ) -> T:
     """`ask` about two runs."""
-    answer: T = _ask(
-        question, [first, second], (args, kwargs), lambda runs: question(runs[0], runs[1], *args, **kwargs)
-    )
-    return answer
+    return cast(T, _ask(question, [first, second], args, kwargs))
 
 
 def ask_all(
@@ -169,8 +185,7 @@ def ask_all(
     **kwargs: P.kwargs,
 ) -> T:
     """`ask` about a list of runs."""
-    answer: T = _ask(question, runs, (args, kwargs), lambda opened: question(opened, *args, **kwargs))
-    return answer
+    return cast(T, _ask(question, runs, args, kwargs, listed=True))
 
 
 def ask_now(
@@ -236,8 +251,8 @@ class Curves(NamedTuple):
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=HASHES)
 def curves_of(run: RunSummary) -> Curves:
     """The curves of a run, which may be training: read anew every two seconds."""
-    opened = open_run(run.path)
-    return Curves(opened.history, opened.steps, opened.history_faults)
+    read = open_run(run.path)
+    return Curves(read.history, read.steps, read.history_faults)
 
 
 def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
@@ -274,14 +289,4 @@ def likely_matches(
     queries = None if sample is None else sample.texts if direction == "t2i" else sample.images
     if query is not None and ask(Run.sample, run, split) is not None:
         queries = np.array([query])
-    return ask(_likely_matches, run, split, direction, Keyed("", vectors), queries)
-
-
-def _likely_matches(
-    run: Run,
-    split: str,
-    direction: Direction,
-    vectors: Keyed[np.ndarray | retrieval.TfidfSpace],
-    queries: np.ndarray | None,
-) -> retrieval.LikelyMatches:
-    return retrieval.likely_matches(run, split, direction, vectors.value, queries)
+    return ask(retrieval.likely_matches, run, split, direction, keyed("", vectors), queries)

@@ -18,7 +18,7 @@ import pandas as pd
 import streamlit as st
 
 from app import judging, questions
-from app.ask import Direction, InputError, Keyed, Modality, Run, RunSummary, ask, ask_all, slices
+from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_all, keyed, slices
 
 T = TypeVar("T")
 NO_RUN = "—"
@@ -92,7 +92,7 @@ def _columns(run: RunSummary, split: str) -> slices.Columns:
     except InputError:  # the Reviews page names it
         reviews = judging.Reviews()
     tags = judging.reviewed_split(run, split).tags(reviews) if reviews.lines else None
-    return ask(questions.slice_columns, run, split, Keyed(reviews_key(run), tags))
+    return ask(slices.slice_columns, run, split, tags=keyed(reviews_key(run), tags))
 
 
 def reviews_key(run: RunSummary) -> str:
@@ -110,7 +110,7 @@ def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
     Raises:
         InputError: it is neither.
     """
-    return ask(questions.slice_mask, run, split, expression, Keyed(reviews_key(run), _columns(run, split)))
+    return ask(questions.slice_mask, run, split, expression, keyed(reviews_key(run), _columns(run, split)))
 
 
 def plain_words(run: RunSummary, split: str, text: str) -> str:
@@ -120,7 +120,7 @@ def plain_words(run: RunSummary, split: str, text: str) -> str:
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
     """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
-    columns = Keyed(reviews_key(runs[-1]), _columns(runs[-1], split))
+    columns = keyed(reviews_key(runs[-1]), _columns(runs[-1], split))
     return ask_all(questions.slice_table, runs, split, direction, at, columns)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.ask import Direction, InputError, Keyed, Run, RunSummary, ask, ask_all_now, likely_matches, retrieval
+from app.ask import Direction, InputError, Run, RunSummary, ask, ask_all_now, keyed, likely_matches, retrieval
 from app.jobs import runs_root
 from app.questions import best_candidates
 from app.training import DataSet, data_sets
@@ -144,13 +144,8 @@ def queue(
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:
     """Recall by the labels and by the file of reviews as it is now, over these captions (None: all)."""
     reviews = load(file_of(run))
-    return ask(_reviewed_recall, run, split, Keyed(reviews.fingerprint(), reviews), captions)
-
-
-def _reviewed_recall(
-    run: Run, split: str, reviews: Keyed[Reviews], captions: np.ndarray | None
-) -> pd.DataFrame:
-    return api.reviewed_recall(run, split, ReviewedSplit.of(run, split), reviews.value, captions)
+    names = keyed("", reviewed_split(run, split))
+    return ask(api.reviewed_recall, run, split, names, keyed(reviews.fingerprint(), reviews), captions)
 
 
 State = tuple[int, ...]
@@ -210,19 +205,16 @@ def _read(run: Run, split: str, place: str, state: State) -> Judgements | str | 
         return str(error)
 
 
-def _judgements(source: Source) -> Keyed[Judgements]:
+def _judgements(source: Source) -> Judgements:
+    """The judgements as an argument for `ask`."""
     judged = ask(_read, source.run, source.split, source.place, source.state)
     assert isinstance(judged, Judgements)
-    return Keyed(f"{source.place} {source.state}", judged)
+    return keyed(f"{source.place} {source.state}", judged)
 
 
 def judged_results(source: Source, run: RunSummary, direction: Direction) -> np.ndarray:
     """The best results of every query of a run that the source calls matches."""
-    return ask(_results, run, source.split, direction, _judgements(source))
-
-
-def _results(run: Run, split: str, direction: Direction, judgements: Keyed[Judgements]) -> np.ndarray:
-    return retrieval.judged_results(run, split, direction, judgements.value)
+    return ask(retrieval.judged_results, run, source.split, direction, _judgements(source))
 
 
 def judged_recall(
@@ -230,12 +222,8 @@ def judged_recall(
 ) -> pd.DataFrame:
     """Recall of runs on the source's samples, over the queries of each direction or all."""
     judgements = _judgements(source)
-    values = [ask(_values, run, source.split, judgements) for run in runs]
+    values = [ask(retrieval.judged_values, run, source.split, judgements) for run in runs]
     return retrieval.judged_recall([run.name for run in runs], values, queries)
-
-
-def _values(run: Run, split: str, judgements: Keyed[Judgements]) -> pd.DataFrame:
-    return retrieval.judged_values(run, split, judgements.value)
 
 
 def report_page(runs: Sequence[RunSummary], split: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -30,18 +30,9 @@ from coder_core.api import (
 from coder_core.api.sides import Direction, Modality, Sides
 from coder_core.api.stored import StoredResult
 
-T = TypeVar("T")
 PICTURE = 480  # pixels of the longer side of a heat map's picture
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
-
-
-@dataclass(frozen=True)
-class Keyed(Generic[T]):
-    """An argument under whose key alone an answer is kept."""
-
-    key: str
-    value: T
 
 
 def clusters_of(
@@ -380,19 +371,14 @@ def pair_numbers(
     return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)
 
 
-def slice_columns(run: Run, split: str, tags: Keyed[Mapping[int, Sequence[str]] | None]) -> slices.Columns:
-    """Values that expressions read of every caption; the tags are those of reviews."""
-    return slices.slice_columns(run, split, tags=tags.value)
-
-
-def slice_mask(run: Run, split: str, expression: str, columns: Keyed[slices.Columns]) -> np.ndarray:
+def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -> np.ndarray:
     """(m,) bool: captions of an expression or of plain words."""
-    return slices.search(expression, columns.value)
+    return slices.search(expression, columns)
 
 
 def slice_table(
-    runs: Sequence[Run], split: str, direction: Direction, at: int, columns: Keyed[slices.Columns]
+    runs: Sequence[Run], split: str, direction: Direction, at: int, columns: slices.Columns
 ) -> pd.DataFrame:
     """Recall of the usual slices."""
-    usual = slices.usual_slices(columns.value)
-    return slices.slice_table(runs, split, direction, at, usual, columns.value)
+    usual = slices.usual_slices(columns)
+    return slices.slice_table(runs, split, direction, at, usual, columns)
