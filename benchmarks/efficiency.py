@@ -27,9 +27,9 @@ from coder_core.console.outputs import check_folder
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
 from coder_core.data.batches import text_chunks
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.model.encode import evaluating
 from coder_core.model.products import use_onednn
-from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel, load_model
 

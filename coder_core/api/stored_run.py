@@ -25,8 +25,8 @@ from coder_core.api.sampling import (
 )
 from coder_core.api.sides import Array, Modality, Sides, first_captions
 from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
-from coder_core.ops.mixture import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.history import HISTORY, history_faults, read_frame
 

@@ -1,4 +1,7 @@
-"""Sources of scores: pairs of embeddings, or a matrix; several are added up. NumPy alone: the app loads no torch."""
+"""Sources of scores: pairs of embeddings, or a matrix; several are added up, as CODER's two branches are (eq. 8).
+
+NumPy alone: the app loads no torch.
+"""
 
 from __future__ import annotations
 
@@ -130,3 +133,25 @@ def mixture(
     if second is None:
         return [EmbeddingPair(image, text)]
     return [EmbeddingPair(image, text, weight), EmbeddingPair(second[0], second[1], 1.0 - weight)]
+
+
+def mixed_embeddings(instance: np.ndarray, concept: np.ndarray, beta: float) -> np.ndarray:
+    """Both branches of k samples as one vector each, whose inner products are the score of CODER eq. 8.
+
+    [√β · v^I, √(1 − β) · v^C] · [√β · w^I, √(1 − β) · w^C] = β · cos(v^I, w^I) + (1 − β) · cos(v^C, w^C).
+
+    Args:
+        instance: (k, D) unit rows.
+        concept: (k, E) unit rows.
+        beta: share of the instance branch, from 0 to 1.
+
+    Returns:
+        (k, D + E) float32 unit rows.
+
+    >>> image = mixed_embeddings(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), beta=0.9)
+    >>> caption = mixed_embeddings(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), beta=0.9)
+    >>> round(float(image[0] @ caption[0]), 4)  # cosines 1 and 0
+    0.9
+    """
+    parts = [np.sqrt(beta) * np.asarray(instance), np.sqrt(1.0 - beta) * np.asarray(concept)]
+    return np.concatenate(parts, axis=1, dtype=np.float32)

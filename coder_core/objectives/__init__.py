@@ -29,6 +29,7 @@ from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_
 from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.combined_weights import combined_weights
 from coder_core.objectives.distillation import (
+    mutual_learning,
     rank_distillation,
     relational_distillation,
     reversed_self_distillation,
@@ -37,8 +38,6 @@ from coder_core.objectives.distillation import (
 from coder_core.objectives.diversity import anchor_diversity, diversity_entropy, diversity_std
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.info_nce import info_nce
-from coder_core.objectives.mutual_learning import mutual_learning
-from coder_core.objectives.npairs import npairs_hinge
 from coder_core.objectives.pairs import (
     AllExcept,
     Direction,
@@ -51,7 +50,7 @@ from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
 from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
 from coder_core.objectives.sigmoid import pairwise_sigmoid
-from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.objectives.triplet import npairs_hinge, triplet_hardest, triplet_sum
 from coder_core.objectives.within_modality import within_modality
 
 __all__ = [

@@ -19,7 +19,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from coder_core.objectives import _dcl_kernel
 from coder_core.objectives.pairs import Negatives, as_list
 from coder_core.ops.diversity_scaling import normalise_by_largest as normalise_by_largest
 from coder_core.ops.diversity_scaling import squash as squash
@@ -137,12 +136,19 @@ def anchor_diversity(
 
 
 def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
-    """Population standard deviation of every anchor's scores to its negatives, (Q,); 0 for an anchor without any.
+    """sqrt(E[(S − E[S])²]) over every anchor's negatives, (Q,); 0, with a zero gradient, for an anchor without any.
+
+    The few entries that are not negatives are a list: each mask or `where` costs a pass over the scores of a bank.
 
     >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
     tensor([0.1000])
     """
-    return _dcl_kernel.standard_deviation(*as_list(scores, negatives))
+    scores, listed = as_list(scores, negatives)
+    count = listed.counts(scores).clamp_min(1).to(scores.dtype)
+    total = scores.sum(dim=1).index_add(0, listed.rows, scores[listed], alpha=-1)
+    centred = scores - (total / count)[:, None]
+    centred[listed] = 0.0
+    return torch.linalg.vector_norm(centred, dim=1) / count.sqrt()
 
 
 def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -> Tensor:

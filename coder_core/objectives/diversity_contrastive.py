@@ -6,12 +6,12 @@ over the batch is DCL, candidates from the other modality's bank are M-DCL. (Not
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from coder_core.objectives._dcl_kernel import log1p_sum_exp_scaled
 from coder_core.objectives.pairs import Negatives, as_list
 from coder_core.ops import full_precision
 from coder_core.ops.diversity_scaling import sharpness
@@ -72,7 +72,7 @@ def diversity_contrastive(
         scale = scores.new_full((len(scores),), sharpness(1.0, temperature))
     else:
         scale = sharpness(diversity.to(scores.dtype), temperature)
-    push = log1p_sum_exp_scaled(scores, scale, margin * scale, listed)
+    push: Tensor = _ScaledLogSum.apply(scores, scale, margin * scale, *listed)
     return temperature * push - positive_term(
         positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
     )
@@ -102,3 +102,38 @@ def positive_term(
     if positive_scale == "temperature":
         return temperature * pull
     raise ValueError(f'positive_scale must be "one" or "temperature", got {positive_scale!r}')
+
+
+class _ScaledLogSum(torch.autograd.Function):
+    """log(1 + Σ_j exp(S_ij · scale_i − shift_i)) over each row's negatives, (Q,), in few passes over the scores.
+
+    A bank of 4096 makes the score matrix large. The backward pass keeps one matrix, exp(x_ij − highest_i), whose rows
+    times 1/total_i are the softmax weights. Scores must be finite; `rows` and `columns` list what is not a negative.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, scale: Tensor, shift: Tensor, rows: Tensor, columns: Tensor
+    ) -> Tensor:
+        powers = scores * scale[:, None]
+        powers[rows, columns] = float("-inf")
+        # x = scores · scale − shift; the 1 in the sum is exp(0), so 0 takes part in the maximum.
+        highest = (powers.amax(dim=1) - shift).clamp_min(0)
+        powers.sub_((shift + highest)[:, None]).exp_()
+        of_negatives = powers.sum(dim=1)
+        total = of_negatives + torch.exp(-highest)
+        weighted_scores = None
+        if ctx.needs_input_grad[1]:
+            weighted_scores = torch.where(powers > 0, powers * scores, 0.0).sum(dim=1)
+        ctx.save_for_backward(powers, scale, total, of_negatives, weighted_scores)
+        return highest + total.log()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        powers, scale, total, of_negatives, weighted_scores = ctx.saved_tensors
+        share = grad / total
+        to_scores = powers * (share * scale)[:, None] if ctx.needs_input_grad[0] else None
+        to_scale = share * weighted_scores if ctx.needs_input_grad[1] else None
+        to_shift = -share * of_negatives if ctx.needs_input_grad[2] else None
+        return to_scores, to_scale, to_shift, None, None

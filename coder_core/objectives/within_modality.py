@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coder_core.objectives.npairs import npairs_hinge
+from coder_core.objectives.triplet import npairs_hinge
 
 
 def within_modality(

@@ -1,4 +1,4 @@
-"""Vectors: precision, length, cosine, mean of parts, largest column."""
+"""Vectors and masked statistics: precision, length, cosine, mean of parts, largest column, masked mean and log-sum."""
 
 from __future__ import annotations
 
@@ -105,3 +105,34 @@ def best_columns(scores: Tensor) -> Tensor:
     if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
         return torch.from_numpy(scores.detach().numpy().argmax(1))  # a tenth of the time of PyTorch's
     return scores.argmax(1)
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the last axis of the entries where `mask` is true; 0 where a row has none.
+
+    Masked entries may hold anything, NaN included: neither the value nor the gradient sees them.
+
+    >>> masked_mean(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
+    tensor([2.])
+    """
+    values = torch.where(mask, full_precision(values), 0.0)
+    return values.sum(-1) / mask.sum(-1).clamp_min(1)
+
+
+def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
+    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, for x of any size.
+
+    Args:
+        values: (Q, C).
+        mask: (Q, C) bool; a row without any true entry gives log 1 = 0.
+
+    Returns:
+        (Q,), computed as logsumexp([0, x]).
+
+    >>> log1p_sum_exp(torch.zeros(1, 2), torch.tensor([[True, False]]))  # log(1 + 1)
+    tensor([0.6931])
+    """
+    exponents = torch.where(mask, full_precision(values), float("-inf"))
+    return torch.logsumexp(
+        torch.cat([exponents.new_zeros(*exponents.shape[:-1], 1), exponents], dim=-1), dim=-1
+    )

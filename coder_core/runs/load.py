@@ -18,6 +18,7 @@ from coder_core.config.schema import Config, from_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.sealed import read_checked, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
@@ -27,7 +28,6 @@ from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import RunTowers, open_towers
 from coder_core.model.score import ImageParts, score_texts
-from coder_core.ops.mixture import mixed_embeddings
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.saves import Save, SaveStore
 

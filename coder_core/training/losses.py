@@ -17,11 +17,10 @@ from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.info_nce import info_nce
-from coder_core.objectives.npairs import npairs_hinge
 from coder_core.objectives.pairs import AllExcept, all_except_same_image
 from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.sigmoid import pairwise_sigmoid
-from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.objectives.triplet import npairs_hinge, triplet_hardest, triplet_sum
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, Keys, batch_directions, batch_scores
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.efficiency import Searched, main
-from coder_core.ops.mixture import mixed_embeddings
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data

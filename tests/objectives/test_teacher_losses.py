@@ -27,7 +27,7 @@ from coder_core.objectives import (
     reversed_self_distillation,
     self_distillation,
 )
-from coder_core.objectives.soft_margins import soft_margin, soft_negative_margin
+from coder_core.objectives.boosting import soft_margin, soft_negative_margin
 from tests.reference import boosting, imitation
 from tests.reference.pairs import kept, negatives, transposed
 from tests.reference.problems import Problem, random_problem

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.ops.mixture import mixed_embeddings
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.runs.analysis import concepts as writing
 from coder_core.runs.analysis.concepts import read_concept_tables
 from coder_core.runs.analysis.read import open_analysis

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_core.ops.mixture import mixed_embeddings
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.runs.analysis.read import open_analysis
 
 

@@ -23,12 +23,12 @@ from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
 from coder_core.objectives.distillation import (
+    mutual_learning,
     rank_distillation,
     relational_distillation,
     reversed_self_distillation,
     self_distillation,
 )
-from coder_core.objectives.mutual_learning import mutual_learning
 from coder_core.training import parallel
 from coder_core.training.device import no_grad_autocast, no_grad_precision
 from coder_core.training.gathering import Anchors, Lengths, batch_directions, batch_scores, gather_anchors
