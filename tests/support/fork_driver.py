@@ -18,7 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
+import torch._dynamo
 
 from coder_core.config.schema import Config
 from coder_core.data.features import UnreadableRowsError
@@ -29,7 +31,7 @@ from coder_core.training.launch import StoppedError, start_run
 from tests.support.tiny_runs import quiet, tiny_config
 
 RANDOM_KILLS, SAVE_KILLS = 30, 20
-LONGEST_WAIT = 0.25  # from a start to a random kill, as a share of an undisturbed run's time
+LATEST_KILL = 0.5  # random kills come before this share of the processor time of an undisturbed run
 STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
 EPOCHS = 10
 SIGNALLED_PLACES = (2, 10)  # of a save, where a signal comes
@@ -66,6 +68,16 @@ def child(task: Callable[[], int]) -> int:
         os._exit(code)
 
 
+def kill_after(pid: int, seconds: float) -> None:
+    """Kill the child once it has used this much processor time, however busy the machine is, unless it ends before."""
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        used = psutil.Process(pid).cpu_times()
+        if used.user + used.system >= seconds:
+            os.kill(pid, signal.SIGKILL)
+            return
+        time.sleep(0.002)
+
+
 def wait(pid: int) -> int:
     """The child's exit code; minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -97,9 +109,8 @@ def kills(
     plan = ["random"] * anywhere + ["save"] * in_saves
     random.shuffle(plan)
     told, number = [], 0
-    started = time.monotonic()
-    whole = wait(child(lambda: train(data, root, "whole")))
-    longest = LONGEST_WAIT * (time.monotonic() - started)
+    _, whole, usage = os.wait4(child(lambda: train(data, root, "whole")), 0)
+    longest = LATEST_KILL * (usage.ru_utime + usage.ru_stime)
     while plan:
         folder = root / f"run-{number}"
         before = newest_step(folder)[0]
@@ -114,8 +125,7 @@ def kills(
         pid = child(task)
         random.random()  # the child drew its own copy of the next number
         if kind == "random":
-            time.sleep(random.uniform(0, longest))
-            os.kill(pid, signal.SIGKILL)
+            kill_after(pid, random.uniform(0, longest))
         code = wait(pid)
         if code == 0:  # it finished before it was killed: this kill is tried again on another run
             plan.insert(0, kind)
