@@ -17,7 +17,7 @@ from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureFile, FeatureRows, open_features
 from coder_core.data.lines import check_name, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
-from coder_core.data.precomp import pair
+from coder_core.data.precomp import PairingFiles, pair
 
 ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
@@ -90,8 +90,8 @@ def read_embeddings(
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
-    ids_file = Path(ids) if ids is not None else Path()
-    pairing = pair(image_file.map(), len(lines), names, Path(images), Path(captions), ids_file, faults)
+    files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
+    pairing = pair(image_file.map(), len(lines), names, files, faults)
     image_rows = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
     text_rows = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
     query_rows = None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.captioned.records import id_array
+from coder_core.data.captioned.records import Once, id_array
 from coder_core.data.features import FeatureFile, FeatureRows, open_features
 from coder_core.data.lines import follow_link, holds_half_character, plain_file, shorten, shown
 from coder_core.data.split import Split
@@ -35,10 +35,7 @@ COCO_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
 
 @dataclass(frozen=True)
 class AnnotatedImage:
-    """One image of the JSON: its number, picture name, split ("train", "dev" or "test") and captions.
-
-    `caption_ids` are the captions' sentids, None where one has none.
-    """
+    """One image of the JSON: its number, picture name, split ("train", "dev" or "test"), captions, and their sentids."""
 
     imgid: int
     name: str
@@ -150,7 +147,7 @@ def _features(
     first, last = rows[0], rows[-1] + 1
     if last - first == len(rows):  # they stand together: a view
         return file, file.map()[first:last], (first, last, 1)
-    copy = gather_rows(file, np.array(rows), faults)
+    copy = _gather_rows(file, np.array(rows), faults)
     return copy, copy.map(), (0, len(rows), 1)
 
 
@@ -161,48 +158,40 @@ def _check_count(file: FeatureFile, images: int, what: str) -> None:
         raise InputError.at(file.path, problem, "one row an image", fix)
 
 
-def gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
-    """Copy `rows` of a features file, piece by piece, into the cache; an earlier copy is used again.
+def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
+    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped.
+
+    An earlier copy is used again; it is written beside its place and renamed, so one that exists is complete.
 
     Raises:
         InputError: the cache's disk is too small, or cannot be written.
     """
-    shape = (len(rows), *file.shape[1:])
-    target = cache_folder() / "splits" / f"{_key(file, rows)}.npy"
+    state, shape = file.path.stat(), (len(rows), *file.shape[1:])
+    identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
+    key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
+    target = cache_folder() / "splits" / f"{key}.npy"
     needed = len(rows) * file.row_bytes
-    if not target.exists():
-        _copy(file, rows, shape, target, needed)
-    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
-    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
-    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)
-
-
-def _key(file: FeatureFile, rows: np.ndarray) -> str:
-    state = file.path.stat()
-    identity = repr((str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str))
-    return hashlib.sha256(identity.encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
-
-
-def _copy(file: FeatureFile, rows: np.ndarray, shape: tuple[int, ...], target: Path, needed: int) -> None:
-    """Write beside the target, then rename: a copy that exists is complete."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(target.parent).free
-        if free < needed:
-            raise OSError(f"{needed:,} bytes needed, {free:,} free")
-        source = FeatureRows(file.map())
-        with replacing(target) as temporary, temporary.open("wb") as copy:
-            npy.write_array_header_1_0(
-                copy, {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
-            )
-            for start in range(0, len(rows), PIECE_IMAGES):
-                images = rows[start : start + PIECE_IMAGES]
-                every = np.tile(np.arange(source.regions), len(images))
-                copy.write(source.gather(np.repeat(images, source.regions), every).data)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(target.parent).free
+            if free < needed:
+                raise OSError(f"{needed:,} bytes needed, {free:,} free")
+            with replacing(target) as temporary, temporary.open("wb") as copy:
+                header = {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
+                npy.write_array_header_1_0(copy, header)
+                source = FeatureRows(file.map())
+                for start in range(0, len(rows), PIECE_IMAGES):
+                    images = rows[start : start + PIECE_IMAGES]
+                    every = np.tile(np.arange(source.regions), len(images))
+                    copy.write(source.gather(np.repeat(images, source.regions), every).data)
     except OSError as error:
         fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
         problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
         raise InputError.at(file.path, problem, "room for the copy", fix) from None
+    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
+    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
+    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)
 
 
 def read_annotations(path: Path, faults: list[Fault]) -> Annotations:
@@ -259,7 +248,7 @@ class _Checker:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.faults: list[Fault] = []
-        self.seen: dict[tuple[str, int], str] = {}  # ("imgid" or "sentid", number) -> where it first stands
+        self.imgids, self.sentids = Once("imgid", self.faults), Once("sentid", self.faults)
 
     def annotations(self, content: Any) -> Annotations:
         items = self.get(content, "the file", "images", list)
@@ -279,29 +268,20 @@ class _Checker:
     def fault(self, place: str, problem: str, expected: str = "") -> None:
         self.faults.append(Fault(f"{self.path}: {place}", problem, expected, REPAIR))
 
-    def get(self, item: Any, place: str, key: str, kind: type, *, required: bool = True) -> Any:
+    def get(self, item: Any, place: str, key: str, kind: type) -> Any:
+        value: Any = item.get(key) if isinstance(item, dict) else None
         if not isinstance(item, dict):
             self.fault(place, f"is {_kind(item)}", "an object")
         elif key not in item:
-            if required:
-                self.fault(f"{place}.{key}", "the key is missing", _TYPES[kind])
-        elif type(item[key]) is not kind:
-            self.fault(f"{place}.{key}", f"is {_kind(item[key])}", _TYPES[kind])
-        elif kind is str and holds_half_character(item[key]):
-            self.fault(
-                f"{place}.{key}",
-                f"{shown(item[key])} holds half a character (a lone surrogate)",
-                "UTF-8 text",
-            )
+            self.fault(f"{place}.{key}", "the key is missing", _TYPES[kind])
+        elif type(value) is not kind:
+            self.fault(f"{place}.{key}", f"is {_kind(value)}", _TYPES[kind])
+        elif kind is str and holds_half_character(value):
+            problem = f"{shown(value)} holds half a character (a lone surrogate)"
+            self.fault(f"{place}.{key}", problem, "UTF-8 text")
         else:
-            return item[key]
+            return value
         return None
-
-    def own_number(self, key: str, number: int, place: str) -> None:
-        """Fault a number that another image or caption has already."""
-        first = self.seen.setdefault((key, number), place)
-        if first != place:
-            self.fault(f"{place}.{key}", f"{number} is also the {key} of {first}", "its own number")
 
     def image(self, item: Any, place: str) -> AnnotatedImage | None:
         if not isinstance(item, dict):
@@ -311,9 +291,9 @@ class _Checker:
         name = self.get(item, place, "filename", str)
         split = self.get(item, place, "split", str)
         sentences = self.get(item, place, "sentences", list)
-        folder = self.get(item, place, "filepath", str, required=False)
+        folder = self.get({"filepath": ""} | item, place, "filepath", str)
         if imgid is not None:
-            self.own_number("imgid", imgid, place)
+            self.imgids.add(imgid, place, f"{self.path}: {place}.imgid")
         if split is not None and split not in SPLIT_NAMES:
             self.fault(f"{place}.split", shown(split), f"one of {', '.join(SPLIT_NAMES)}")
         if sentences is not None and not sentences:
@@ -322,9 +302,8 @@ class _Checker:
         if imgid is None or name is None or split not in SPLIT_NAMES:
             return None
         ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences or []]
-        return AnnotatedImage(
-            imgid, f"{folder}/{name}" if folder else name, SPLIT_NAMES[split], captions, ids
-        )
+        name = f"{folder}/{name}" if folder else name
+        return AnnotatedImage(imgid, name, SPLIT_NAMES[split], captions, ids)
 
     def caption(self, item: Any, place: str, imgid: int | None) -> str:
         raw = self.get(item, place, "raw", str)
@@ -334,13 +313,12 @@ class _Checker:
             self.fault(f"{place}.raw", "the caption is empty", "a caption")
         sentid, owner = item.get("sentid"), item.get("imgid", imgid)
         if type(sentid) is int:
-            self.own_number("sentid", sentid, place)
+            self.sentids.add(sentid, place, f"{self.path}: {place}.sentid")
         elif sentid is not None:
             self.fault(f"{place}.sentid", f"is {_kind(sentid)}", "a whole number")
         if imgid is not None and owner != imgid:
-            self.fault(
-                f"{place}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid)
-            )
+            problem = f"{shown(str(owner))} differs from its image's imgid {imgid}"
+            self.fault(f"{place}.imgid", problem, str(imgid))
         return " ".join(raw.split("\n")).strip()
 
 

@@ -7,10 +7,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.lines import holds_half_character, plain_file, read_lines, shorten, shown
 from coder_core.data.split import Split
@@ -52,28 +54,27 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
         InputError: with every fault of the captions, the ids, the features' header and the counts.
     """
     faults: list[Fault] = []
-    captions_file, ids_file = folder / f"{split}_caps.txt", folder / f"{split}_ids.txt"
-    features_file = folder / f"{split}_ims.npy"
-    captions = collect(lambda: read_lines(captions_file, "caption", faults), faults)
-    ids = collect(lambda: read_lines(ids_file, "id", faults), faults) if os.path.lexists(ids_file) else None
-    file = collect(lambda: open_features(features_file, faults), faults)
+    files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))
+    captions = collect(lambda: read_lines(files.captions, "caption", faults), faults)
+    has_ids = os.path.lexists(files.ids)
+    ids = collect(lambda: read_lines(files.ids, "id", faults), faults) if has_ids else None
+    file = collect(lambda: open_features(files.images, faults), faults)
     errors = [fault for fault in faults if fault.severity == "error"]
     if errors or captions is None or file is None:
         if captions and file and len(captions) % file.shape[0]:
-            errors.append(_no_ratio(captions_file, len(captions), file.shape[0]))
+            errors.append(_no_ratio(files.captions, len(captions), file.shape[0]))
         raise InputError(errors)
     features = file.map()
-    pairing = pair(features, len(captions), ids, features_file, captions_file, ids_file, faults)
-    source = {"layout": "precomp", "features": str(features_file), "captions": str(captions_file)}
-    if ids is not None:
-        source["ids"] = str(ids_file)
+    pairing = pair(features, len(captions), ids, files, faults)
+    source = {"layout": "precomp", "features": str(files.images), "captions": str(files.captions)}
+    source |= {} if ids is None else {"ids": str(files.ids)}
     source["captions belong to images"] = pairing.how
     return Split(
         name=split,
         features=features[:: pairing.stride],
         file=file,
         rows=(0, file.shape[0], pairing.stride),
-        captions=shorten(captions, str(captions_file), faults),
+        captions=shorten(captions, str(files.captions), faults),
         image_of_text=pairing.image_of_text,
         image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
         source=source,
@@ -81,14 +82,16 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
     )
 
 
+class PairingFiles(NamedTuple):
+    """The files of images, captions and ids, for messages."""
+
+    images: Path
+    captions: Path
+    ids: Path
+
+
 def pair(
-    features: np.ndarray,
-    captions: int,
-    ids: list[str] | None,
-    features_file: Path,
-    captions_file: Path,
-    ids_file: Path,
-    faults: list[Fault],
+    features: np.ndarray, captions: int, ids: list[str] | None, files: PairingFiles, faults: list[Fault]
 ) -> Pairing:
     """Find which image every caption belongs to, from the ids or from an exact ratio.
 
@@ -104,27 +107,32 @@ def pair(
         InputError: the counts fit none of these.
     """
     rows = len(features)
-    if ids is None or len(ids) == rows:
-        repeat = _repeats(features, captions, ids)
-        if repeat > 1:
-            text = f"every row is stored {repeat} times, once a caption; every {repeat}th row is read"
-            faults.append(Fault(str(features_file), text, severity="note"))
-            names = None if ids is None else ids[::repeat]
-            return Pairing(
-                np.arange(captions) // repeat, names, repeat, f"every {repeat} repeated rows are one image"
-            )
-        if captions % rows:
-            raise InputError(_no_ratio(captions_file, captions, rows))
-        _refuse_repeated(ids, ids_file)
-        each = captions // rows
-        how = f"{each} captions an image, {captions:,} / {rows:,}"
-        return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
-    if len(ids) != captions:
+    if ids is not None and len(ids) not in (rows, captions):
         problem = f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions"
         expected = f"one id an image ({rows:,}) or one a caption ({captions:,})"
         fix = "write one of the two, or remove the file if every image has the same number of captions"
-        raise InputError.at(ids_file, problem, expected, fix)
-    return _pair_by_ids(ids, rows, ids_file)
+        raise InputError.at(files.ids, problem, expected, fix)
+    if ids is not None and len(ids) != rows:
+        return _pair_by_ids(ids, rows, files.ids)
+    repeat = _repeats(features, captions, ids)
+    if repeat > 1:
+        text = f"every row is stored {repeat} times, once a caption; every {repeat}th row is read"
+        faults.append(Fault(str(files.images), text, severity="note"))
+        names = None if ids is None else ids[::repeat]
+        how = f"every {repeat} repeated rows are one image"
+        return Pairing(np.arange(captions) // repeat, names, repeat, how)
+    if captions % rows:
+        raise InputError([_no_ratio(files.captions, captions, rows)])
+    repeated: list[Fault] = []
+    fix = f"one id an image names every image once; one id a caption needs as many lines as captions, and {ONE_ROW}"
+    once = Once("id", repeated, fix)
+    for line, name in enumerate(ids or (), start=1):
+        once.add(name, f"{files.ids} line {line}")
+    if repeated:
+        raise InputError(repeated)
+    each = captions // rows
+    how = f"{each} captions an image, {captions:,} / {rows:,}"
+    return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
 
 
 def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
@@ -155,31 +163,13 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     if repeat == 1 or rows % repeat:
         return 1
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
-    same = all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat))
-    if ids is not None:
-        same = (
-            same
-            and len(set(ids)) == rows // repeat
-            and all(ids[i] == ids[i - i % repeat] for i in range(rows))
-        )
-    return repeat if same else 1
-
-
-def _refuse_repeated(ids: list[str] | None, ids_file: Path) -> None:
-    """One id an image: the same id twice would be one image with two different rows."""
-    if ids is None or len(set(ids)) == len(ids):
-        return
-    first: dict[str, int] = {}
-    for line, name in enumerate(ids, start=1):
-        if first.setdefault(name, line) != line:
-            repeats = len(ids) - len(set(ids))
-            problem = f"the id {shown(name)} of line {first[name]} again ({repeats:,} lines repeat one)"
-            expected = f"a different id for each of the {len(ids):,} images"
-            fix = (
-                "one id an image names every image once; one id a caption needs as many lines as captions, and "
-                + ONE_ROW
-            )
-            raise InputError.at(f"{ids_file} line {line}", problem, expected, fix)
+    if not all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat)):
+        return 1
+    if ids is not None and (
+        len(set(ids)) != rows // repeat or any(ids[i] != ids[i - i % repeat] for i in range(rows))
+    ):
+        return 1
+    return repeat
 
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:

@@ -43,15 +43,10 @@ FILE = "reviews.jsonl"
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-LONGEST = {
-    "id": 40,
-    "time": 40,
-    "reviewer": 100,
-    "image": 1_000,
-    "caption": LONGEST_CAPTION_CHARACTERS,
-    "note": 2_000,
-}
 LONGEST_TAG, MOST_TAGS = 50, 20
+LONGEST = {"id": 40, "undo": 40, "time": 40, "reviewer": 100, "image": 1_000, "note": 2_000}
+LONGEST |= {"caption": LONGEST_CAPTION_CHARACTERS, "tags": LONGEST_TAG}
+KEYS = ("id", "time", "reviewer", "image", "caption", "verdict", "tags", "note")
 LONGEST_LINE = 1 << 17  # bytes
 EXPECTED = "a line as docs/data.md describes it (section 12)"
 _UNNAMED = re.compile(r"(?:image )?(\d+)")
@@ -86,17 +81,8 @@ class Review:
 
     def document(self) -> dict[str, Any]:
         """The line, as JSON values."""
-        return {
-            "version": VERSION,
-            "id": self.id,
-            "time": self.time,
-            "reviewer": self.reviewer,
-            "image": self.image,
-            "caption": self.caption,
-            "verdict": self.verdict,
-            "tags": list(self.tags),
-            "note": self.note,
-        }
+        values = {key: getattr(self, key) for key in KEYS}
+        return {"version": VERSION} | values | {"tags": list(self.tags)}
 
 
 @dataclass(frozen=True)
@@ -140,12 +126,8 @@ class Reviews:
         for review in self.standing:
             if review.verdict != "none":
                 given[review.pair].append(review.verdict)
-        verdicts: dict[Pair, Verdict] = {}
-        for pair, said in given.items():
-            verdicts[pair] = max(
-                reversed(said), key=Counter(said).__getitem__
-            )  # of equals the first, so the last said
-        return verdicts
+        # max takes the first of equals, so reversed the verdict given last
+        return {pair: max(reversed(said), key=Counter(said).__getitem__) for pair, said in given.items()}
 
     def fingerprint(self) -> str:
         """sha256 (hex) of the verdicts that count; who gave them and in which order does not matter."""
@@ -250,11 +232,11 @@ def read_reviews(path: Path) -> Reviews:
     faults: list[Fault] = []
     path = plain_file(Path(path), faults)
     try:
-        if (size := path.stat().st_size) > DOCUMENT:
-            raise InputError.at(path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
-        content = path.read_bytes()
+        content = path.read_bytes() if (size := path.stat().st_size) <= DOCUMENT else None
     except OSError as error:
         raise InputError.at(path, f"cannot be read ({error.strerror})") from error
+    if content is None:
+        raise InputError.at(path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
     return parse_reviews(content, str(path), faults)
 
 
@@ -301,14 +283,8 @@ def append_review(path: Path, review: Review) -> None:
 
 def append_undo(path: Path, review: str, reviewer: str) -> None:
     """Append the line that takes back the verdict with the id `review`; errors as for `append_review`."""
-    record = {
-        "version": VERSION,
-        "id": secrets.token_hex(8),
-        "time": _now(),
-        "reviewer": reviewer,
-        "undo": review,
-    }
-    _append(path, record)
+    record = {"version": VERSION, "id": secrets.token_hex(8), "time": _now()}
+    _append(path, record | {"reviewer": reviewer, "undo": review})
 
 
 def merge(files: Sequence[Reviews]) -> str:
@@ -377,41 +353,34 @@ def _document(line: bytes) -> dict[str, Any]:
     if version > VERSION:
         raise ValueError(f"has version {version}, and this program reads {VERSION}: a newer one wrote it")
     for key in ("id", "time", "reviewer", *(("undo",) if "undo" in document else ())):
-        _text(document, key, LONGEST.get(key, LONGEST["id"]), least=1)
+        _text(document, key, least=1)
     return document
 
 
 def _review(document: Mapping[str, Any]) -> Review:
-    image, note = (
-        _text(document, "image", LONGEST["image"], least=1),
-        _text(document, "note", LONGEST["note"], ""),
-    )
-    tags = document.get("tags", [])
+    tags, verdict = document.get("tags", []), document.get("verdict")
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
         raise ValueError(f"key tags: is no list of at most {MOST_TAGS}")
-    verdict = document.get("verdict")
     if verdict not in VERDICTS:
         raise ValueError(f"key verdict: is {shown(str(verdict))}, not one of {', '.join(VERDICTS)}")
     return Review(
-        image=image,
-        caption=_text(document, "caption", LONGEST["caption"]),
+        image=_text(document, "image", least=1),
+        caption=_text(document, "caption"),
         verdict=verdict,
-        note=note,
-        reviewer=_text(document, "reviewer", LONGEST["reviewer"], least=1),
-        id=_text(document, "id", LONGEST["id"]),
-        tags=tuple(_text({"tags": tag}, "tags", LONGEST_TAG, least=1) for tag in tags),
-        time=_text(document, "time", LONGEST["time"]),
+        reviewer=_text(document, "reviewer", least=1),
+        tags=tuple(_text({"tags": tag}, "tags", least=1) for tag in tags),
+        note=_text({"note": ""} | dict(document), "note"),
+        id=_text(document, "id"),
+        time=_text(document, "time"),
     )
 
 
-def _text(
-    document: Mapping[str, Any], key: str, most: int, missing: str | None = None, *, least: int = 0
-) -> str:
-    value = document.get(key, missing)
+def _text(document: Mapping[str, Any], key: str, *, least: int = 0) -> str:
+    value = document.get(key)
     if not isinstance(value, str):
         raise ValueError(f"key {key}: is {shown(repr(value))}, not a text")
-    if not least <= len(value) <= most:
-        raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {most:,}")
+    if not least <= len(value) <= LONGEST[key]:
+        raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {LONGEST[key]:,}")
     if holds_half_character(value):
         raise ValueError(f"key {key}: holds half a character (a lone surrogate)")
     return value

@@ -279,7 +279,7 @@ def test_captions_and_rows_must_agree(files: Path, capsys: pytest.CaptureFixture
 
 def test_an_id_twice_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "ids.txt").write_text("x\n" * IMAGES)
-    assert "the id 'x' of line 1 again" in refused(files, capsys, f"--ids={files / 'ids.txt'}")
+    assert "'x' is also the id of" in refused(files, capsys, f"--ids={files / 'ids.txt'}")
 
 
 def test_pictures_that_cannot_be_shown_are_a_warning_and_unsafe_names_an_error(

@@ -89,7 +89,7 @@ def test_ids_that_number_the_captions_are_not_guessed_about(tmp_path):
 def test_an_id_twice_among_images_is_refused_with_both_lines(tmp_path):
     write_split(tmp_path, ids=["a", "b", "a", "d"])
     message = str(refusal(read_split, tmp_path, "train"))
-    assert "train_ids.txt line 3: the id 'a' of line 1 again" in message
+    assert f"train_ids.txt line 3: 'a' is also the id of {tmp_path / 'train_ids.txt'} line 1" in message
 
 
 @pytest.mark.parametrize("with_ids", [True, False])
@@ -117,7 +117,7 @@ def test_equal_ids_with_different_rows_are_refused(tmp_path):
     write_split(
         tmp_path, array=features(8), captions=captions(8), ids=["a", "a", "b", "b", "c", "c", "d", "d"]
     )
-    assert "the id 'a' of line 1 again" in str(refusal(read_split, tmp_path, "train"))
+    assert "'a' is also the id of" in str(refusal(read_split, tmp_path, "train"))
 
 
 def test_one_caption_an_image_needs_no_ids(tmp_path):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL.Image import Image
@@ -16,15 +17,17 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import Pictures
-from coder_core.data.captioned.positions import Files
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit
 from coder_core.data.captioned.records import Tally
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.cache import cache_folder, settled, write_cached
 
+Result = TypeVar("Result")
+
 DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
 THREADS = 4
+PIECE = 64  # pictures read before they are decoded
 VERSION = 1  # of what is kept of a check
 
 
@@ -107,27 +110,44 @@ def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[
     if identity and (contents := _read(cached, len(split.rows))) is not None:
         return contents, {}
 
-    def check(image: int) -> tuple[str, str]:
-        digest = ""
-        try:
-            content = split.read(image)
-            digest = hashlib.sha256(content).hexdigest()
-            read_picture(content, "", size=DECODED_SIZE)
-        except InputError as error:
-            return digest, f"{split.place(image)}: {error.faults[0].found}"
-        return digest, ""
-
     contents, broken = list[str](), dict[int, str]()
-    threads = THREADS if isinstance(split.positions, Files) else 1  # packed ones are read in order
-    with ThreadPoolExecutor(threads) as pool:
-        for image, (digest, reason) in enumerate(pool.map(check, range(len(split.rows)))):
-            contents.append(digest)
-            if reason:
-                broken[image] = reason
-            progress(image + 1, len(split.rows))
+    for image, (digest, reason) in enumerate(each_picture(split, _decode, progress)):
+        contents.append(digest)
+        if reason:
+            broken[image] = f"{split.place(image)}: {reason}"
     if identity and not broken and identity == _identity(split):
         write_cached(cached, json.dumps(contents))
     return contents, broken
+
+
+def _decode(content: bytes | str) -> tuple[str, str]:
+    """The sha256 (hex) of a picture file, and why it cannot be decoded."""
+    if isinstance(content, str):
+        return "", content
+    try:
+        read_picture(content, "", size=DECODED_SIZE)
+    except InputError as error:
+        return hashlib.sha256(content).hexdigest(), error.faults[0].found
+    return hashlib.sha256(content).hexdigest(), ""
+
+
+def each_picture(
+    split: CaptionedSplit, look: Callable[[bytes | str], Result], progress: Progress
+) -> Iterator[Result]:
+    """Call `look` in threads with the file of every picture, or with the reason why it cannot be read."""
+
+    def read(image: int) -> bytes | str:
+        try:
+            return split.read(image)
+        except InputError as error:
+            return error.faults[0].found
+
+    count = len(split.rows)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, count, PIECE):
+            images = range(start, min(start + PIECE, count))
+            yield from pool.map(look, [read(image) for image in images])  # packed files are read in order
+            progress(images.stop, count)
 
 
 def _identity(split: CaptionedSplit) -> str:

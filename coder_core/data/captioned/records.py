@@ -131,6 +131,7 @@ class Once:
 
     what: str
     faults: list[Fault]
+    fix: str = "rename or remove one"
     places: dict[Any, str] = field(default_factory=dict)
     repeated: int = 0
 
@@ -143,7 +144,7 @@ class Once:
         if self.repeated <= MOST_FAULTS_SHOWN:
             name = shown(key) if isinstance(key, str) else str(key)
             problem = f"{name} is also the {self.what} of {before}"
-            self.faults.append(Fault(at or place, problem, f"its own {self.what}", "rename or remove one"))
+            self.faults.append(Fault(at or place, problem, f"its own {self.what}", self.fix))
         return False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from PIL import Image
 
 from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress
+from coder_core.data.captioned.checking import each_picture
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.pictures import FORMATS, read_picture
 
@@ -19,8 +19,6 @@ DECODED_SIZE = 256  # pixels of the longer side, from which everything is measur
 TINY_SIDE = 16
 SMALLEST_SIDE = 64  # pixels of the shorter side; encoders of pictures read 224 or more
 BLANK_DEVIATION = 3.0  # of brightness, from 0 to 255
-THREADS = 4
-PIECE = 64
 
 
 @dataclass(frozen=True)
@@ -49,29 +47,14 @@ def tiny_image(picture: Image.Image) -> np.ndarray:
 def look_at_pictures(split: CaptionedSplit, progress: Progress) -> PictureFacts:
     """Decode all pictures of a split, in threads."""
     count = len(split.rows)
-    hashes, tiny = (
-        np.zeros((count, HASH_BITS // 8), np.uint8),
-        np.zeros((count, 3 * TINY_SIDE**2), np.float16),
-    )
-    facts = PictureFacts({}, hashes, tiny)
-    with ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, count, PIECE):
-            images = range(start, min(start + PIECE, count))
-            contents = [_read(split, image) for image in images]  # packed files are read in order
-            for image, (problem, bits, small) in zip(images, pool.map(_look, contents), strict=True):
-                if problem:
-                    facts.problems[image] = problem
-                if bits is not None and small is not None:
-                    hashes[image], tiny[image] = bits, small
-            progress(images.stop, count)
+    hashes = np.zeros((count, HASH_BITS // 8), np.uint8)
+    facts = PictureFacts({}, hashes, np.zeros((count, 3 * TINY_SIDE**2), np.float16))
+    for image, (problem, bits, small) in enumerate(each_picture(split, _look, progress)):
+        if problem:
+            facts.problems[image] = problem
+        if bits is not None and small is not None:
+            facts.hashes[image], facts.tiny[image] = bits, small
     return facts
-
-
-def _read(split: CaptionedSplit, image: int) -> bytes | str:
-    try:
-        return split.read(image)
-    except InputError as error:
-        return error.faults[0].found
 
 
 def _look(content: bytes | str) -> tuple[str, np.ndarray | None, np.ndarray | None]:
