@@ -269,14 +269,14 @@ class _Checker:
         self.faults.append(Fault(f"{self.path}: {place}", problem, expected, REPAIR))
 
     def get(self, item: Any, place: str, key: str, kind: type) -> Any:
-        value: Any = item.get(key) if isinstance(item, dict) else None
+        value = item.get(key) if isinstance(item, dict) else None
         if not isinstance(item, dict):
             self.fault(place, f"is {_kind(item)}", "an object")
         elif key not in item:
             self.fault(f"{place}.{key}", "the key is missing", _TYPES[kind])
         elif type(value) is not kind:
             self.fault(f"{place}.{key}", f"is {_kind(value)}", _TYPES[kind])
-        elif kind is str and holds_half_character(value):
+        elif isinstance(value, str) and holds_half_character(value):
             problem = f"{shown(value)} holds half a character (a lone surrogate)"
             self.fault(f"{place}.{key}", problem, "UTF-8 text")
         else:

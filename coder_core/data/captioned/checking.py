@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from PIL.Image import Image
@@ -17,17 +15,13 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import Pictures
-from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, each_picture
 from coder_core.data.captioned.records import Tally
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.cache import cache_folder, settled, write_cached
 
-Result = TypeVar("Result")
-
 DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
-THREADS = 4
-PIECE = 64  # pictures read before they are decoded
 VERSION = 1  # of what is kept of a check
 
 
@@ -129,25 +123,6 @@ def _decode(content: bytes | str) -> tuple[str, str]:
     except InputError as error:
         return hashlib.sha256(content).hexdigest(), error.faults[0].found
     return hashlib.sha256(content).hexdigest(), ""
-
-
-def each_picture(
-    split: CaptionedSplit, look: Callable[[bytes | str], Result], progress: Progress
-) -> Iterator[Result]:
-    """Call `look` in threads with the file of every picture, or with the reason why it cannot be read."""
-
-    def read(image: int) -> bytes | str:
-        try:
-            return split.read(image)
-        except InputError as error:
-            return error.faults[0].found
-
-    count = len(split.rows)
-    with ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, count, PIECE):
-            images = range(start, min(start + PIECE, count))
-            yield from pool.map(look, [read(image) for image in images])  # packed files are read in order
-            progress(images.stop, count)
 
 
 def _identity(split: CaptionedSplit) -> str:

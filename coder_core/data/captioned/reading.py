@@ -7,9 +7,11 @@ import os
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +23,10 @@ from coder_core.data.captioned.records import Contents, Record, Tally, id_array,
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 
+Result = TypeVar("Result")
+
+THREADS = 4  # that decode pictures
+PIECE = 64  # pictures read before they are decoded
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
 CAPTIONS = "at least one caption an image"
@@ -313,3 +319,22 @@ def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
             is_named = name in named or stem in named
             if f"{dot}{ending}".lower() in ENDINGS and not is_named and (folder / name).is_file():
                 yield name
+
+
+def each_picture(
+    split: CaptionedSplit, look: Callable[[bytes | str], Result], progress: Progress
+) -> Iterator[Result]:
+    """Call `look` in threads with the file of every picture, or with the reason why it cannot be read."""
+
+    def read(image: int) -> bytes | str:
+        try:
+            return split.read(image)
+        except InputError as error:
+            return error.faults[0].found
+
+    count = len(split.rows)
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, count, PIECE):
+            images = range(start, min(start + PIECE, count))
+            yield from pool.map(look, [read(image) for image in images])  # packed files are read in order
+            progress(images.stop, count)

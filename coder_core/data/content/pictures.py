@@ -10,8 +10,7 @@ from PIL import Image
 
 from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress
-from coder_core.data.captioned.checking import each_picture
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.reading import CaptionedSplit, each_picture
 from coder_core.data.pictures import FORMATS, read_picture
 
 HASH_BITS = 64
