@@ -17,6 +17,7 @@ import numpy as np
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
+from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Contents, Record, Tally, id_array, shared_names, split_name
