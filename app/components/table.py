@@ -16,13 +16,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.choice import put
+from app.choice import put, value_of
 from app.components.events import is_index
 from app.components.glossary import TERMS
 
 PAGE = 50
 HERE = Path(__file__).parent
 NAME = "coder-table"
+SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # by clicks on a column's name
 ENLARGED = "enlarged-image"  # the image whose large picture the frame shows next
 
 
@@ -64,21 +65,13 @@ def picking_table(
     samples: Samples | None = None,
 ) -> np.ndarray:
     """`rows_table` whose opened row is the value of the number widget `target`."""
-    value = str(
-        st.session_state.get(target, st.query_params.get(target, ""))
-    )  # the URL's, before the widget is drawn
+    value = value_of(target)
     current = int(value) if value.isdecimal() and len(value) < 12 else None
-    return rows_table(
-        frame,
-        columns,
-        ids,
-        key,
-        label,
-        current,
-        lambda chosen: put(target, chosen),
-        height=height,
-        samples=samples,
-    )
+
+    def pick(number: int) -> None:
+        put(target, number)
+
+    return rows_table(frame, columns, ids, key, label, current, pick, height=height, samples=samples)
 
 
 def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, label: str) -> None:
@@ -101,103 +94,110 @@ def rows_table(
     """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
 
     Args:
-        frame: all rows; a page of them is sent. columns: column of the frame → how it is shown.
-        ids: one of every row. label: what the rows are, in the plural.
+        frame: all rows; a page of them is sent. ids: one of every row. label: what the rows are, in the plural.
         current: the id that is open; None is the first row. on_pick: None where rows open nothing.
-        height: in pixels, above which the rows scroll; None for no limit.
-        samples: row positions → the sample each row is about, as its first cell.
+        height: in pixels, above which the rows scroll. samples: row positions → the first cell of every row.
 
     Returns:
         Row positions in the order shown, over all pages.
     """
     ids, names = np.asarray(ids), list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
-    order = sorted_rows(frame, names, view["sort"])
-    opened = (hash(ids.tobytes()), current)
-    if view.get("opened") != opened:  # other rows, or opened from elsewhere: the page with the open row
+    sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
+    order = _sorted_rows(frame, sort)
+    rows = hash(ids.tobytes())
+    if view.get("opened") != (
+        rows,
+        current,
+    ):  # other rows, or opened from elsewhere: the page with the open row
         position = np.flatnonzero(ids[order] == current)
-        view.update(opened=opened, page=int(position[0]) // PAGE if len(position) else 0)
+        view.update(opened=(rows, current), page=int(position[0]) // PAGE if len(position) else 0)
     pages = max(1, -(-len(ids) // PAGE))
     page = min(int(view["page"]), pages - 1)
     shown = order[page * PAGE : (page + 1) * PAGE]
-    first = int(ids[order[0]]) if len(order) else None
-    picked = np.flatnonzero(ids[shown] == (first if current is None else current))
-    cells = [[_cell(value, columns[name]) for value in frame[name].iloc[shown].tolist()] for name in names]
     parts = samples(shown) if samples else []
+    is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
 
     def report() -> None:
-        value = st.session_state.get(key) or {}
-        row = clicked_row(value.get("row"), len(shown))
-        if row is not None and on_pick is not None:
-            chosen = int(ids[shown[row]])
-            view["opened"] = (opened[0], chosen)  # a click leaves the page as it is
-            on_pick(chosen)
-            if parts and value["row"].get("enlarge") is True:
-                st.session_state[ENLARGED] = parts[row].image
-        if is_index(value.get("page"), pages):
-            view["page"] = value["page"]
-        if is_index(value.get("sort"), len(names)):
-            view.update(sort=next_sort(view["sort"], names[value["sort"]]), page=0)
+        _follow(st.session_state.get(key) or {}, view, ids[shown], parts, pages, names, on_pick)
 
-    draw = st.components.v2.component(
+    component = st.components.v2.component(
         NAME, js=(HERE / "table.js").read_text(), css=(HERE / "table.css").read_text()
     )
-    sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
-    draw(
-        key=key,
-        on_row_change=report,
-        on_page_change=report,
-        on_sort_change=report,
-        data={
-            "columns": [
-                {
-                    "label": column.label,
-                    "help": TERMS.get(column.term, ""),
-                    "number": bool(column.digits) or column.right,
-                }
-                for column in columns.values()
-            ],
-            "rows": [
-                {"cells": [column[row] for column in cells], "sample": asdict(parts[row]) if parts else None}
-                for row in range(len(shown))
-            ],
-            "opens": on_pick is not None,
-            "picked": int(picked[0]) if len(picked) else -1,
-            "label": label,
-            "sample": "sample" if samples else "",
-            "sorted": [names.index(sort[0]), sort[1]] if sort else None,
-            "page": page,
-            "pages": pages,
-            "range": page_range(page, len(ids), label),
-            "height": height,
-        },
-    )
+    content = {
+        **_cells(frame.iloc[shown], columns, parts),
+        "opens": on_pick is not None,
+        "picked": int(is_open.argmax()) if is_open.any() else -1,
+        "label": label,
+        "sample": "sample" if samples else "",
+        "sorted": [names.index(sort[0]), sort[1]] if sort else None,
+        "page": page,
+        "pages": pages,
+        "range": _range(page, len(ids), label),
+        "height": height,
+    }
+    component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)
     return order
 
 
-def page_range(page: int, total: int, label: str) -> str:
+def _page(view: dict[str, Any], ids: np.ndarray, order: np.ndarray, current: int | None) -> int:
+    """The page of this view; that with the open row once there are other rows or it was opened from elsewhere."""
+    state = {"rows": hash(ids.tobytes()), "current": current}
+    if not state.items() <= view.items():
+        position = np.flatnonzero(ids[order] == current)
+        view.update(state, page=int(position[0]) // PAGE if len(position) else 0)
+    return int(view["page"])
+
+
+def _follow(
+    value: Any,
+    view: dict[str, Any],
+    ids: np.ndarray,
+    parts: Sequence[SampleCell],
+    pages: int,
+    names: Sequence[str],
+    on_pick: Callable[[int], None] | None,
+) -> None:
+    """Do what a click in the browser asks for: open a row, turn the page, or sort by a column."""
+    clicked = value.get("row")
+    if on_pick is not None and isinstance(clicked, dict) and is_index(clicked.get("row"), len(ids)):
+        row = clicked["row"]
+        view["current"] = int(ids[row])  # a click leaves the page as it is
+        on_pick(view["current"])
+        if parts and clicked.get("enlarge") is True:
+            st.session_state[ENLARGED] = parts[row].image
+    if is_index(value.get("page"), pages):
+        view["page"] = value["page"]
+    if is_index(value.get("sort"), len(names)):
+        name, sort = names[value["sort"]], view["sort"]
+        direction = SORTS[sort[1] if sort and sort[0] == name else None]
+        view.update(sort=(name, direction) if direction else None, page=0)
+
+
+def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:
+    """Heads and cells of the rows on a page."""
+    heads = [
+        {"label": c.label, "help": TERMS.get(c.term, ""), "number": bool(c.digits) or c.right}
+        for c in columns.values()
+    ]
+    texts = [[_cell(value, column) for value in frame[name].tolist()] for name, column in columns.items()]
+    rows = [
+        {"cells": [column[row] for column in texts], "sample": asdict(parts[row]) if parts else None}
+        for row in range(len(frame))
+    ]
+    return {"columns": heads, "rows": rows}
+
+
+def _range(page: int, total: int, label: str) -> str:
     """ "51–100 of 5,000 captions"; without a second page "7 captions", or "one row"."""
     if total <= PAGE:
         return "one row" if total == 1 else f"{total:,} {label}"
     return f"{page * PAGE + 1:,}–{min((page + 1) * PAGE, total):,} of {total:,} {label}"
 
 
-def clicked_row(value: object, count: int) -> int | None:
-    """The row a browser reports, if it is one of the `count` rows shown."""
-    row = value.get("row") if isinstance(value, dict) else None
-    return int(row) if is_index(row, count) else None  # type: ignore[arg-type]
-
-
-def next_sort(sort: tuple[str, str] | None, column: str) -> tuple[str, str] | None:
-    """Clicks on a column's name: largest first, smallest first, the table's own order."""
-    if sort is None or sort[0] != column:
-        return column, "descending"
-    return (column, "ascending") if sort[1] == "descending" else None
-
-
-def sorted_rows(frame: pd.DataFrame, columns: Sequence[str], sort: tuple[str, str] | None) -> np.ndarray:
+def _sorted_rows(frame: pd.DataFrame, sort: tuple[str, str] | None) -> np.ndarray:
     """Row positions by a column and a direction; missing values come last."""
-    if sort is None or sort[0] not in columns:
+    if sort is None:
         return np.arange(len(frame))
     values = frame[sort[0]].reset_index(drop=True)
     order = values.sort_values(ascending=sort[1] == "ascending", kind="stable", na_position="last").index
