@@ -1,7 +1,9 @@
-"""Tables and figures as files, made when the download button is clicked."""
+"""Tables and figures as files, made when the download button is clicked: CSV, Parquet, LaTeX, HTML."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,7 +15,7 @@ import streamlit as st
 
 from app import charts
 from app.choice import bound, theme
-from app.components import cards, export
+from app.components import cards
 from app.components.glossary import tip
 from app.components.table import Column, rows_table
 
@@ -21,16 +23,18 @@ FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 VALUES = "values"
+_PERCENT = re.compile(r"R@|%|recall", re.IGNORECASE)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
     """One control that offers a whole table as CSV, as Parquet, and for a paper as LaTeX."""
     kinds: dict[str, tuple[Callable[[], bytes | str], str, str]] = {
-        "CSV": (partial(export.csv, frame), "csv", "text/csv"),
-        "Parquet": (partial(export.parquet, frame), "parquet", "application/vnd.apache.parquet"),
+        "CSV": (partial(csv, frame), "csv", "text/csv"),
+        "Parquet": (partial(parquet, frame), "parquet", "application/vnd.apache.parquet"),
     }
     if paper:
-        kinds["LaTeX"] = (partial(export.latex, frame), "tex", "text/plain")
+        kinds["LaTeX"] = (partial(latex, frame), "tex", "text/plain")
     with st.popover("Download table", icon=":material/download:"):
         for label, (make, ending, kind) in kinds.items():
             st.download_button(
@@ -49,17 +53,14 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     st.session_state.setdefault(FIGURES, {})[alt] = figure
     camera = {
         "format": str(st.session_state.get(FORMAT, FORMATS[0])).lower(),
-        "filename": export.file_name(alt),
+        "filename": file_name(alt),
         "scale": 2,
     }
     drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
     if st.session_state.get(VALUES, st.query_params.get(VALUES) == "true"):
         rows = charts.hover_texts(figure)
-        columns = (
-            {"series": Column("series"), "value": Column(alt)}
-            if any(rows["series"])
-            else {"value": Column(alt)}
-        )
+        columns = {"series": Column("series")} if any(rows["series"]) else {}
+        columns["value"] = Column(alt)
         rows_table(rows, columns, np.arange(len(rows)), f"{key}-values", "values", None, None, height=300)
         if len(rows) == charts.MOST:
             cards.note(f"The first {len(rows):,} values of the figure; the tables of this page have all.")
@@ -87,10 +88,58 @@ def figures() -> None:
         for name, figure in shown.items():
             st.download_button(
                 cards.literal(name[:1].upper() + name[1:]),
-                partial(export.page, figure, paper),
-                f"{export.file_name(name)}.html",
+                partial(html_page, figure, paper),
+                f"{file_name(name)}.html",
                 "text/html",
                 icon=":material/download:",
                 on_click="ignore",
                 key=f"html-{name}",
             )
+
+
+def csv(frame: pd.DataFrame) -> bytes:
+    """UTF-8 CSV. An apostrophe precedes text that a spreadsheet would run as a formula."""
+
+    def safe(cell: object) -> object:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+    return frame.map(safe).to_csv(index=False).encode()
+
+
+def parquet(frame: pd.DataFrame) -> bytes:
+    """Parquet, with the columns' own types."""
+    return bytes(frame.to_parquet(index=False))
+
+
+def latex(frame: pd.DataFrame) -> str:
+    """A booktabs table; text is escaped, missing values are a dash, numbers have the `decimals` of their column."""
+    table = frame.map(lambda cell: " ".join(cell.split()) if isinstance(cell, str) else cell).style
+    numbers = frame.select_dtypes("number")
+    formats: dict[Any, Any] = {name: f"{{:.{decimals(name, numbers[name])}f}}" for name in numbers}
+    table = table.hide(axis="index").format(formats, na_rep="--", escape="latex")
+    text = str(table.format_index(escape="latex", axis=1).to_latex(hrules=True))
+    return text.replace("→", r"$\rightarrow$").replace("—", "---")
+
+
+def decimals(name: object, numbers: pd.Series) -> int:
+    """Decimals of a column of a paper's table: one for a recall or a percentage, none for whole numbers, and four
+    significant digits of the largest number, at least one decimal, for everything else."""
+    if _PERCENT.search(str(name)):
+        return 1
+    sizes = pd.to_numeric(numbers, errors="coerce").abs()
+    sizes = sizes[sizes < float("inf")]
+    if (sizes % 1 == 0).all():
+        return 0
+    return min(max(3 - math.floor(math.log10(sizes.max())), 1), 12)
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and dashes: "recall of the runs" becomes "recall-of-the-runs"."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
+
+
+def html_page(figure: go.Figure, paper: str) -> bytes:
+    """One HTML file that includes Plotly and needs nothing else. `paper` is the background colour."""
+    opaque = go.Figure(figure).update_layout(paper_bgcolor=paper, plot_bgcolor=paper, height=None)
+    options = {"displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
+    return str(opaque.to_html(include_plotlyjs=True, full_html=True, config=options)).encode()

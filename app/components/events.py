@@ -65,8 +65,7 @@ def on_cell(
     """Call `handler` with the clicked cell of any of these charts: (row, column) of a heat map, (trace, bar) of bars."""
 
     def report(value: Mapping[str, Any]) -> None:
-        cell = clicked_cell(value, shape)
-        if cell is not None:
+        if (cell := clicked_cell(value, shape)) is not None:
             handler(cell)
 
     for chart in charts:
@@ -89,10 +88,8 @@ def listen() -> None:
 
 def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | None:
     """The cell (or bar) that a browser reports, if it exists."""
-    if not isinstance(value, dict):
-        return None
-    row, column = value.get("row"), value.get("column")
-    return (row, column) if is_index(row, shape[0]) and is_index(column, shape[1]) else None  # type: ignore[return-value]
+    cell = (value.get("row"), value.get("column")) if isinstance(value, dict) else (None, None)
+    return cell if all(map(is_index, cell, shape)) else None  # type: ignore[return-value]
 
 
 def is_index(value: object, count: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from app.components.selection import selected_points
+from app.components.selection import matching, selected_points
 
 MOST_CORNERS = 120
 MOST_AREAS, MOST_CLICKED = 8, 200
@@ -74,15 +74,11 @@ def from_chart(state: Mapping[str, Any] | None) -> Selection:
     reported = (state or {}).get("selection", {})
     shapes = [_area(shape, shape.get("x", []), shape.get("y", [])) for shape in reported.get("lasso", [])]
     for shape in reported.get("box", []):
-        (left, right), (bottom, top) = _span(shape.get("x", [])), _span(shape.get("y", []))
-        shapes.append(_area(shape, [left, right, right, left], [bottom, bottom, top, top]))
+        x, y = shape.get("x") or [0.0], shape.get("y") or [0.0]
+        corners = [min(x), max(x), max(x), min(x)], [min(y), min(y), max(y), max(y)]
+        shapes.append(_area(shape, *corners))
     areas = tuple(area for area in shapes if area is not None)[:MOST_AREAS]
     return Selection(areas) if areas else Selection((), tuple(selected_points(state))[:MOST_CLICKED])
-
-
-def _span(values: Sequence[Any]) -> tuple[float, float]:
-    numbers = [float(value) for value in values]
-    return (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
 
 
 def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area | None:
@@ -92,10 +88,8 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
     if not np.isfinite(corners).all():
         return None
     extent = float(np.ptp(corners, axis=0).max()) or 1.0
-    digits = min(
-        max(3 - int(np.floor(np.log10(extent))), 0), 5
-    )  # a thousandth of the area: less than a point's size
-    corners = np.round(corners, digits)
+    digits = max(3 - int(np.floor(np.log10(extent))), 0)  # a thousandth of the area: less than a point's size
+    corners = np.round(corners, min(digits, 5))
     if len(corners) > MOST_CORNERS:
         corners = corners[np.linspace(0, len(corners) - 1, MOST_CORNERS).round().astype(int)]
     second = str(shape.get("xref", "x")) == "x2"
@@ -125,13 +119,11 @@ def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
     Args:
         planes: (N, 2) of every map; point p is the same sample on all of them.
     """
-    count = len(planes[0])
-    mask = np.zeros(count, dtype=bool)
+    mask = np.zeros(len(planes[0]), dtype=bool)
     for area in selection.areas:
         if area.map < len(planes):
             mask |= inside(planes[area.map], area.corners)
-    clicked = np.array([point for point in selection.clicked if point < count], dtype=np.int64)
-    mask[clicked] = True
+    mask[[point for point in selection.clicked if point < len(mask)]] = True
     return np.flatnonzero(mask)
 
 
@@ -159,18 +151,16 @@ def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str)
         table: modality, number, image and text of every sample; captions of images that are not in it do not count.
         image_names: of all images of the split.
     """
-    query = query.strip().casefold()
+    words = query.strip()
+    query = words.casefold()
     if not query:
         return np.zeros(0, dtype=np.int64)
     modality, image = table["modality"].to_numpy(), table["image"].to_numpy()
-    numbered = _NUMBERED.fullmatch(query)
-    if numbered:
-        of_kind = np.ones(len(table), dtype=bool) if numbered[1] is None else modality == numbered[1]
+    if numbered := _NUMBERED.fullmatch(query):
+        of_kind = numbered[1] is None or modality == numbered[1]
         return np.flatnonzero(of_kind & (table["number"].to_numpy() == int(numbered[2])))
-    words = query.split()
-    holds = np.array(
-        [all(word in text for word in words) for text in table["text"].str.casefold()], dtype=bool
-    )
+    holds = np.zeros(len(table), dtype=bool)
+    holds[matching(table["text"].tolist(), words)] = True
     named = np.array([query in image_names[number].casefold() for number in image.tolist()], dtype=bool)
     owners = np.isin(image, image[holds & (modality == "caption")])
     return np.flatnonzero(np.where(modality == "caption", holds, holds | owners | named))

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import charts, judging
 from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
 from app.choice import QUERIES, Choice, bound, put, theme
-from app.components import cards, downloads, events, export
+from app.components import cards, downloads, events
 from app.components.controls import choose_one
 from app.components.glossary import tip
 from app.components.selection import by_outcome, outcome_counts
@@ -87,7 +87,7 @@ def compare_runs(choice: Choice, direction: Direction, at: int, modality: Modali
             columns,
             words,
             fact,
-            f"ranks-{choice.split}-{direction}-{export.file_name(outcome)}",
+            f"ranks-{choice.split}-{direction}-{downloads.file_name(outcome)}",
         )
 
 
@@ -147,7 +147,7 @@ def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modal
             columns,
             words,
             fact,
-            f"ranks-{choice.split}-{direction}-{export.file_name(answer)}",
+            f"ranks-{choice.split}-{direction}-{downloads.file_name(answer)}",
         )
 
 
@@ -388,4 +388,4 @@ def show_recall(choice: Choice, source: judging.Source) -> None:
         f"{source.place}: {source.fact}." if source.place != source.key else f"{source.label}: {source.fact}."
     )
     content = table.rename(columns={name: column.label for name, column in columns.items()})
-    downloads.table(content, f"judged-{choice.split}-{export.file_name(source.key)}")
+    downloads.table(content, f"judged-{choice.split}-{downloads.file_name(source.key)}")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from app.choice import Choice
-from app.components import cards, export
+from app.components import cards, downloads
 from app.components.enlarged import captions_html
 from app.components.glossary import TERMS, tip
 from coder_core.api import list_runs
@@ -80,14 +80,14 @@ def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
             "μ": [262.84, -1.0],
         }
     )
-    text = export.latex(table)
+    text = downloads.latex(table)
     assert r"a\_b \& 50\% & 12.3 & 0.0123 & 0 & -- & 262.8 \\" in text
     assert r"\textbackslash input\{x\} & -- & -0.2000 & 3 & -- & -1.0 \\" in text
     assert text.startswith("\\begin{tabular}{lrrrrr}\n\\toprule\nrun\\_name & R@1 & MD & seed")
 
 
 def test_csv_starts_no_formula() -> None:
-    text = export.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
+    text = downloads.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
 
 
