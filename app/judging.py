@@ -33,12 +33,18 @@ from coder_core.api.reviews import (
     agreement,
 )
 
+State = tuple[int, ...]
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
+
+
+def data_of(run: RunSummary) -> str:
+    """The data that a run's configuration names; "" for none."""
+    return str(run.config.get("data", {}).get("data", ""))
 
 
 def file_of(run: RunSummary) -> Path:
     """File of the verdicts on a run's samples."""
-    return of_data(str(run.config.get("data", {}).get("data", "")))
+    return of_data(data_of(run))
 
 
 def of_data(data: str) -> Path:
@@ -47,16 +53,11 @@ def of_data(data: str) -> Path:
     return Path(named) if named else _data_folder(data, str(runs_root())) / api.FILE
 
 
-def data_folder(run: RunSummary) -> Path:
-    """The folder of a run's data, where that is one of the data sets that the app offers; else that of the runs."""
-    return _data_folder(str(run.config.get("data", {}).get("data", "")), str(runs_root()))
-
-
 @st.cache_data(ttl=30, max_entries=64, show_spinner=False)
 def _data_folder(data: str, root: str) -> Path:
-    return api.data_folder(
-        data, [Path(entry.path) for entry in data_sets() if entry.path != "demo"], Path(root)
-    )
+    """The folder of a run's data, where that is one of the data sets that the app offers; else that of the runs."""
+    folders = [Path(entry.path) for entry in data_sets() if entry.path != "demo"]
+    return api.data_folder(data, folders, Path(root))
 
 
 def same_data(entry: DataSet, data: str) -> bool:
@@ -72,16 +73,22 @@ def load(path: Path) -> Reviews:
     Raises:
         InputError: the file holds something else.
     """
-    try:
-        state = path.stat()
-    except FileNotFoundError:
-        return Reviews()
-    return _load(path, state.st_mtime_ns, state.st_size, state.st_ino)
+    state = _state(path)
+    return _load(path, state) if state else Reviews()
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _load(path: Path, changed: int, size: int, inode: int) -> Reviews:
+def _load(path: Path, state: State) -> Reviews:
     return api.read_reviews(path)
+
+
+def _state(path: Path) -> State:
+    """Time of a file's last change, its size and inode; () if it does not exist."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
@@ -136,9 +143,9 @@ def queue(
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(chosen)])
     likely = likely_matches(run, split, "t2i")
-    return (
-        [] if likely is None else api.likely_pairs(likely, ask(best_candidates, run, split, "text"), chosen)
-    )
+    if likely is None:
+        return []
+    return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), chosen)
 
 
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:
@@ -146,10 +153,6 @@ def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = N
     reviews = load(file_of(run))
     names = keyed("", reviewed_split(run, split))
     return ask(api.reviewed_recall, run, split, names, keyed(reviews.fingerprint(), reviews), captions)
-
-
-State = tuple[int, ...]
-"""State of a file: time of its last change, size, inode."""
 
 
 @dataclass(frozen=True)
@@ -173,26 +176,19 @@ class Source:
 
 def sources(run: RunSummary, split: str) -> list[Source]:
     """Every source that speaks about this split of the run, the damaged ones with their fault."""
-    files = []
-    for file in retrieval.judgement_files(data_folder(run)):
-        try:
-            status = file.stat()
-        except OSError:  # it went meanwhile
-            continue
-        state = (status.st_mtime_ns, status.st_size, status.st_ino)
-        files.append(Source(run, split, file.name, file.name, str(file), state))
-    packages = [
-        Source(run, split, key, label, key, ()) for key, label in retrieval.judgement_packages().items()
-    ]
-    read = [_described(source, packaged=not source.state) for source in (*files, *packages)]
-    return [source for source in read if source is not None]
-
-
-def _described(source: Source, *, packaged: bool) -> Source | None:
-    judged = ask(_read, source.run, source.split, source.place, source.state)
-    if judged is None or (packaged and isinstance(judged, str)):  # of other images than COCO's
-        return None
-    return replace(source, fault=judged) if isinstance(judged, str) else replace(source, fact=judged.fact)
+    files = retrieval.judgement_files(_data_folder(data_of(run), str(runs_root())))
+    found = [Source(run, split, file.name, file.name, str(file), _state(file)) for file in files]
+    found = [source for source in found if source.state]  # the others went meanwhile
+    packages = retrieval.judgement_packages()
+    found += [Source(run, split, key, label, key, ()) for key, label in packages.items()]
+    described = []
+    for source in found:
+        judged = ask(_read, run, split, source.place, source.state)
+        if isinstance(judged, Judgements):
+            described.append(replace(source, fact=judged.fact))
+        elif judged is not None and source.state:  # a package of other images than COCO's has nothing to say
+            described.append(replace(source, fault=judged))
+    return described
 
 
 def _read(run: Run, split: str, place: str, state: State) -> Judgements | str | None:

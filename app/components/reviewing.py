@@ -1,7 +1,4 @@
-"""Judge pairs of a caption and an image: buttons with keys below a sample, a menu on every card, undo, tags and notes.
-
-`judge(choice, image, caption, key)` draws the buttons below a sample; `menu_html(choice, image, caption)` is for cards.
-"""
+"""Judge pairs of a caption and an image: buttons with keys below a sample, a menu on every card, undo, tags and notes."""
 
 from __future__ import annotations
 
@@ -16,10 +13,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import judging
 from app.ask import InputError
-from app.choice import REVIEWER, Choice, attempt, bound, reviewer_in_link
+from app.choice import REVIEWER, Choice, attempt, bound, value_of
 from app.components import cards, events
 from app.components.table import ENLARGED
 
+LONGEST_REVIEWER = judging.LONGEST["reviewer"]
 NOT_RECORDED = "The verdict was not recorded."
 # Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.
 LABELS: dict[str, tuple[str, str, str]] = {
@@ -34,15 +32,15 @@ UNDO = "undo"
 
 
 def login() -> str:
-    """The name of whoever started the app, as the reviewer until another is given."""
+    """The login name of the person who started the app: the reviewer until another is given."""
     with suppress(OSError, KeyError, ImportError):
-        return getpass.getuser()[: judging.LONGEST["reviewer"]]
+        return getpass.getuser()[:LONGEST_REVIEWER]
     return "reviewer"
 
 
 def reviewer() -> str:
-    """Who judges: the name in the field, in the address, or the login name."""
-    return reviewer_in_link().get(REVIEWER, "").strip()[: judging.LONGEST["reviewer"]] or login()
+    """The reviewer's name: in the field, in the address, or the login name."""
+    return value_of(REVIEWER).strip()[:LONGEST_REVIEWER] or login()
 
 
 def reviewer_field() -> None:
@@ -50,22 +48,17 @@ def reviewer_field() -> None:
     st.text_input(
         "Reviewer",
         placeholder=login(),
-        max_chars=judging.LONGEST["reviewer"],
+        max_chars=LONGEST_REVIEWER,
         width=220,
         **bound(REVIEWER),
         help="Stored with every verdict. The default is the login name of the person who started the app.",
     )
 
 
-def is_own(choice: Choice, image: int, caption: int | None) -> bool:
-    """True if the labels name the pair; an image with all its captions is such a pair."""
-    owner = judging.reviewed_split(choice.last, choice.split).image_of_text
-    return caption is None or int(owner[caption]) == image
-
-
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
-    """The verdicts that can be given on a pair, with their labels."""
-    column = 0 if is_own(choice, image, caption) else 1
+    """The verdicts that can be given on a pair, with their labels; an image with all its captions is a labelled pair."""
+    owner = judging.reviewed_split(choice.last, choice.split).image_of_text
+    column = 0 if caption is None or int(owner[caption]) == image else 1
     return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
 
 
@@ -98,12 +91,11 @@ def give(
 def judge(
     choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = True, undo: bool = True
 ) -> DeltaGenerator:
-    """Buttons for the verdicts on a pair, undo, and a place for tags and a note; returns their row, for more buttons.
+    """Buttons for the verdicts on a pair, tags and a note; returns their row, for more buttons.
 
     Args:
         image, caption: rows of the split; without a caption the image with all its captions is judged.
-        key: of the widgets. keys: whether keys give the verdicts; one such row a page. undo: whether there is a button
-            that takes the verdict back.
+        key: of the widgets. keys: shortcuts give the verdicts, on one row of a page. undo: a button takes one back.
     """
     try:
         review = current(choice, image, caption)
@@ -111,28 +103,26 @@ def judge(
         cards.empty("Verdicts cannot be given here.", str(error))
         return st.container()
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review")
+    arguments = (choice, image, caption)
     with row:
-        for verdict, label in offered(choice, image, caption).items():
+        for verdict, label in offered(*arguments).items():
             given = review is not None and review.verdict == verdict
             st.button(
                 label,
                 key=f"{key}-{verdict}",
                 on_click=give,
-                args=(choice, image, caption, verdict),
+                args=(*arguments, verdict),
                 icon=":material/check:" if given else None,
                 shortcut=LABELS[verdict][2] if keys else None,
                 type="primary" if given else "secondary",
             )
         if undo and review is not None:
-            st.button(
-                "Undo",
-                key=f"{key}-undo",
-                on_click=give,
-                args=(choice, image, caption, UNDO),
-                type="tertiary",
-                icon=":material/undo:",
-                shortcut="U" if keys else None,
-            )
+            more: dict[str, Any] = {
+                "type": "tertiary",
+                "icon": ":material/undo:",
+                "shortcut": "U" if keys else None,
+            }
+            st.button("Undo", key=f"{key}-undo", on_click=give, args=(*arguments, UNDO), **more)
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
@@ -150,16 +140,11 @@ def _remarks(
         verdict = "none" if review is None else review.verdict
         give(choice, image, caption, verdict, tags, str(st.session_state.get(f"{key}-note", "")).strip())
 
+    tags, note = (", ".join(review.tags), review.note) if review else ("", "")
+    longest = judging.MOST_TAGS * (judging.LONGEST_TAG + 2)
     with st.popover("Tags and note", icon=":material/edit_note:"):
-        st.text_input(
-            "Tags, with commas between them",
-            ", ".join(review.tags) if review else "",
-            key=f"{key}-tags",
-            max_chars=judging.MOST_TAGS * (judging.LONGEST_TAG + 2),
-        )
-        st.text_area(
-            "Note", review.note if review else "", key=f"{key}-note", max_chars=judging.LONGEST["note"]
-        )
+        st.text_input("Tags, with commas between them", tags, key=f"{key}-tags", max_chars=longest)
+        st.text_area("Note", note, key=f"{key}-note", max_chars=judging.LONGEST["note"])
         st.button("Save", key=f"{key}-save", on_click=save)
         cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")
 
@@ -167,8 +152,7 @@ def _remarks(
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
     """The same verdicts as a menu on a card, by mouse, keyboard and touch; `record_clicked` records them.
 
-    Args:
-        image, caption: rows of the split. enlarged: it stands in the dialog of the large picture, which stays open.
+    `enlarged`: the menu is in the dialog of the large picture, which stays open.
     """
     try:
         review = current(choice, image, caption)
