@@ -1,7 +1,7 @@
 """Cards, notes and metrics.
 
-Captions, names and messages are data: they leave here only through `html.escape` or `literal`, and so they do in every
-label, heading and option that Streamlit renders as Markdown. A metric's value is a number.
+Captions, names and messages are data: they leave only through `html.escape`, or through `literal` in labels, headings
+and options, which Streamlit renders as Markdown. A metric's value is a number.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import streamlit as st
 from app.choice import refused
 from app.components.glossary import TERMS
 
+Links = Sequence[tuple[str, str]]  # label and address
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
@@ -41,9 +42,9 @@ class Metric:
 class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
-    `match` is a label's, `judged` one that people judged to fit though no label says so.
-    `image` is the one that a click on the picture enlarges, `hover` describes it. `links` are (label, address) pairs;
-    addresses come from `app.components.links`. `term` names what the score is. `review` is HTML from `app.components.reviewing`.
+    `match` is a label's, `judged` one of people. A click on the picture enlarges `image`, which `hover` describes.
+    `links` are (label, address) pairs. `term` names what the score is. `review` is HTML from
+    `app.components.reviewing`.
     """
 
     place: int
@@ -52,7 +53,7 @@ class Result:
     caption: str = ""
     picture: bytes | None = None
     notes: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
+    links: Links = ()
     term: str = "similarity"
     ids: str = ""
     image: int | None = None
@@ -68,31 +69,28 @@ def data_url(picture: bytes | None) -> str:
 
 def results_html(results: Sequence[Result]) -> str:
     """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
-    parts = []
-    for result in results:
-        kind, word = (
-            ("is-match", "match") if result.match else ("is-judged", "judged") if result.judged else ("", "")
-        )
-        mark = f'<span class="cl-match">✓ {word}</span>' if word else ""
-        notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
-        head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
-        caption = ""
-        if result.caption:
-            caption = f'<div class="cl-text"{_scrolls([result.caption])}>{html.escape(result.caption)}</div>'
-        ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids else ""
-        image = ""
-        if result.picture is not None:
-            image = picture_html(result.picture, result.image, result.hover or result.ids)
-        body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}{result.review}</div>'
-        parts.append(f'<div class="cl-card{f" cl-{kind}" if kind else ""}">{image}{body}</div>')
+    tips = [
+        f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
+        for term in dict.fromkeys(result.term for result in results)
+    ]
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
-    terms = dict.fromkeys(result.term for result in results)
-    return f'{"".join(map(_tip, terms))}<div class="{layout}">{"".join(parts)}</div>'
+    return "".join(tips) + f'<div class="{layout}">{"".join(map(_card, results))}</div>'
 
 
-def _tip(term: str) -> str:
-    """Explanation of the scores on cards; it opens by mouse, keyboard and touch."""
-    return f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
+def _card(result: Result) -> str:
+    kind, word = "", ""
+    if result.match or result.judged:
+        kind, word = (" cl-is-match", "match") if result.match else (" cl-is-judged", "judged")
+    mark = f'<span class="cl-match">✓ {word}</span>' if word else ""
+    notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
+    head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
+    caption = html.escape(result.caption)
+    if caption:
+        caption = f'<div class="cl-text"{_scrolls([result.caption])}>{caption}</div>'
+    ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids else ""
+    picture = picture_html(result.picture, result.image, result.hover or result.ids)
+    body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}{result.review}</div>'
+    return f'<div class="cl-card{kind}">{picture}{body}</div>'
 
 
 def _scrolls(texts: Sequence[str]) -> str:
@@ -101,8 +99,10 @@ def _scrolls(texts: Sequence[str]) -> str:
     return ' tabindex="0"' if lines > LINES_SHOWN else ""
 
 
-def picture_html(picture: bytes, image: int | None, description: str) -> str:
-    """A picture; with the number of its image a button that enlarges it (`app.components.enlarged`)."""
+def picture_html(picture: bytes | None, image: int | None, description: str) -> str:
+    """A picture, "" without one; with the number of its image a button that enlarges it (`app.components.enlarged`)."""
+    if picture is None:
+        return ""
     text = html.escape(description, quote=True)
     drawn = f'<img src="{data_url(picture)}" alt="{text}" title="{text}">'
     if image is None:
@@ -110,8 +110,8 @@ def picture_html(picture: bytes, image: int | None, description: str) -> str:
     return f'<button type="button" class="cl-zoom" data-image="{int(image)}">{drawn}</button>'
 
 
-def links_html(links: Sequence[tuple[str, str]]) -> str:
-    """Links to other pages of the app: labels with addresses."""
+def links_html(links: Links) -> str:
+    """Links to other pages of the app: labels with addresses from `app.components.links`."""
     anchors = "".join(
         f'<a href="{html.escape(address, quote=True)}" target="_self">{html.escape(label)}</a>'
         for label, address in links
@@ -124,7 +124,7 @@ def sample_html(
     captions: Sequence[str],
     title: str,
     highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (),
+    links: Links = (),
     image: int | None = None,
 ) -> str:
     """One sample: its picture (if there is one) beside its captions; the highlighted caption is the query."""
@@ -132,16 +132,10 @@ def sample_html(
         f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
         for position, caption in enumerate(captions)
     )
-    shown = (
-        ""
-        if picture is None
-        else picture_html(picture, image, captions[highlighted or 0] if captions else title)
-    )
-    return (
-        f'<div class="cl-sample">{shown}'
-        f'<div class="cl-body"><div class="cl-label">{html.escape(title)}</div>'
-        f"<ul{_scrolls(captions)}>{lines}</ul>{links_html(links)}</div></div>"
-    )
+    shown = picture_html(picture, image, captions[highlighted or 0] if captions else title)
+    label = f'<div class="cl-label">{html.escape(title)}</div>'
+    body = f"{label}<ul{_scrolls(captions)}>{lines}</ul>{links_html(links)}"
+    return f'<div class="cl-sample">{shown}<div class="cl-body">{body}</div></div>'
 
 
 def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
@@ -171,7 +165,7 @@ def sample(
     captions: Sequence[str],
     title: str,
     highlighted: int | None = None,
-    links: Sequence[tuple[str, str]] = (),
+    links: Links = (),
     image: int | None = None,
 ) -> None:
     st.html(sample_html(picture, captions, title, highlighted, links, image))
