@@ -33,10 +33,9 @@ def open_clicked(choice: Choice) -> None:
 
 def show_image(choice: Choice, image: int) -> None:
     """The picture, its ranks and captions in every run, and where to go from there."""
-    last = choice.last
-    run, split = last, choice.split
+    run, split = choice.last, choice.split
     own, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
-    picture = ask(Run.picture, last, split, image, SIZE)
+    picture = ask(Run.picture, run, split, image, SIZE)
     if picture is None:
         cards.note("This run has no readable picture of the image.")
     else:
@@ -44,11 +43,8 @@ def show_image(choice: Choice, image: int) -> None:
         st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
     st.html(f"<p>{cards.links_html(links.of_sample(choice, 'image', image))}</p>")
     if len(own):
-        st.html(
-            f'<div class="cl-wide">{captions_html(choice, image)}</div>'
-            if choice.between
-            else captions_html(choice, image)
-        )
+        table = captions_html(choice, image)
+        st.html(f'<div class="cl-wide">{table}</div>' if choice.between else table)
     else:
         cards.note("The image has no caption.")
 
@@ -62,37 +58,34 @@ def _confused(choice: Choice, caption: int) -> str:
     return links.similarity(choice, int(own), [caption, *others[others >= 0].tolist()])
 
 
-def _similar(choice: Choice, caption: int) -> tuple[tuple[str, str], ...]:
-    """This page with the captions most similar to one as the slice, for a run that has such."""
-    similar = neighbours(choice, "text", caption)
-    return (("similar captions", links.address("", replace(choice, slice=similar))),) if similar else ()
+def _pages(choice: Choice, caption: int) -> str:
+    """Links to pages about a caption: its matrix, and the captions most similar to it as the slice of this page."""
+    pages = [*links.of_sample(choice, "text", caption), ("similarity", _confused(choice, caption))]
+    if similar := neighbours(choice, "text", caption):
+        pages.append(("similar captions", links.address("", replace(choice, slice=similar))))
+    return cards.links_html(pages)
 
 
 def captions_html(choice: Choice, image: int) -> str:
     """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
     split, last = choice.split, choice.last
     own, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
-    heads, columns, firsts = [], [], []
-    for summary in choice.runs:
-        run = summary
+    heads, columns = ["query"], []
+    for run in choice.runs:
         ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], own, split=split)[0]
-        for quantity in ("rank", "similarity"):
-            heads.append(f'<th scope="col">{html.escape(f"{quantity} in {summary.name}")}</th>')
-        columns += [
-            [f"{rank + 1:,}" for rank in ranks["t2i"][own].tolist()],
-            [f"{score:.4f}" for score in scores],
-        ]
-        firsts += [f"{int(ranks['i2t'][image]) + 1:,}", f"{scores.max():.4f}"]
-    values = "".join(f"<td>{value}</td>" for value in firsts)
-    lines = [f'<tr><th scope="row">the image, by its best caption</th>{values}</tr>']
-    for position, caption in enumerate(own.tolist()):
-        values = "".join(f"<td>{column[position]}</td>" for column in columns)
+        heads += [f"rank in {run.name}", f"similarity in {run.name}"]
+        positions = [int(ranks["i2t"][image]), *ranks["t2i"][own].tolist()]
+        columns.append([f"{rank + 1:,}" for rank in positions])
+        columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
+    names = ["the image, by its best caption"]
+    for caption in own.tolist():
         text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
-        matrix = ("similarity", _confused(choice, caption))
-        pages = cards.links_html(
-            (*links.of_sample(choice, "text", caption), matrix, *_similar(choice, caption))
-        )
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
-        lines.append(f'<tr><th scope="row">{text}{pages}{menu}</th>{values}</tr>')
-    head = f'<tr><th scope="col">query</th>{"".join(heads)}</tr>'
-    return f'<table class="cl-own"><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table>'
+        names.append(f"{text}{_pages(choice, caption)}{menu}")
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
+    lines = []
+    for name, values in zip(names, zip(*columns, strict=True), strict=True):
+        lines.append(
+            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{value}</td>" for value in values)}</tr>'
+        )
+    return f'<table class="cl-own"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'

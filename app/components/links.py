@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from app.ask import Modality, RunSummary
+from app.ask import Modality
 from app.choice import NO_RUN, Choice, reviewer_in_link
 
 ANCHORS: dict[Modality, str] = {"text": "Captions", "image": "Images"}
@@ -17,23 +17,17 @@ DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image
 
 def address(page: str, choice: Choice, **values: str | int) -> str:
     """A page's address, relative to the app, with the chosen runs and these values; "" is the page that is open."""
-    versus = choice.second.name if choice.second else NO_RUN
-    state: dict[str, object] = {"run": choice.first.name, "versus": versus}
-    state |= {"also": choice.also} if choice.also else {}
-    state |= {"split": choice.split, **reviewer_in_link()}
-    state |= {"slice": choice.slice} if choice.slice else {}
-    state |= {key: str(value) for key, value in values.items()}
-    return f"{page}?{urlencode(state, doseq=True)}"
+    state: dict[str, object] = {"run": choice.first.name}
+    state["versus"] = choice.second.name if choice.second else NO_RUN
+    optional = {"also": choice.also, "split": choice.split, **reviewer_in_link(), "slice": choice.slice}
+    state |= {key: value for key, value in optional.items() if value}
+    return f"{page}?{urlencode(state | values, doseq=True)}"
 
 
 def diversity(choice: Choice, modality: Modality, number: int) -> str:
     """The sample opened as an anchor."""
-    return address(
-        "diversity",
-        choice,
-        anchors=ANCHORS[modality],
-        **{"caption" if modality == "text" else "image": number},
-    )
+    sample = {"caption" if modality == "text" else "image": number}
+    return address("diversity", choice, anchors=ANCHORS[modality], **sample)
 
 
 def retrieval(choice: Choice, modality: Modality, number: int) -> str:
@@ -48,10 +42,9 @@ def joint_space(choice: Choice, modality: Modality, number: int) -> str:
 
 def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
     """The matrix of these captions and their images, with the pair of the first one opened."""
+    pair: dict[str, str | int] = {"pair-image": image, "pair-caption": captions[0]}
     chosen = ", ".join(map(str, captions))
-    pair: dict[str, str | int] = {"batch-of": "Selection", "chosen": chosen, "pair-image": image}
-    pair["pair-caption"] = captions[0]
-    return address("similarity", choice, **pair)
+    return address("similarity", choice, **{"batch-of": "Selection"}, chosen=chosen, **pair)
 
 
 def concepts(choice: Choice, text: int) -> str:
@@ -65,10 +58,7 @@ def of_sample(
     """Links from a sample to the other pages that can show it; `here` is left out."""
     pages = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
     links = tuple((label, link(choice, modality, number)) for label, link in pages.items() if label != here)
-    if modality == "text" and here != "concepts" and any(_reads_concepts(run) for run in choice.runs):
+    has_concepts = any(run.config.get("model", {}).get("concepts") for run in choice.runs)
+    if modality == "text" and here != "concepts" and has_concepts:
         links += (("concepts", concepts(choice, number)),)
     return links
-
-
-def _reads_concepts(run: RunSummary) -> bool:
-    return bool(run.config.get("model", {}).get("concepts", 0))
