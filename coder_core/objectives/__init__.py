@@ -26,8 +26,8 @@ tensor([0., 0.])
 
 from coder_core.objectives.batch_weights import density_weights, hub_weights, rank_weights
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
-from coder_core.objectives.cmpm import projection_matching
 from coder_core.objectives.combined_weights import combined_weights
+from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.distillation import (
     mutual_learning,
     rank_distillation,
@@ -37,7 +37,6 @@ from coder_core.objectives.distillation import (
 )
 from coder_core.objectives.diversity import anchor_diversity, diversity_entropy, diversity_std
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import (
     AllExcept,
     Direction,
@@ -46,11 +45,9 @@ from coder_core.objectives.pairs import (
     in_batch_direction,
     same_image_negatives,
 )
-from coder_core.objectives.polynomial import polynomial_hardest
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
 from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
-from coder_core.objectives.sigmoid import pairwise_sigmoid
-from coder_core.objectives.triplet import npairs_hinge, triplet_hardest, triplet_sum
+from coder_core.objectives.triplet import npairs_hinge, polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.objectives.within_modality import within_modality
 
 __all__ = [

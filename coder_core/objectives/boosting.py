@@ -89,20 +89,12 @@ def absolute_sum(
     """AS, Σ over the negatives of [γ₁ + S^a⁺ − S^t⁺]₊ + [γ₂ + S^t_ij − S^a_ij]₊ (eq. 9).
 
     In plain terms: a positive should score γ₁ more, a negative γ₂ less than for the teacher. The positive's hinge
-    stands inside the sum: it counts once for every negative.
+    stands inside the sum: it counts once for every negative. Other arguments as for `relative_sum`.
 
     Args:
-        scores: (Q, C) S^t.
-        positive_scores: (Q,) S^t of each query's positive.
-        negatives: (Q, C) bool; a query without any loses nothing.
-        teacher_scores: (Q, C) S^a of the same queries and candidates.
-        teacher_positive_scores: (Q,) S^a of each query's positive.
         margin: γ >= 0, which γ₁ and γ₂ share.
         split: α in [0, 1]; γ₁ = α·γ of the positive, γ₂ = γ − α·γ of the negatives.
         soft: shrink γ₁ where the teacher's positive nears 1 and γ₂ where its negative nears −1 (eq. 19).
-
-    Returns:
-        (Q,) losses.
 
     >>> scores = torch.tensor([[0.5, 0.6, 0.2]])  # the target is its own teacher: γ₁ + γ₂ for each negative
     >>> absolute_sum(scores, scores[:, 0], torch.tensor([[False, True, True]]), scores, scores[:, 0])

@@ -1,3 +1,93 @@
-"""The former place of `info_nce`."""
+"""InfoNCE, SigLIP's sigmoid and CMPM: losses over a query's whole list. One direction; call one for both and add.
 
-from coder_core.objectives.info_nce import info_nce as info_nce
+Scores, positives, negatives and the result are those of `triplet_sum`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from coder_core.objectives.pairs import log_shares
+from coder_core.ops import full_precision, log1p_sum_exp
+
+SMALLEST_SHARE = 1e-8
+"""ε of eq. 4 of CMPM, the share of a pair that does not match."""
+
+
+def info_nce(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor
+) -> Tensor:
+    """Negative log-probability of each query's positive. van den Oord et al. 2018, eq. 4, arXiv:1807.03748.
+
+    −log( exp(S⁺/τ) / (exp(S⁺/τ) + Σ exp(S_ij/τ)) ), computed as log(1 + Σ exp((S_ij − S⁺)/τ)).
+
+    Args:
+        temperature: > 0; smaller is sharper.
+
+    Raises:
+        ValueError: temperature is not positive.
+
+    >>> scores = torch.tensor([[0.6, 0.6]])  # a negative as similar as the positive: probability 1/2
+    >>> info_nce(scores, scores[:, 0], torch.tensor([[False, True]]), temperature=0.05)
+    tensor([0.6931])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    lead = full_precision(scores) - full_precision(positive_scores)[:, None]
+    return log1p_sum_exp(lead / temperature, negatives)
+
+
+def pairwise_sigmoid(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, scale: float | Tensor, bias: float | Tensor
+) -> Tensor:
+    """−log σ(s·S⁺ + b) − Σ_j log σ(−(s·S_ij + b)): is a pair a match? Zhai et al. 2023, eq. 2, arXiv:2303.15343.
+
+    No softmax: a pair's term reads no other pair. The paper divides the sum over all pairs by the number of images, so
+    the mean over the queries of ONE direction is its loss; both directions together, as everywhere here, count every
+    pair twice. Other captions of the same image, negatives in the paper, are left out as everywhere here. A
+    query without negatives keeps the term of its positive.
+
+    Args:
+        scale: s > 0, the paper's exp(t'); it starts at 10.
+        bias: b, without which the many negatives would drown the start; it starts at −10.
+
+    >>> scores = torch.tensor([[0.8, 0.8]])  # logits of 0: a match with probability 1/2
+    >>> pairwise_sigmoid(scores, scores[:, 0], torch.tensor([[False, True]]), scale=10.0, bias=-8.0)
+    tensor([1.3863])
+    """
+    others = torch.where(negatives, full_precision(scores), 0.0)
+    push = torch.where(negatives, softplus(scale * others + bias), 0.0).sum(dim=1)
+    return softplus(-(scale * full_precision(positive_scores) + bias)) + push
+
+
+def projection_matching(
+    scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor = 0.1
+) -> Tensor:
+    """Σ_j p_ij log(p_ij / (q_ij + ε)): the predicted shares against the true ones. Zhang and Lu 2018, ECCV, eq. 2-5.
+
+    p_i is the softmax of x_iᵀ z_j over the candidates, q_ij is 1 for the partner and 0 for a negative. The paper leaves
+    x_i as long as it comes out and normalises z_j alone, so that the length learns how sharp the softmax is. Scores
+    know no lengths: they are divided by a temperature. Other captions of the same image, matches in the paper,
+    are left out as everywhere here.
+
+    Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the same
+    divergence the other way round, which does not punish a wrong candidate once its share is small.
+
+    Args:
+        temperature: > 0; smaller is sharper.
+
+    Raises:
+        ValueError: temperature is not positive.
+
+    >>> scores = torch.tensor([[0.9, 0.1], [0.1, 0.9]])  # both positives in column 0; the second query is wrong
+    >>> projection_matching(scores, scores[:, 0], torch.tensor([[False, True]] * 2))
+    tensor([3.1592e-03, 1.8411e+01])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    predicted = log_shares(scores, positive_scores, negatives, temperature)
+    truth = torch.zeros_like(predicted)
+    truth[:, 0] = 1
+    return (predicted.exp() * (predicted - torch.log(truth + SMALLEST_SHARE))).sum(dim=1)

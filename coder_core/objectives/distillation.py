@@ -144,7 +144,7 @@ def reversed_self_distillation(
 
     Open: the text exchanges the two sides of a cross-entropy, the table speaks of an inverse divergence. They differ
     by the entropy of P^t, which has a gradient here; the divergence is taken, as in the projection loss that the paper
-    cites for it (`cmpm.py`).
+    cites for it (`contrastive.py`).
 
     >>> student, teacher = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.6, 0.4]])
     >>> reversed_self_distillation(student, student[:, 0], torch.tensor([[False, True]]), teacher, teacher[:, 0])
@@ -169,17 +169,6 @@ def mutual_learning(
     Mutual where both branches learn: each then takes the other as its teacher. Open in Diao et al. 2024, who compare
     with it: the scale of a score in the softmax. Cosines are divided by a temperature, without which every list is
     nearly uniform.
-
-    Args:
-        scores: (Q, C) S^t, of the branch that learns.
-        positive_scores: (Q,) S^t of each query's positive.
-        negatives: (Q, C) bool; a query without any loses nothing.
-        teacher_scores: (Q, C) S^a of the same queries and candidates; no gradient reaches them.
-        teacher_positive_scores: (Q,) S^a of each query's positive.
-        temperature: > 0.
-
-    Returns:
-        (Q,) losses.
 
     >>> student, teacher = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]])
     >>> mutual_learning(student, student[:, 0], torch.tensor([[False, True]]), teacher, teacher[:, 0])

@@ -13,14 +13,11 @@ from torch import Tensor
 
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
-from coder_core.objectives.cmpm import projection_matching
+from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from coder_core.objectives.info_nce import info_nce
 from coder_core.objectives.pairs import AllExcept, all_except_same_image
-from coder_core.objectives.polynomial import polynomial_hardest
-from coder_core.objectives.sigmoid import pairwise_sigmoid
-from coder_core.objectives.triplet import npairs_hinge, triplet_hardest, triplet_sum
+from coder_core.objectives.triplet import npairs_hinge, polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.training import parallel
 from coder_core.training.gathering import Anchors, Keys, batch_directions, batch_scores
 

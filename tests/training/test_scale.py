@@ -12,8 +12,8 @@ from torch import Tensor
 
 from app.components.words import curve_label, curves
 from coder_core.config.schema import Config
+from coder_core.objectives.contrastive import pairwise_sigmoid
 from coder_core.objectives.pairs import both_directions
-from coder_core.objectives.sigmoid import pairwise_sigmoid
 from coder_core.runs.history import HISTORY, read_frame, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore

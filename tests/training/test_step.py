@@ -16,11 +16,9 @@ from torch.autograd import gradcheck
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.objectives.cmpm import projection_matching
-from coder_core.objectives.info_nce import info_nce
+from coder_core.objectives.contrastive import info_nce, projection_matching
 from coder_core.objectives.pairs import both_directions
-from coder_core.objectives.polynomial import polynomial_hardest
-from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
 from coder_core.training.gathering import Keys, gather_anchors
 from coder_core.training.losses import Losses, concept_dcl, instance_dcl
