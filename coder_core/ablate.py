@@ -140,11 +140,10 @@ def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
 
 
 def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str], console: Console) -> int:
-    from coder_core.ablation.board import watching
     from coder_core.ablation.figure import write_figure
     from coder_core.ablation.planning import gpus, named_flags, plan, processors
     from coder_core.ablation.results import collect
-    from coder_core.ablation.running import LOGS, run_all
+    from coder_core.ablation.running import LOGS, run_all, watching
     from coder_core.ablation.writing import write_all
 
     command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])

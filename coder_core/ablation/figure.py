@@ -6,10 +6,10 @@ One HTML file with Plotly inside, which opens offline.
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -20,6 +20,14 @@ MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
 LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00")
 SEEDS = "rgba(11, 110, 138, 0.45)"
 ROW_HEIGHT, MARGINS, SMALLEST = 46, 190, 330
+
+
+class Interval(NamedTuple):
+    """A value and the ends of its error bar."""
+
+    mean: float
+    low: float
+    high: float
 
 
 def write_figure(results: Results, folder: Path) -> Path:
@@ -34,9 +42,9 @@ def write_figure(results: Results, folder: Path) -> Path:
 def figure(results: Results) -> go.Figure:
     """Left: R@sum, mean and spread, every seed a dot (a curve where the table is one). Right: R@sum minus the
     reference's with its 95% interval, and the paper's difference."""
-    rows = results.rows
-    curve = bool(results.table.x_name) and all(row.row.x is not None for row in rows)
-    gains = curve and bool(results.table.compared_with)
+    rows, table = results.rows, results.table
+    curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
+    gains = curve and bool(table.compared_with)
     picture = make_subplots(
         cols=2,
         rows=1,
@@ -45,21 +53,19 @@ def figure(results: Results) -> go.Figure:
         subplot_titles=(f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"),
     )
     if curve:
-        _add_curves(picture, results)
+        _add_lines(picture, results, 1, _spread)
+        picture.update_yaxes(title="R@sum", row=1, col=1)
     else:
-        _add_dots(picture, rows)
+        _add_seeds(picture, rows)
     if gains:
-        _add_gains(picture, results)
+        _add_lines(picture, results, 2, _gain)
+        picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
     else:
         _add_differences(picture, results)
-    about = html.escape(results.table.about)
     height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
+    heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.about)}</sup>"
     picture.update_layout(
-        title={
-            "text": f"<b>{html.escape(results.table.name)}</b><br><sup>{about}</sup>",
-            "x": 0.01,
-            "xanchor": "left",
-        },
+        title={"text": heading, "x": 0.01, "xanchor": "left"},
         height=height,
         template="plotly_white",
         margin={"t": 110, "l": 20},
@@ -75,153 +81,110 @@ def _labels(rows: Sequence[ResultRow]) -> list[str]:
     return [html.escape(row.row.about or row.row.name) for row in rows]
 
 
-def _means(rows: Sequence[ResultRow]) -> tuple[list[float], dict[str, Any]]:
-    """R@sum of the rows, and error bars of one standard deviation."""
-    spreads = [row.metrics[SUM].spread or 0.0 for row in rows]
-    return [row.metrics[SUM].mean for row in rows], {"type": "data", "array": spreads}
+def _spread(row: ResultRow) -> Interval:
+    """R@sum, one standard deviation both ways."""
+    mean, spread = row.metrics[SUM].mean, row.metrics[SUM].spread or 0.0
+    return Interval(mean, mean - spread, mean + spread)
 
 
-def _add_dots(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
-    seeds = [
-        (value, label, seed)
-        for row, label in zip(rows, _labels(rows), strict=True)
-        for seed, value in zip(row.seeds, row.sums, strict=True)
-    ]
-    values, labels, numbers = (list(column) for column in zip(*seeds, strict=True))
-    picture.add_scatter(
-        x=values,
-        y=labels,
-        mode="markers",
-        name="one seed",
-        marker={"size": 8, "color": SEEDS},
-        customdata=numbers,
-        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
-        row=1,
-        col=1,
-    )
-    means, bars = _means(rows)
-    picture.add_scatter(
-        x=means,
-        y=_labels(rows),
-        mode="markers",
-        name="mean ± spread",
-        marker={"size": 13, "color": MEASURED},
-        error_x=bars,
-        hovertemplate="mean %{x:.1f}<extra></extra>",
-        row=1,
-        col=1,
-    )
+def _gain(row: ResultRow) -> Interval | None:
+    """R@sum minus that of the reference, with its 95% interval."""
+    return Interval(row.against.mean, row.against.low, row.against.high) if row.against else None
 
 
-def _add_curves(picture: go.Figure, results: Results) -> None:
-    """R@sum by `x`, a line for every group."""
-    for colour, (group, rows) in zip(cycle(LINES), _groups(results.rows), strict=False):
-        means, bars = _means(rows)
+def _bars(values: Sequence[Interval], **style: Any) -> dict[str, Any]:
+    """Plotly's error bars."""
+    above = [value.high - value.mean for value in values]
+    below = [value.mean - value.low for value in values]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **style}
+
+
+def _add_lines(
+    picture: go.Figure, results: Results, column: int, interval: Callable[[ResultRow], Interval | None]
+) -> None:
+    """The rows' intervals by `x`, a line for every group."""
+    ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
+    groups = dict.fromkeys(row.row.group for row in results.rows)
+    for colour, group in zip(cycle(LINES), groups, strict=False):
+        points = [(row, interval(row)) for row in ordered if row.row.group == group]
+        values = [value for _, value in points if value is not None]
         picture.add_scatter(
-            x=_positions(rows),
-            y=means,
+            x=[f"{row.row.x:g}" for row, value in points if value is not None],
+            y=[value.mean for value in values],
             mode="lines+markers",
-            error_y=bars,
+            error_y=_bars(values),
             name=html.escape(group) or "mean ± spread",
             line={"color": colour},
             marker={"size": 11},
             legendgroup=group,
+            showlegend=column == 1,
+            hovertemplate=None if column == 1 else "%{y:+.1f}",
             row=1,
-            col=1,
+            col=column,
         )
-    _label_positions(picture, results, 1)
-    picture.update_yaxes(title="R@sum", row=1, col=1)
+    positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
+    title = html.escape(results.table.x_name)
+    order = {"categoryorder": "array", "categoryarray": positions}
+    picture.update_xaxes(title=title, type="category", **order, row=1, col=column)
 
 
-def _add_gains(picture: go.Figure, results: Results) -> None:
-    """R@sum minus that of the reference at the same `x`, with its 95% interval, a line for every group."""
-    for colour, (group, rows) in zip(cycle(LINES), _groups(results.rows), strict=False):
-        compared = [row for row in rows if row.against is not None]
-        gains = [row.against for row in compared if row.against is not None]
-        picture.add_scatter(
-            x=_positions(compared),
-            y=[gain.mean for gain in gains],
-            mode="lines+markers",
-            line={"color": colour},
-            marker={"size": 11},
-            legendgroup=group,
-            name=html.escape(group),
-            showlegend=False,
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": [gain.high - gain.mean for gain in gains],
-                "arrayminus": [gain.mean - gain.low for gain in gains],
-            },
-            hovertemplate="%{y:+.1f}",
-            row=1,
-            col=2,
-        )
-    _label_positions(picture, results, 2)
-    picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
+def _add_points(picture: go.Figure, column: int, **trace: Any) -> None:
+    picture.add_scatter(mode="markers", row=1, col=column, **trace)
 
 
-def _groups(rows: Sequence[ResultRow]) -> list[tuple[str, list[ResultRow]]]:
-    """The rows of every line, by `x`."""
-    ordered = sorted(rows, key=lambda row: row.row.x or 0.0)
-    return [
-        (name, [row for row in ordered if row.row.group == name])
-        for name in dict.fromkeys(r.row.group for r in rows)
-    ]
-
-
-def _positions(rows: Sequence[ResultRow]) -> list[str]:
-    return [f"{row.row.x:g}" for row in rows]
-
-
-def _label_positions(picture: go.Figure, results: Results, column: int) -> None:
-    positions = sorted({row.row.x or 0.0 for row in results.rows})
-    picture.update_xaxes(
-        title=html.escape(results.table.x_name),
-        type="category",
-        categoryorder="array",
-        categoryarray=[f"{x:g}" for x in positions],
-        row=1,
-        col=column,
+def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
+    labels = _labels(rows)
+    counts = [len(row.seeds) for row in rows]
+    _add_points(
+        picture,
+        1,
+        x=[value for row in rows for value in row.sums],
+        y=[label for label, count in zip(labels, counts, strict=True) for _ in range(count)],
+        name="one seed",
+        marker={"size": 8, "color": SEEDS},
+        customdata=[seed for row in rows for seed in row.seeds],
+        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
+    )
+    means = [_spread(row) for row in rows]
+    _add_points(
+        picture,
+        1,
+        x=[value.mean for value in means],
+        y=labels,
+        name="mean ± spread",
+        marker={"size": 13, "color": MEASURED},
+        error_x=_bars(means),
+        hovertemplate="mean %{x:.1f}<extra></extra>",
     )
 
 
 def _add_differences(picture: go.Figure, results: Results) -> None:
-    compared = [(row, row.against) for row in results.rows if row.against is not None]
-    differences = [difference for _, difference in compared]
-    picture.add_scatter(
-        x=[difference.mean for difference in differences],
-        y=_labels([row for row, _ in compared]),
-        mode="markers",
+    compared = [row for row in results.rows if row.against is not None]
+    gains = [gain for row in compared if (gain := _gain(row))]
+    beyond = [row.against is not None and row.against.beyond_noise for row in compared]
+    _add_points(
+        picture,
+        2,
+        x=[gain.mean for gain in gains],
+        y=_labels(compared),
         showlegend=False,
-        marker={"size": 13, "color": [MEASURED if value.beyond_noise else NOISE for value in differences]},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "color": NOISE,
-            "array": [difference.high - difference.mean for difference in differences],
-            "arrayminus": [difference.mean - difference.low for difference in differences],
-        },
+        marker={"size": 13, "color": [MEASURED if clear else NOISE for clear in beyond]},
+        error_x=_bars(gains, color=NOISE),
         hovertemplate="%{x:+.1f}<extra></extra>",
-        row=1,
-        col=2,
     )
     for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
-        picture.add_scatter(
-            x=[None], y=[None], mode="markers", marker={"size": 11, "color": colour}, name=name, row=1, col=2
-        )
+        _add_points(picture, 2, x=[None], y=[None], marker={"size": 11, "color": colour}, name=name)
     reported = {row.name: reported_sum(row.reported) for row in results.table.rows}
     base = reported.pop(results.reference, None)
     rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
     if rows:
-        picture.add_scatter(
+        _add_points(
+            picture,
+            2,
             x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows],
             y=_labels(rows),
-            mode="markers",
             name="the paper's difference (Flickr30K)",
             marker={"size": 11, "color": PAPER, "symbol": "diamond-open", "line": {"width": 2}},
             hovertemplate="the paper: %{x:+.1f}<extra></extra>",
-            row=1,
-            col=2,
         )
     picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from coder_core.ablation.planning import PlannedRun, commands
 from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
+from coder_core.console.output import say
 from coder_core.console.processes import start_process
 from coder_core.console.signals import StopSignals
 from coder_core.runs.status import read_status
 
 LOGS = "logs"
 POLL_SECONDS = 0.5
+SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
 STOPPED = 3  # exit status of a run that a signal stopped and that saved
 
 
@@ -172,3 +178,56 @@ def _status(folder: Path) -> dict[str, Any]:
         return read_status(folder) or {}
     except InputError:
         return {}
+
+
+@contextmanager
+def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], None]]:
+    """Yield the function that shows progress: bars for all runs and each active one; lines without a terminal."""
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
+    live = console.is_terminal
+    with Progress(
+        *columns, TextColumn("{task.fields[facts]}"), console=console, transient=True, disable=not live
+    ) as bars:
+        table = bars.add_task("[bold]table", total=1.0, facts="")
+        tasks: dict[str, TaskID] = {}
+        lines = _Lines(console)
+
+        def tell(progress: TableProgress) -> None:
+            left = "time left: not known yet"
+            if progress.seconds_left is not None:
+                left = f"{timedelta(seconds=round(progress.seconds_left))} left"
+            facts = f"{len(progress.done)} of {runs} runs · {left}"
+            if not live:
+                lines(progress, facts)
+                return
+            facts += f" · {len(progress.failed)} failed" if progress.failed else ""
+            bars.update(table, completed=progress.share, facts=facts)
+            for name in tasks.keys() - progress.active.keys():
+                bars.remove_task(tasks.pop(name))
+            for name, (step, steps, best) in progress.active.items():
+                if name not in tasks:
+                    tasks[name] = bars.add_task(name, total=None, facts="")
+                facts = f"step {step:,} of {steps:,}" if steps else "reading data"
+                facts += f" · {best}" if best else ""
+                bars.update(tasks[name], total=steps or None, completed=step, facts=facts)
+
+        yield tell
+
+
+class _Lines:
+    """Print the beginning and failure of every run once, and a summary every minute."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.said, self.said_at = console, set[str](), 0.0
+
+    def __call__(self, progress: TableProgress, facts: str) -> None:
+        events = [f"begins: {name}" for name in progress.active]
+        events += [f"failed: {run.folder.name}" for run in progress.failed]
+        for event in events:
+            if event not in self.said:
+                self.said.add(event)
+                say(self.console, event)
+        if time.monotonic() - self.said_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
+            self.said_at = time.monotonic()
+            steps = [f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items()]
+            say(self.console, " · ".join([facts, *steps]))
