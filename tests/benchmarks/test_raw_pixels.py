@@ -23,7 +23,7 @@ def test_chance_is_the_mean_over_all_orders() -> None:
 def test_a_small_tower_and_the_text_encoder_learn_together_from_random_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=250)))
+    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=150)))
     short = ["--threads=1", "--epochs=4", "--kill-after=1", "--workers=0", "--bar=2"]
     assert main([f"--root={tmp_path}", *short]) == 0
     resumed = re.search(r"resumed at step (\d+)", capsys.readouterr().out)

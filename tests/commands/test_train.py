@@ -248,8 +248,8 @@ def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
 def test_no_argument_trains_the_demo_then_leaves_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process of its own, since training takes all threads; on 60 pictures instead of a thousand."""
-    demo = make_demo(tmp_path / "demo", images=60)
+    """In a process of its own, since training takes all threads; on 40 pictures instead of a thousand."""
+    demo = make_demo(tmp_path / "demo", images=40)
     environment = os.environ | {"CODER_DEMO": str(demo), "OMP_NUM_THREADS": "1"}
     root = tmp_path / "runs"
 

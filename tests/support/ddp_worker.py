@@ -28,7 +28,7 @@ from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, tiny_config, with_data
 
-STEPS = 4
+STEPS = 3
 RATE = 0.05
 # λ far above the batch of 8, so that the weights of so few pairs differ
 WEIGHTED = {
