@@ -18,7 +18,7 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.dataset import read_split
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.model.encoders.gpo import LOWEST, GeneralisedPooling, position_codes
+from coder_core.model.encoders.pooling import LOWEST, GeneralisedPooling, position_codes
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import Negatives, all_except_same_image, same_image_negatives

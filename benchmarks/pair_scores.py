@@ -24,8 +24,8 @@ from coder_core.console.progress import watching
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.model.build import build_model
+from coder_core.model.encode import score_pairs
 from coder_core.model.products import use_onednn
-from coder_core.model.score import score_pairs
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,18 @@ from coder_core.model.coder import Coder
 from coder_core.model.concepts.attention import ConceptBranch
 from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.gpo import GeneralisedPooling
-from coder_core.model.encoders.pooling import KeepAll, MaxPooling, MeanPooling, PooledByTower
-from coder_core.model.encoders.pvse import PVSEPooling
+from coder_core.model.encoders.pooling import (
+    GeneralisedPooling,
+    KeepAll,
+    MaxPooling,
+    MeanPooling,
+    PooledByTower,
+    PVSEPooling,
+)
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.run_towers import RunTowers
-from coder_core.model.scoring.interaction import InteractionScorer
-from coder_core.model.scoring.scorer import CosineScorer, PVSEScorer, Scorer
+from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {
     "gpo": GeneralisedPooling,

@@ -14,8 +14,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.words import Vocabulary, tokenise
-from coder_core.model.concepts.cooccurrence import count_together
-from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.lemmas import Kind
 from coder_core.model.concepts.tagging import tag_captions
 from coder_core.model.concepts.vocabulary import ConceptVocabulary, choose_concepts, listed_concepts

@@ -1,4 +1,5 @@
-"""Encode a split: every image and every caption as a unit vector, in bounded memory."""
+"""Embed or score a split in bounded memory: every image and every caption as a unit vector where scores are inner
+products, pair by pair into a matrix otherwise."""
 
 from __future__ import annotations
 
@@ -8,13 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
+from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Branches, Coder
+from coder_core.ops import mean_of_parts
 
 IMAGES_AT_ONCE = 128
 TEXTS_AT_ONCE = 256
@@ -126,3 +130,131 @@ def _empty(model: Coder, count: int, attention: bool) -> Arrays:
         return instance, None, None
     weights = np.empty((count, model.concepts.count), np.float16) if attention else None
     return instance, np.empty_like(instance), weights
+
+
+TEXTS_SCORED_AT_ONCE = 64
+PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half of it
+
+
+class ImageParts(NamedTuple):
+    """The vectors of images that a pairwise scorer compares: K embeddings or R regions each."""
+
+    parts: np.ndarray
+    """(n, L, D) float32 unit rows, padded."""
+    lengths: np.ndarray
+    """(n,) int64."""
+
+
+class SplitScores(NamedTuple):
+    """A split scored pair by pair."""
+
+    scores: np.ndarray
+    """(n, m) float32."""
+    images: ImageParts
+    image_means: np.ndarray
+    """(n, D) float32, the mean of an image's parts."""
+    text_means: np.ndarray
+    """(m, D) float32, the mean of a caption's parts."""
+
+
+def score_split(
+    model: Coder,
+    split: Split,
+    tokens: Tokens,
+    *,
+    beta: float,
+    device: torch.device,
+    precision: str = "float32",
+    progress: Progress = silent,
+    attention: bool = False,
+) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
+    """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
+
+    Args:
+        model: on `device`.
+        split: with its features mapped.
+        tokens: the split's captions as numbers.
+        beta: share of the instance branch in a score, where there is a concept branch.
+        device: where the model is.
+        precision: of the encoders, see `autocast`; scores are always float32.
+        progress: called with samples (or pairs) done and in all; may raise to stop.
+        attention: keep the concept attention too.
+
+    Raises:
+        InputError: a matrix of scores would exceed 1 GiB.
+    """
+    if model.scorer.by_pair:
+        scored = score_pairs(model, split, tokens, device=device, precision=precision, progress=progress)
+        return [ScoreMatrix(scored.scores)], scored
+    embeddings = encode_split(
+        model, split, tokens, device=device, precision=precision, progress=progress, attention=attention
+    )
+    return mixture(embeddings.images, embeddings.texts, embeddings.second, beta), embeddings
+
+
+def score_pairs(
+    model: Coder,
+    split: Split,
+    tokens: Tokens,
+    *,
+    device: torch.device,
+    precision: str = "float32",
+    progress: Progress = silent,
+) -> SplitScores:
+    """Score every image of a split with every caption; arguments and error as in `score_split`."""
+    total = split.n_images * split.n_texts
+    if total > PAIRS_AT_MOST:
+        problem = f"has {split.n_images:,} images and {split.n_texts:,} captions, {total:,} pairs"
+        fix = "this model scores every pair; evaluate it on fewer images"
+        raise InputError(Fault(split.name, problem, f"at most {PAIRS_AT_MOST:,}", fix))
+    scores = np.empty((split.n_images, split.n_texts), np.float32)
+    words_done, words = 0, max(1, len(tokens.ids))
+    with evaluating(model):
+        images = _encode_images(model, split, device, precision)
+        image_means = mean_of_parts(*images).cpu().numpy()
+        text_means = np.empty((split.n_texts, image_means.shape[1]), np.float32)
+        for ids, columns, means in _columns(model, images, tokens, device, precision):
+            scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
+            words_done += int(tokens.lengths[ids].sum())
+            # short captions come first, so words predict the remaining time and captions do not
+            progress(total * words_done // words, total)
+    parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
+    return SplitScores(scores, parts, image_means, text_means)
+
+
+def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: torch.device) -> np.ndarray:
+    """(k, n) float32 scores of new captions with images encoded before."""
+    scores = np.empty((len(tokens.lengths), len(images.parts)), np.float32)
+    parts = torch.from_numpy(np.array(images.parts, np.float32)).to(device)
+    lengths = torch.from_numpy(np.array(images.lengths)).to(device)
+    with evaluating(model):
+        for ids, columns, _ in _columns(model, (parts, lengths), tokens, device, "float32"):
+            scores[ids] = columns.T.cpu().numpy()
+    return scores
+
+
+def _encode_images(model: Coder, split: Split, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
+    """(n, L, D) and (n,), filled in place, without a second copy."""
+    parts, lengths = torch.empty(0), torch.empty(split.n_images, dtype=torch.int64, device=device)
+    for ids, regions, counts in image_chunks(split, IMAGES_AT_ONCE):
+        with autocast(device, precision):
+            encoded = model.encode_images(regions.to(device), counts.to(device)).float()
+        if not len(parts):
+            longest = split.regions if model.scorer.local else encoded.shape[1]
+            parts = torch.zeros(split.n_images, longest, encoded.shape[2], device=device)
+        rows = torch.from_numpy(ids).to(device)
+        parts[rows, : encoded.shape[1]] = encoded
+        lengths[rows] = counts.to(device) if model.scorer.local else encoded.shape[1]
+    return parts, lengths
+
+
+def _columns(
+    model: Coder, images: tuple[Tensor, Tensor], tokens: Tokens, device: torch.device, precision: str
+) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    """(ids, (n, len(ids)) scores, (len(ids), D) means of the captions' parts), a few captions at a time."""
+    for ids, words, counts in text_chunks(tokens, TEXTS_SCORED_AT_ONCE):
+        lengths = counts.to(device)
+        with autocast(device, precision):
+            texts = model.encode_texts(words.to(device), lengths).float()
+        means = mean_of_parts(texts, lengths if model.scorer.local else None)
+        yield ids, model.scorer(images[0], texts, images[1], lengths), means

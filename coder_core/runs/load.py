@@ -23,11 +23,10 @@ from coder_core.files.sealed import read_checked, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
-from coder_core.model.encode import TEXTS_AT_ONCE, evaluating
+from coder_core.model.encode import TEXTS_AT_ONCE, ImageParts, evaluating, score_texts
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import RunTowers, open_towers
-from coder_core.model.score import ImageParts, score_texts
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.saves import Save, SaveStore
 

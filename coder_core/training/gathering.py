@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coder_core.model.scoring.scorer import CosineScorer, Scorer
+from coder_core.model.scoring import CosineScorer, Scorer
 from coder_core.objectives.pairs import Direction, in_batch_direction
 from coder_core.ops import mean_of_parts
 from coder_core.training import parallel

@@ -15,7 +15,7 @@ from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways, interacti
 from coder_core.data.pictures import read_picture
 from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.embed import main as embed
-from coder_core.model.scoring.interaction import InteractionScorer
+from coder_core.model.scoring import InteractionScorer
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.patches import encode_patches
 from coder_core.model.towers.regions import boxes

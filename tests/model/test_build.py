@@ -11,8 +11,7 @@ import torch
 from coder_core.config.model import ModelConfig
 from coder_core.model.build import build_model
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.gpo import GeneralisedPooling
-from coder_core.model.encoders.pooling import MaxPooling, MeanPooling
+from coder_core.model.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from tests.support.tiny_bert import write_tiny_bert
 

@@ -13,14 +13,12 @@ from coder_core.console.faults import InputError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation import rank, score_tiles
-from coder_core.model import score
+from coder_core.model import encode
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
-from coder_core.model.encode import encode_split
-from coder_core.model.encoders.pvse import PVSEPooling
-from coder_core.model.score import score_pairs, score_split, score_texts
-from coder_core.model.scoring.interaction import InteractionScorer
-from coder_core.model.scoring.scorer import PVSEScorer
+from coder_core.model.encode import encode_split, score_pairs, score_split, score_texts
+from coder_core.model.encoders.pooling import PVSEPooling
+from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.model.test_encode import CPU, split, tokens
 
 __all__ = ["split", "tokens"]
@@ -114,6 +112,6 @@ def test_it_may_be_stopped(split: Split, tokens: Tokens) -> None:
 def test_more_pairs_than_memory_should_hold_are_refused(
     split: Split, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score, "PAIRS_AT_MOST", 1000)
+    monkeypatch.setattr(encode, "PAIRS_AT_MOST", 1000)
     with pytest.raises(InputError, match=r"pairs; expected at most 1,000"):
         score_pairs(built(embeddings=2), split, tokens, device=CPU)

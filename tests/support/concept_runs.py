@@ -14,8 +14,7 @@ from coder_core.config.schema import Config, to_document
 from coder_core.evaluation import mixture, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.files.sealed import write_sealed
-from coder_core.model.concepts.cooccurrence import count_together
-from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables

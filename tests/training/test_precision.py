@@ -14,7 +14,7 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.config.training import TrainingConfig
-from coder_core.model.encoders.gpo import GeneralisedPooling
+from coder_core.model.encoders.pooling import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn

@@ -13,7 +13,7 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.evaluate import main
 from coder_core.model.coder import Coder
-from coder_core.model.encoders.pvse import PVSEPooling
+from coder_core.model.encoders.pooling import PVSEPooling
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run

@@ -14,7 +14,7 @@ from coder_core.api.sides import Direction
 from coder_core.api.slices.columns import TENTHS
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
-from coder_core.model.concepts.stop_words import STOP_WORDS
+from coder_core.model.concepts.lemmas import STOP_WORDS
 
 if TYPE_CHECKING:
     from coder_core.api.run import Run

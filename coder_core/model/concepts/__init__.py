@@ -1,2 +1,2 @@
-"""The concept branch: choose concepts from captions (`vocabulary`, `tagging`, `lemmas`), connect them (`cooccurrence`,
-`gcn`), attend to them (`attention`), store them with a run (`knowledge`)."""
+"""The concept branch: choose concepts from captions (`vocabulary`, `tagging`, `lemmas`), connect and store them
+(`knowledge`), attend to them (`attention`)."""

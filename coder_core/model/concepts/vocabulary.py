@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.concepts.lemmas import Kind, base_form, kind_of_tag
-from coder_core.model.concepts.stop_words import STOP_WORDS
+from coder_core.model.concepts.lemmas import STOP_WORDS, Kind, base_form, kind_of_tag
 
 KINDS: tuple[Kind, ...] = ("object", "property", "motion")
 SHARES: dict[Kind, int] = {"object": 7, "property": 2, "motion": 1}

@@ -1,13 +1,93 @@
-"""Pool the local features of an image or a caption into one vector: mean and max (GPO: `gpo.py`)."""
+"""Pool the local features of a sample: GPO (Chen et al. 2021, arXiv:2011.04305; CODER supplement eq. 9-11), mean, max,
+or several embeddings at once: PVSE (Song & Soleymani 2019, arXiv:1906.04402, section 3.1)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
-from coder_core.model.encoders.gpo import LOWEST, GeneralisedPooling, pool_ranked
-from coder_core.ops import padding_mask
+from coder_core.model.encoders import ranking_kernel
+from coder_core.model.encoders.recurrent import mean_states
+from coder_core.ops import full_precision, padding_mask
+
+LOWEST = -1e4  # at padded positions, which then sort last and get no weight
+
+
+class GeneralisedPooling(nn.Module):
+    """Sort every channel in descending order and sum it with learned weights θ that depend on the length only.
+
+    θ = softmax(linear(BiGRU(position codes)) / temperature).
+
+    Args:
+        code_size: size of the position codes and of the GRU (32 in the paper).
+        temperature: of the softmax (0.1).
+    """
+
+    def __init__(self, code_size: int = 32, temperature: float = 0.1) -> None:
+        super().__init__()
+        self.code_size = code_size
+        self.temperature = temperature
+        self.gru = nn.GRU(code_size, code_size, batch_first=True, bidirectional=True)
+        self.score = nn.Linear(code_size, 1, bias=False)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, D)."""
+        return pool_ranked([self], features, lengths)[0]
+
+    def weights(self, lengths: Tensor, longest: int) -> Tensor:
+        """θ, (B, longest), zero from each length on. Computed once per distinct length."""
+        distinct, row = torch.unique(lengths, return_inverse=True)
+        codes = position_codes(longest, self.code_size).to(self.score.weight)
+        states = mean_states(self.gru, codes.expand(len(distinct), -1, -1), distinct)
+        scores = (full_precision(states) * self.score.weight).sum(-1)
+        padded = padding_mask(distinct, longest)
+        scores = scores.masked_fill(padded, LOWEST)
+        return torch.softmax(scores / self.temperature, dim=-1).masked_fill(padded, 0.0)[row]
+
+
+def position_codes(length: int, size: int) -> Tensor:
+    """(length, size) sine and cosine codes of positions 0 … length-1. CODER supplement eq. 9."""
+    position = torch.arange(length, dtype=torch.float32).unsqueeze(1)
+    frequency = torch.exp(torch.arange(0, size, 2, dtype=torch.float32) * (-math.log(10000.0) / size))
+    codes = torch.empty(length, size)
+    codes[:, 0::2] = torch.sin(position * frequency)
+    codes[:, 1::2] = torch.cos(position * frequency)
+    return codes
+
+
+def pool_ranked(
+    poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor
+) -> tuple[Tensor, ...]:
+    """(B, L, D), (B,) -> (B, D) for each of several GPOs over the same features, which are sorted once."""
+    with torch.autocast(features.device.type, enabled=False):
+        weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in poolings], 1)
+        return ranked_sum(features, lengths, weights).unbind(1)
+
+
+def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
+    """Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions.
+
+    Args:
+        features: (B, L, D).
+        lengths: (B,).
+        weights: (B, P, L) for P sums, zero from each length on.
+
+    Returns:
+        (B, P, D).
+    """
+    if features.device.type == "cpu" and features.dtype != torch.float64:
+        return ranking_kernel.ranked_sum(features, lengths, weights)
+    return sorted_sum(features, lengths, weights)
+
+
+def sorted_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
+    """`ranked_sum` in plain PyTorch."""
+    padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
+    ranked = features.masked_fill(padded, LOWEST).sort(dim=1, descending=True).values
+    return weights.to(features.dtype) @ ranked
 
 
 class MeanPooling(nn.Module):
@@ -53,3 +133,43 @@ def pool_each(poolings: Sequence[nn.Module], features: Tensor, lengths: Tensor) 
 
 def _fill_padded(features: Tensor, lengths: Tensor, value: float) -> Tensor:
     return features.masked_fill(padding_mask(lengths, features.shape[1]).unsqueeze(-1), value)
+
+
+class PVSEPooling(nn.Module):
+    """K embeddings of a sample: what K attention heads select of its local features, as residuals of the pooled vector.
+
+    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)).
+
+    Args:
+        pooling: (B, L, D), (B,) -> (B, D), the vector all heads add to.
+        dimension: D.
+        count: K.
+    """
+
+    def __init__(self, pooling: nn.Module, dimension: int, count: int) -> None:
+        super().__init__()
+        self.pooling = pooling
+        self.hidden = nn.Linear(dimension, dimension // 2, bias=False)
+        self.heads = nn.Linear(dimension // 2, count, bias=False)
+        self.residual = nn.Linear(dimension, dimension)
+        self.norm = nn.LayerNorm(dimension)
+        for layer in (self.hidden, self.heads, self.residual):
+            nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(self.residual.bias)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, K, D), not normalised."""
+        return self.with_residuals(features, lengths)[0]
+
+    def with_residuals(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, L, D), (B,) -> (B, K, D) embeddings, not normalised, and (B, K, D) what each head adds."""
+        pooled = self.pooling(features, lengths)
+        attended = self.attention(features, lengths).transpose(1, 2) @ features  # (B, K, D)
+        residuals = torch.sigmoid(self.residual(attended))
+        return self.norm(pooled.unsqueeze(1) + residuals), residuals
+
+    def attention(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, D), (B,) -> (B, L, K) weights; a head's weights sum to 1 over the positions that exist."""
+        scores = self.heads(torch.tanh(self.hidden(features)))
+        padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
+        return torch.softmax(scores.masked_fill(padded, float("-inf")), dim=1)

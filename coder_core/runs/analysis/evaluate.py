@@ -17,8 +17,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
-from coder_core.model.encode import SplitEmbeddings
-from coder_core.model.score import ImageParts, SplitScores, score_split
+from coder_core.model.encode import ImageParts, SplitEmbeddings, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.tables import (

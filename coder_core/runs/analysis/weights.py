@@ -17,8 +17,7 @@ from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.console.progress import Progress, silent
 from coder_core.data.split import Split
-from coder_core.model.encode import SplitEmbeddings
-from coder_core.model.score import SplitScores
+from coder_core.model.encode import SplitEmbeddings, SplitScores
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.objectives.combined_weights import (
     combination_shares,

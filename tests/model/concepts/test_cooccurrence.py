@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.model.concepts.cooccurrence import (
+from coder_core.model.concepts.knowledge import (
     GraphNorm,
     concept_graph,
     conditional,

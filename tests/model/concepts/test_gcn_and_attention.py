@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.model.concepts.attention import ConceptBranch, attend
-from coder_core.model.concepts.gcn import ConceptGraphNetwork, graph_convolution
+from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwork, attend, graph_convolution
 from tests.reference import concepts as reference
 
 

@@ -8,8 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.model.encoders.gpo import GeneralisedPooling, position_codes, sorted_sum
-from coder_core.model.encoders.pooling import MaxPooling, MeanPooling, pool_each
+from coder_core.model.encoders.pooling import (
+    GeneralisedPooling,
+    MaxPooling,
+    MeanPooling,
+    pool_each,
+    position_codes,
+    sorted_sum,
+)
 from tests.reference import pooling as reference
 
 LENGTHS = torch.tensor([3, 1, 5, 3])

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.model.encoders.pooling import KeepAll, MeanPooling
-from coder_core.model.encoders.pvse import PVSEPooling
+from coder_core.model.encoders.pooling import KeepAll, MeanPooling, PVSEPooling
 from tests.reference.scorers import several
 
 LENGTHS = torch.tensor([4, 1, 3])

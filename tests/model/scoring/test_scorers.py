@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from coder_core.model.scoring import interaction
-from coder_core.model.scoring.interaction import InteractionScorer
-from coder_core.model.scoring.scorer import CosineScorer, PVSEScorer
+from coder_core.model import scoring
+from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer
 from coder_core.ops import normalise
 from tests.reference import scorers as reference
 
@@ -22,7 +21,7 @@ def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Ten
     return normalise(rows), lengths
 
 
-def scorer(size: int, *, block: int = interaction.BLOCK, seed: int = 3) -> InteractionScorer:
+def scorer(size: int, *, block: int = scoring.BLOCK, seed: int = 3) -> InteractionScorer:
     torch.manual_seed(seed)
     model = InteractionScorer(size, size=4, sharpness=9.0, block=block).double()
     torch.nn.init.normal_(model.align.bias, std=0.1)
@@ -52,11 +51,11 @@ def test_the_gradient_of_the_best_pair() -> None:
     assert torch.autograd.gradcheck(PVSEScorer(), (images, texts))
 
 
-@pytest.mark.parametrize("block", [1, 200, interaction.BLOCK])
+@pytest.mark.parametrize("block", [1, 200, scoring.BLOCK])
 def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interaction, "ROWS", 2 if block < 1000 else 64)
+    monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
     model = scorer(6, block=block)
     expected = [

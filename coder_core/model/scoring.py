@@ -1,16 +1,4 @@
-"""The single-branch interaction model: words attend to an image's regions. Diao et al. 2024 (DBL), section III-A.
-
-The positive part of the cosine of region k and word l is divided by its norm over the caption's words ("word-wise", as
-in SCAN); a softmax over the regions turns it into weights (eq. 1):
-
-    M_lk = [t_l · v_k]₊ / ‖[t · v_k]₊‖,   v'_l = Σ_k softmax_k(λ · M_lk) v_k
-
-An alignment vector compares each word with what it attends to; their mean gives the score (eq. 2):
-
-    a_l = norm(W₁ |t_l − v'_l|² + b₁),   S = tanh(W₂ · mean_l a_l + b₂)
-
-Regions and words are unit rows; v'_l is not normalised, as printed.
-"""
+"""Scores of images and captions: cosines, the best of PVSE's cosines, or words that attend to regions."""
 
 from __future__ import annotations
 
@@ -18,8 +6,61 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from coder_core.model.scoring.scorer import Scorer
 from coder_core.ops import normalise, padding_mask
+
+
+class Scorer(nn.Module):
+    """Scores of n images with m captions, (n, m), from their pooled vectors.
+
+    Attributes:
+        by_pair: scores are no inner products of one vector each, so a split is scored pair by pair into a matrix.
+        local: samples are padded (…, L, D) with lengths; other scorers ignore lengths.
+    """
+
+    by_pair = False
+    local = False
+
+    def forward(
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
+    ) -> Tensor:
+        """(n, …, D) images and (m, …, D) captions, with (n,) and (m,) lengths where `local`, -> (n, m)."""
+        raise NotImplementedError
+
+
+class CosineScorer(Scorer):
+    """Inner product of one unit vector each."""
+
+    def forward(
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
+    ) -> Tensor:
+        """(n, D), (m, D) -> (n, m)."""
+        return images @ texts.T
+
+
+class PVSEScorer(Scorer):
+    """The largest of the K² cosines between K unit vectors each. Song & Soleymani 2019 (PVSE), section 3.3."""
+
+    by_pair = True
+
+    def forward(
+        self,
+        images: Tensor,
+        texts: Tensor,
+        image_lengths: Tensor | None = None,
+        text_lengths: Tensor | None = None,
+    ) -> Tensor:
+        """(n, K, D), (m, K, D) -> (n, m). Where several are largest, the gradient is shared among them."""
+        cosines = images.flatten(0, 1) @ texts.flatten(0, 1).T
+        return cosines.view(*images.shape[:2], *texts.shape[:2]).amax((1, 3))
+
 
 BLOCK = 1 << 22  # numbers of attended features in a block: 16 MiB, of which a handful of copies live
 ROWS = 64  # images in a block; few of them leave room for more captions, which makes larger products
