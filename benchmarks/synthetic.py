@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from coder_core.model.towers.dual_encoder import quiet
+from coder_core.model.towers.pretrained import quiet
 
 IMAGES, REGIONS, FEATURES = 512, 36, 2048
 CAPTIONS_PER_IMAGE = 5

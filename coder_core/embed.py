@@ -162,9 +162,8 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.embed import embed_split
-    from coder_core.model.towers.dual_encoder import DualEncoder
+    from coder_core.model.towers.dual_encoder import DualEncoder, Towers
     from coder_core.model.towers.own import OwnTowers
-    from coder_core.model.towers.towers import Towers
     from coder_core.runs.analysis.import_embeddings import place_of
     from coder_core.training import parallel
     from coder_core.training.device import choose_device

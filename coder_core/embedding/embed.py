@@ -23,7 +23,7 @@ from coder_core.embedding.parts import FOLDER, Block, Kind, Parts, remove
 from coder_core.embedding.plan import BLOCK_ON_CPU, Plan, make_plan
 from coder_core.evaluation.recall import Metrics
 from coder_core.files import atomic
-from coder_core.model.towers.towers import Towers
+from coder_core.model.towers.dual_encoder import Towers
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.training import parallel
 

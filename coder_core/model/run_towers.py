@@ -19,13 +19,13 @@ from coder_core.model.towers.halves import (
     TextHalf,
     Wanted,
     load_image_half,
+    load_model_of,
     load_text_half,
-    load_whole,
     weights_fingerprint,
 )
 from coder_core.model.towers.own import ALLOWED, is_allowed
+from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.regions import PROBE
-from coder_core.model.towers.towers import OWN
 from coder_core.model.towers.tuning import LoraSettings, TunedTower, structure_of
 
 FILE = "towers.json"  # of a run folder
@@ -134,7 +134,7 @@ def open_towers(
             and image_wanted.name == text_wanted.name
             and not _is_own(image_wanted.name)
         ):
-            whole = load_whole(image_wanted)
+            whole = load_model_of(image_wanted)
         image = load_image_half(image_wanted, whole) if image_wanted else None
         text = load_text_half(text_wanted, whole) if text_wanted else None
     finally:

@@ -12,10 +12,10 @@ import numpy as np
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned.positions import names_digest, open_packed
-from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
 from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
+from coder_core.model.towers.pretrained import OWN, TRANSFORMERS
 from coder_core.model.towers.regions import RegionTower, own_regions, transformers_regions
-from coder_core.model.towers.towers import OWN, PLAIN_PROMPT, TRANSFORMERS, Towers
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, PICTURE_POSITIONS
 
 KEYS = ("kind", "model", "tower", "revision", "fingerprint", "prompt")

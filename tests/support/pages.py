@@ -63,7 +63,7 @@ def saying(app: AppTest, *values: object) -> list[str]:
 
 
 def refusals(app: AppTest) -> list[str]:
-    """What a page shows where it has nothing to show: the fact and the way on."""
+    """Notices a page shows in place of results: the fact and the way on."""
     return [part for part in parts(app) if 'class="cl-empty' in part]
 
 

@@ -255,9 +255,7 @@ def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_p
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
-        with pytest.raises(
-            InputError, match=r"--image-tower .*clip: is another model than the run was trained with"
-        ):
+        with pytest.raises(InputError, match=r"--image-tower .*clip: is another model now"):
             load_model(full)
         shutil.rmtree(towers_folder / "clip")
         with pytest.raises(

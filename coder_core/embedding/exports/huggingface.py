@@ -12,10 +12,8 @@ from torch import nn
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import appearing
-from coder_core.model.towers.dual_encoder import load_image_processor, load_tokenizer, quiet
-from coder_core.model.towers.find import find_model
-from coder_core.model.towers.halves import TextModule, VisionModule, Wanted, load_whole
-from coder_core.model.towers.towers import TRANSFORMERS
+from coder_core.model.towers.halves import TextModule, VisionModule, Wanted, load_model_of
+from coder_core.model.towers.pretrained import TRANSFORMERS, find_model, load_processor, load_tokenizer, quiet
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
@@ -93,7 +91,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
         _set_scale(plain, run, config)
     with appearing(folder) as place, quiet():
         plain.save_pretrained(place)
-        load_image_processor(sources[0], wanted[0].place).save_pretrained(place)
+        load_processor(sources[0], wanted[0].place).save_pretrained(place)
         load_tokenizer(sources[1], wanted[1].place).save_pretrained(place)
         (place / "README.md").write_text(
             _card(run, config, about, noted, text.padded_to, split), encoding="utf-8"
@@ -102,7 +100,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
 
 def _of_one_model(wanted: Wanted, image: VisionModule, text: TextModule) -> Any:
     """The dual encoder that both towers are of, with their weights."""
-    _, _, plain, _ = load_whole(wanted)
+    plain = load_model_of(wanted).model
     for tower, kind in ((image, "vision"), (text, "text")):
         _copy(getattr(plain, f"{kind}_model"), tower.model)
         if tower.projection is not None:

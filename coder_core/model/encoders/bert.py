@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers.pretrained import read_settings
 from coder_core.ops import padding_mask
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
@@ -19,39 +19,14 @@ def check_folder(folder: Path) -> None:
     """Reject a BERT folder that would run code of its own or turn every word into [UNK].
 
     Raises:
-        InputError: no config.json, a model type other than bert, an auto_map entry, or no tokenizer files.
+        InputError: as for `read_settings`, a model type other than bert, or no tokenizer files.
     """
-    config_file = folder / "config.json"
-    if not config_file.is_file():
-        raise InputError(
-            Fault(str(config_file), "is missing", "a BERT model folder", "save one with save_pretrained")
-        )
-    settings = _read_settings(config_file)
-    for file in (config_file, folder / "tokenizer_config.json"):
-        if file.is_file() and "auto_map" in _read_settings(file):
-            fault = Fault(
-                f"{file} key auto_map", "names code to run", "no auto_map", "use a plain BERT folder"
-            )
-            raise InputError(fault)
-    if settings.get("model_type") != "bert":
-        raise InputError(
-            Fault(f"{config_file} key model_type", f"is {settings.get('model_type')!r}", "'bert'")
-        )
+    kind = read_settings(folder).get("model_type")
+    if kind != "bert":
+        raise InputError(Fault(f"{folder / 'config.json'} key model_type", f"is {kind!r}", "'bert'"))
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         fix = "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]"
         raise InputError(Fault(str(folder), "has no tokenizer files", " or ".join(TOKENIZER_FILES), fix))
-
-
-def _read_settings(file: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            Fault(str(file), f"cannot be read as JSON: {error}", "a file of save_pretrained")
-        ) from None
-    if not isinstance(settings, dict):
-        raise InputError(Fault(str(file), "holds no JSON object", "a file of save_pretrained"))
-    return settings
 
 
 def load_tokenizer(name: str, *, download: bool = True) -> Any:

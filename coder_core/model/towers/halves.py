@@ -16,24 +16,22 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.dual_encoder import (
-    Preparation,
-    check_folder,
-    fingerprint,
-    load_image_processor,
+from coder_core.model.towers.dual_encoder import Preparation
+from coder_core.model.towers.own import NAME, load_own
+from coder_core.model.towers.pretrained import (
+    OWN,
+    Pretrained,
+    load_pretrained,
+    load_processor,
     load_tokenizer,
-    load_transformers_model,
     longest_text,
-    quiet,
     reading_of,
 )
-from coder_core.model.towers.find import find_model
-from coder_core.model.towers.own import NAME, file_fingerprint, make_own
 from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WHOLE, CentreCrop, as_grid, boxes
-from coder_core.model.towers.towers import OWN, TRANSFORMERS
 from coder_core.ops import padding_mask
 
 WRAP = "wrap it (docs/training.md, Towers)"
+EXAMPLE = "docs/training.md, Towers, shows one"
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
 
 
@@ -220,88 +218,78 @@ def _pooled(output: Any, place: str) -> Tensor:
     return pooled
 
 
-class OwnImages(nn.Module):
-    """A user's picture encoder: what it gives as (B, L, F)."""
+class OwnModule(nn.Module):
+    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools.
 
-    def __init__(self, module: nn.Module, place: str) -> None:
+    Args:
+        module: called with the samples, and with their lengths where `lengths`.
+        place: who names it, for messages.
+    """
+
+    def __init__(self, module: nn.Module, place: str, *, lengths: bool = False) -> None:
         super().__init__()
-        self.module, self.place = module, place
+        self.module, self.place, self.reads_lengths = module, place, lengths
 
-    def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
-        return _as_local(self.module(pixels), len(pixels), self.place)
-
-
-class OwnTexts(nn.Module):
-    """A user's text encoder: what it gives as (B, T, F), or (B, 1, F)."""
-
-    def __init__(self, module: nn.Module, place: str) -> None:
-        super().__init__()
-        self.module, self.place = module, place
-
-    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        return _as_local(self.module(words, lengths), len(words), self.place)
+    def forward(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        features: Tensor = self.module(samples, lengths) if self.reads_lengths else self.module(samples)
+        if features.ndim not in (2, 3) or len(features) != len(samples):
+            problem = f"gives shape {tuple(features.shape)} for {len(samples)} samples"
+            raise InputError(Fault(self.place, problem, "(B, L, F) or (B, F)", "docs/training.md, Towers"))
+        return features if features.ndim == 3 else features[:, None]
 
 
-def _as_local(features: Tensor, count: int, place: str) -> Tensor:
-    if features.ndim not in (2, 3) or len(features) != count:
-        problem = f"gives shape {tuple(features.shape)} for {count} samples"
-        raise InputError(Fault(place, problem, "(B, L, F) or (B, F)", "docs/training.md, Towers"))
-    return features if features.ndim == 3 else features[:, None]
-
-
-def load_image_half(wanted: Wanted, whole: Any = None) -> ImageHalf:
+def load_image_half(wanted: Wanted, loaded: Pretrained | None = None) -> ImageHalf:
     """A picture encoder.
 
     Args:
         wanted: which.
-        whole: its model, where it is loaded already (`load_whole`).
+        loaded: its model, where the text encoder is of the same.
 
     Raises:
         InputError: it is not here, unsafe, another than expected, or reads no pictures.
     """
     if NAME.fullmatch(wanted.name) and not Path(wanted.name).is_dir():
         return _own_image_half(wanted)
-    folder, about, loaded, settings = whole or load_whole(wanted)
-    with quiet():
-        processor = load_image_processor(folder, wanted.place)
-    model = getattr(loaded, "vision_model", loaded)
-    prepare = Preparation(processor)
+    loaded = loaded or load_model_of(wanted)
+    whole = loaded.model
+    prepare = Preparation(load_processor(loaded.folder, wanted.place))
+    model = getattr(whole, "vision_model", whole)
     if getattr(model, "main_input_name", "") != "pixel_values":
-        raise InputError(
-            Fault(wanted.place, f"is a {type(loaded).__name__}, which reads no pictures", "", WRAP)
-        )
+        problem = f"is a {type(whole).__name__}, which reads no pictures"
+        raise InputError(Fault(wanted.place, problem, "", WRAP))
     made = set(prepare(PROBE))
     if made not in ({"pixel_values"}, PATCHWORK):
         problem = f"reads {', '.join(sorted(made))} of a picture"
         raise InputError(Fault(wanted.place, problem, "pixels, or patches (NaFlex)", WRAP))
-    projection = getattr(loaded, "visual_projection", None) if wanted.pooled or wanted.projected else None
-    late = settings.get("model_type") in NORMALISED_LATE
+    projection = getattr(whole, "visual_projection", None) if wanted.pooled or wanted.projected else None
+    late = loaded.settings.get("model_type") in NORMALISED_LATE
     module = VisionModule(model, projection, late, wanted).eval()
     if made != PATCHWORK:
-        return _measured(about, module, Pixels(prepare))
-    half = _measured(about, module, Patchwork(prepare))
+        return _measured(loaded.about, module, Pixels(prepare))
+    half = _measured(loaded.about, module, Patchwork(prepare))
     return half if wanted.pooled else replace(half, counts=patch_counts)
 
 
-def load_text_half(wanted: Wanted, whole: Any = None) -> TextHalf:
+def load_text_half(wanted: Wanted, loaded: Pretrained | None = None) -> TextHalf:
     """A text encoder; arguments and errors as for `load_image_half`."""
     if NAME.fullmatch(wanted.name) and not Path(wanted.name).is_dir():
         return _own_text_half(wanted)
-    folder, about, loaded, settings = whole or load_whole(wanted)
-    with quiet():
-        tokenizer = load_tokenizer(folder, wanted.place)
-    model = getattr(loaded, "text_model", loaded)
+    loaded = loaded or load_model_of(wanted)
+    whole = loaded.model
+    tokenizer = load_tokenizer(loaded.folder, wanted.place)
+    model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
-        raise InputError(Fault(wanted.place, f"is a {type(loaded).__name__}, which reads no texts", "", WRAP))
-    whole_length, lower = reading_of(settings, tokenizer)
-    longest = longest_text(loaded, tokenizer)
-    projection = getattr(loaded, "text_projection", None)
+        problem = f"is a {type(whole).__name__}, which reads no texts"
+        raise InputError(Fault(wanted.place, problem, "", WRAP))
+    whole_length, lower = reading_of(loaded.settings, tokenizer)
+    longest = longest_text(whole, tokenizer)
+    projection = getattr(whole, "text_projection", None)
     if not isinstance(projection, nn.Module) or not (wanted.pooled or wanted.projected):
         projection = None
     pad = tokenizer.pad_token_id or 0
     left = tokenizer.padding_side == "left"
     module = TextModule(model, projection, longest if whole_length else 0, pad, wanted, left).eval()
-    about = about | {"longest": longest, "lower_case": lower}
+    about = loaded.about | {"longest": longest, "lower_case": lower}
 
     def tokenise(texts: Sequence[str]) -> list[list[int]]:
         lowered = [text.lower() for text in texts] if lower else list(texts)
@@ -320,34 +308,20 @@ def load_text_half(wanted: Wanted, whole: Any = None) -> TextHalf:
     return TextHalf(about, module, tokenise, len(tokenizer), module.size, unknown, pieces)
 
 
-def load_whole(wanted: Wanted) -> tuple[Path, dict[str, Any], Any, dict[str, Any]]:
-    """A model of transformers: its folder, what a run notes of it, itself, and its settings.
-
-    Raises:
-        InputError: it is not here, unsafe, or another than expected.
-    """
-    folder, commit = find_model(wanted.name, wanted.revision, wanted.place)
-    settings = check_folder(folder)
-    own = fingerprint(folder)
-    if wanted.expected and own != wanted.expected:
-        raise _another(wanted, own)
-    with quiet():
-        model = load_transformers_model(folder, wanted.place)
-    about = {
-        "kind": TRANSFORMERS,
-        "model": wanted.name if commit else str(folder.resolve()),
-        "revision": commit,
-        "type": str(settings.get("model_type", "")),
-        "fingerprint": own,
-    }
-    return folder, about, model, settings
+def load_model_of(wanted: Wanted) -> Pretrained:
+    """The whole model of transformers that a half is of; errors as for `load_pretrained`."""
+    return load_pretrained(
+        wanted.name,
+        place=wanted.place,
+        revision=wanted.revision,
+        expected=wanted.expected,
+        fix=_restore(wanted),
+    )
 
 
-def _another(wanted: Wanted, own: str) -> InputError:
-    problem = f"is another model than the run was trained with: its fingerprint is {own[:12]}"
+def _restore(wanted: Wanted) -> str:
     flag = wanted.place.split(" ")[0]
-    fix = f"restore that model, or name where it lies: --resume RUN {flag} FOLDER"
-    return InputError(Fault(wanted.place, problem, wanted.expected[:12], fix))
+    return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
 
 
 @dataclass(frozen=True)
@@ -391,17 +365,12 @@ def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image
 
 
 def _own(wanted: Wanted, attribute: str) -> tuple[Any, nn.Module, dict[str, Any]]:
-    user, source = make_own(wanted.name, wanted.place)
+    user, fingerprint = load_own(wanted.name, wanted.place, wanted.expected, _restore(wanted))
     module = getattr(user, attribute, None)
     if not isinstance(module, nn.Module):
-        problem = f"gives a {type(user).__name__} whose {attribute} is no torch.nn.Module"
-        raise InputError(
-            Fault(wanted.place, problem, f"a module {attribute}", "docs/training.md, Towers, shows one")
-        )
-    own = str(getattr(user, "fingerprint", "")) or file_fingerprint(source)
-    if wanted.expected and own != wanted.expected:
-        raise _another(wanted, own)
-    return user, module.eval(), {"kind": OWN, "tower": wanted.name, "fingerprint": own}
+        problem = f"gives a {type(user).__name__} whose {attribute} is not a torch.nn.Module"
+        raise InputError(Fault(wanted.place, problem, f"a module {attribute}", EXAMPLE))
+    return user, module.eval(), {"kind": OWN, "tower": wanted.name, "fingerprint": fingerprint}
 
 
 def _own_image_half(wanted: Wanted) -> ImageHalf:
@@ -409,10 +378,8 @@ def _own_image_half(wanted: Wanted) -> ImageHalf:
     prepare = getattr(user, "prepare", None)
     if not callable(prepare):
         expected = "prepare(picture), which gives an array of one shape"
-        raise InputError(
-            Fault(wanted.place, "has no method prepare", expected, "docs/training.md, Towers, shows one")
-        )
-    return _measured(about, OwnImages(module, wanted.place).eval(), Pixels(prepare))
+        raise InputError(Fault(wanted.place, "has no method prepare", expected, EXAMPLE))
+    return _measured(about, OwnModule(module, wanted.place).eval(), Pixels(prepare))
 
 
 def _own_text_half(wanted: Wanted) -> TextHalf:
@@ -420,20 +387,18 @@ def _own_text_half(wanted: Wanted) -> TextHalf:
     tokenise = getattr(user, "tokenise", None)
     if not callable(tokenise):
         expected = "tokenise(texts), which gives a list of ids a text"
-        raise InputError(
-            Fault(wanted.place, "has no method tokenise", expected, "docs/training.md, Towers, shows one")
-        )
-    own = OwnTexts(module, wanted.place).eval()
+        raise InputError(Fault(wanted.place, "has no method tokenise", expected, EXAMPLE))
+    encoder = OwnModule(module, wanted.place, lengths=True).eval()
     ids = tokenise(["a"])[0]
     with torch.no_grad():
-        size = own(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
+        size = encoder(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
 
     def as_lists(texts: Sequence[str]) -> list[list[int]]:
         return [[int(number) for number in numbers] for numbers in tokenise(list(texts))]
 
     return TextHalf(
         about,
-        own,
+        encoder,
         as_lists,
         int(getattr(user, "words", 0)) or 1,
         int(size),

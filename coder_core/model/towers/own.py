@@ -16,7 +16,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.towers import OWN, PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
+from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
+from coder_core.model.towers.pretrained import OWN
 
 ALLOWED = "CODER_TOWERS"
 """Environment variable: own towers that a run may import again, separated by commas."""
@@ -37,11 +38,17 @@ def is_allowed(name: str) -> bool:
     return name in _typed or name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
 
 
-def make_own(name: str, place: str) -> tuple[Any, Any]:
-    """The user's object that package.module:function returns, and its module. This runs the user's code.
+def load_own(name: str, place: str, expected: str, fix: str) -> tuple[Any, str]:
+    """The user's object that package.module:function returns, and its fingerprint. This runs the user's code.
+
+    Args:
+        name: package.module:function; the function is called without arguments.
+        place: who names it, for messages.
+        expected: fingerprint that it must have; any when "".
+        fix: advice where it has another.
 
     Raises:
-        InputError: the name is of another form, or the code fails.
+        InputError: the name is of another form, the code fails, or it is not the expected one.
     """
     if not NAME.fullmatch(name):
         fault = Fault(
@@ -51,24 +58,30 @@ def make_own(name: str, place: str) -> tuple[Any, Any]:
     module_name, _, function = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-        return getattr(module, function)(), module
+        user = getattr(module, function)()
     except Exception as error:  # the user's code raises what it likes
         problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
-        fix = "start the command in the folder of the module, or set PYTHONPATH"
-        raise InputError(Fault(place, problem, "a function that returns the towers", fix)) from error
+        advice = "start the command in the folder of the module, or set PYTHONPATH"
+        raise InputError(Fault(place, problem, "a function that returns the towers", advice)) from error
+    found = str(getattr(user, "fingerprint", ""))
+    if not found and getattr(module, "__file__", None):
+        found = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
+    if expected and found != expected:
+        problem = f"has another fingerprint now, {found[:12]}"
+        raise InputError(Fault(place, problem, expected[:12], fix))
+    return user, found
 
 
 class OwnTowers:
     """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code.
 
     Args:
-        name: package.module:function; the function is called without arguments.
+        name, expected: as for `load_own`.
         prompt: of the texts; {} is the caption.
-        expected: fingerprint that the towers must have; any when "".
-        texts: whether they need `encode_texts`.
+        texts: they need `encode_texts`.
 
     Raises:
-        InputError: it cannot be imported, lacks a method, or is not the expected one.
+        InputError: as for `load_own`, or a method is missing.
     """
 
     def __init__(
@@ -76,7 +89,9 @@ class OwnTowers:
     ) -> None:
         check_prompt(prompt)
         place = f"--tower {name}"
-        self._tower, module = make_own(name, place)
+        self._tower, fingerprint = load_own(
+            name, place, expected, "restore the towers this run was made with"
+        )
         lacking = [
             method for method in METHODS[: 1 + texts] if not callable(getattr(self._tower, method, None))
         ]
@@ -85,16 +100,15 @@ class OwnTowers:
             raise InputError(
                 Fault(place, problem, " and ".join(METHODS), "docs/training.md shows three adapters")
             )
-        own = str(getattr(self._tower, "fingerprint", "")) or file_fingerprint(module)
-        if expected and own != expected:
-            problem = f"has another fingerprint now, {own[:12]}"
-            raise InputError(
-                Fault(place, problem, expected[:12], "restore the towers this run was made with")
-            )
         prepare = getattr(self._tower, "prepare", None)
         self.prepare: Callable[[Image], Any] = prepare if callable(prepare) else _unchanged
         self.device, self.prompt = torch.device("cpu"), prompt
-        self.about: dict[str, Any] = {"kind": OWN, "tower": name, "fingerprint": own, "prompt": prompt}
+        self.about: dict[str, Any] = {
+            "kind": OWN,
+            "tower": name,
+            "fingerprint": fingerprint,
+            "prompt": prompt,
+        }
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
         """B prepared pictures -> (B, D) float32 unit rows: the mean of their L local features."""
@@ -137,9 +151,3 @@ def _mean_of_rows(features: Tensor) -> Tensor:
 
 def _unchanged(picture: Image) -> Image:
     return picture
-
-
-def file_fingerprint(module: Any) -> str:
-    """The sha256 of a module's file."""
-    file = getattr(module, "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else ""

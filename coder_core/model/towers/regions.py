@@ -14,17 +14,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.dual_encoder import (
-    Preparation,
-    check_folder,
-    fingerprint,
-    load_image_processor,
-    load_transformers_model,
-    quiet,
-)
-from coder_core.model.towers.find import find_model
+from coder_core.model.towers.dual_encoder import Preparation
 from coder_core.model.towers.own import OwnTowers
-from coder_core.model.towers.towers import TRANSFORMERS
+from coder_core.model.towers.pretrained import load_pretrained, load_processor
 
 PROBE = Image.new("RGB", (64, 64), "grey")  # tells the shape of what a tower gives
 NORMALISED_LATE = ("clip", "clip_vision_model")  # their last layer norm reaches the class token only
@@ -181,18 +173,11 @@ def transformers_regions(
     Raises:
         InputError: as for `DualEncoder`, or the model gives no grid.
     """
-    folder, commit = find_model(name, revision, place)
-    settings = check_folder(folder)
-    place, own, target = place or f"--model {name}", fingerprint(folder), torch.device(device)
-    if expected and own != expected:
-        problem = f"is another model now: its files have the fingerprint {own[:12]}"
-        raise InputError(
-            Fault(place, problem, expected[:12], "restore the model the features were made with")
-        )
-    with quiet():
-        whole = load_transformers_model(folder, place)
-        processor = load_image_processor(folder, place)
-    model = getattr(whole, "vision_model", whole).to(target).eval()
+    fix = "restore the model the features were made with"
+    loaded = load_pretrained(name, place=place, revision=revision, expected=expected, fix=fix)
+    place, target = loaded.place, torch.device(device)
+    processor = load_processor(loaded.folder, place)
+    model = getattr(loaded.model, "vision_model", loaded.model).to(target)
     prepare = Preparation(processor)
     if set(prepare(PROBE)) != {"pixel_values"}:
         fix = "use a model of fixed size, or wrap it (docs/training.md)"
@@ -205,16 +190,11 @@ def transformers_regions(
         pixels = torch.from_numpy(np.stack([one["pixel_values"] for one in prepared])).to(target)
         with torch.autocast(target.type, torch.bfloat16, enabled=half):
             output = model(pixel_values=pixels).last_hidden_state
-            if settings.get("model_type") in NORMALISED_LATE and output.ndim == 3:
+            if loaded.settings.get("model_type") in NORMALISED_LATE and output.ndim == 3:
                 output = model.post_layernorm(output)
         return as_grid(output, pixels.shape[-2:], model, place)
 
-    about = {
-        "kind": TRANSFORMERS,
-        "model": name if commit else str(folder.resolve()),
-        "revision": commit,
-        "type": str(settings.get("model_type", "")),
-        "fingerprint": own,
+    about = loaded.about | {
         "precision": "bfloat16" if half else "float32",
         "processor": json.loads(processor.to_json_string()),
     }

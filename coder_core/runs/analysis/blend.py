@@ -14,7 +14,7 @@ from coder_core.console.progress import watching
 from coder_core.data.split import Split
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerprint
-from coder_core.model.towers.towers import OWN
+from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.tuning import TunedTower
 from coder_core.runs.analysis.evaluate import score
 from coder_core.runs.analysis.rows import RunRow, Samples, ending

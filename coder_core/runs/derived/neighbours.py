@@ -22,15 +22,9 @@ from coder_core.console.progress import Progress, named, silent
 from coder_core.files import sealed
 from coder_core.files.cache import cache_folder
 from coder_core.geometry.captions import EXACT_BELOW, caption_neighbours
-from coder_core.geometry.text_space import (
-    ARRAYS,
-    NAMES,
-    TextSpace,
-    TfidfSpace,
-    fit_tfidf,
-    folder_fingerprint,
-    sentence_space,
-)
+from coder_core.geometry.text_space import ARRAYS, NAMES, TextSpace, TfidfSpace, fit_tfidf
+from coder_core.model.sentence_space import sentence_space
+from coder_core.model.towers.pretrained import fingerprint
 
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours"
@@ -58,7 +52,7 @@ class Neighbourhood:
         """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
         about = {NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
         if config.weighting.text_space:
-            about[MODEL_KEY] = folder_fingerprint(Path(config.weighting.text_space))
+            about[MODEL_KEY] = fingerprint(Path(config.weighting.text_space))
         return about
 
 
@@ -162,7 +156,7 @@ def _make_space(config: Config, captions: Sequence[str], progress: Progress) -> 
 def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> str:
     weighting = config.weighting
     if weighting.text_space:
-        made_by = folder_fingerprint(sentence_space(weighting.text_space).folder)
+        made_by = fingerprint(sentence_space(weighting.text_space).folder)
     else:
         made_by = f"tf-idf {weighting.text_space_size} scikit-learn {version('scikit-learn')}"
     about = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]

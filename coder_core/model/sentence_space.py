@@ -1,0 +1,85 @@
+"""The fixed text space of a sentence-embedding model: the mean over a caption's word pieces of its last layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress, silent
+from coder_core.geometry.text_space import unit_rows
+from coder_core.model.towers.pretrained import check_folder, load_model, load_tokenizer, longest_text
+
+SENTENCES_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class SentenceSpace:
+    """A `TextSpace` of a model, which is loaded when captions are encoded.
+
+    Args:
+        folder: of save_pretrained, with config.json, a tokenizer and safetensors.
+    """
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """For people to read."""
+        return f"sentence embeddings of {self.folder.name}"
+
+    def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
+        """(m, S) float32 unit rows.
+
+        Raises:
+            InputError: transformers cannot load the folder.
+        """
+        place = f"--text-space {self.folder}"
+        model, tokenizer = (
+            load_model(self.folder, place, unread="pooler."),
+            load_tokenizer(self.folder, place),
+        )
+        longest = longest_text(model, tokenizer)
+        order = np.argsort([len(caption) for caption in captions], kind="stable")
+        encoded: np.ndarray | None = None
+        with torch.inference_mode():
+            for start in range(0, len(order), SENTENCES_AT_ONCE):
+                rows = order[start : start + SENTENCES_AT_ONCE]
+                part = [captions[row] for row in rows]
+                pieces = tokenizer(
+                    part, padding=True, truncation=True, max_length=longest, return_tensors="pt"
+                )
+                states = model(**pieces).last_hidden_state.float()
+                mask = pieces["attention_mask"].unsqueeze(-1)
+                means = ((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy()
+                if encoded is None:
+                    encoded = np.empty((len(captions), means.shape[1]), np.float32)
+                encoded[rows] = means
+                progress(start + len(rows), len(captions))
+        if encoded is None:
+            raise ValueError("there is no caption to encode")
+        return unit_rows(encoded)
+
+    def to_files(self) -> dict[str, bytes | str]:
+        """Nothing: the folder is named in the configuration."""
+        return {}
+
+
+def sentence_space(folder: str) -> SentenceSpace:
+    """Check a model's folder.
+
+    Raises:
+        InputError: it is not the folder of a model that transformers can load from safetensors.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"
+        raise InputError(
+            Fault(f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF")
+        )
+    check_folder(path, pictures=False)
+    return SentenceSpace(path)
