@@ -25,7 +25,7 @@ from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.embedding.embed import embed_split
-from coder_core.embedding.plan import BLOCK_ON_CPU, make_plan
+from coder_core.embedding.resumable import make_plan
 from coder_core.model.towers.dual_encoder import DualEncoder
 
 BAR = 1.15
@@ -68,7 +68,7 @@ def _speed(folder: Path, rounds: int) -> Line:
     data = write_pictures(folder / "photographs", PICTURES, SIZE)
     towers = DualEncoder(str(write_vit_b32(folder / "clip")))
     split = read_captioned(data).split(SPLIT)
-    plan, workers = make_plan(split, towers.about, BLOCK_ON_CPU), usual_workers("cpu")
+    plan, workers = make_plan(split, towers.about, "cpu", 0), usual_workers("cpu")
     numbers = range(len(plan.images))
     blocks = [block.prepared for block in prepared_blocks(split, plan.images, numbers, towers.prepare, 0)]
     pixels = [torch.from_numpy(np.stack([one["pixel_values"] for one in block])) for block in blocks]
@@ -76,7 +76,7 @@ def _speed(folder: Path, rounds: int) -> Line:
     def bare() -> None:
         with torch.inference_mode():
             for batch in pixels:
-                towers._model.get_image_features(pixel_values=batch)
+                towers.model.get_image_features(pixel_values=batch)
 
     def decode() -> None:
         for _ in prepared_blocks(split, plan.images, numbers, towers.prepare, workers):

@@ -18,7 +18,7 @@ from PIL import Image
 from coder_core.api import compare, list_runs, open_run
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.embed import main
-from coder_core.embedding import embed, parts
+from coder_core.embedding import embed, resumable
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
@@ -153,24 +153,24 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
+    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     model = models / "clip"
     assert embed_train(pictures, model, tmp_path / "whole") == 0
     whole = arrays(tmp_path / "whole")
     assert embed_train(pictures, model, tmp_path / "workers", "--workers=2", "--batch-size=5") == 0
     assert_same_bits(whole, arrays(tmp_path / "workers"))
-    # every block is sealed as it comes, and the process killed before the fourth
-    monkeypatch.setattr(parts, "SECONDS", -1.0)
+    # every block is marked as it comes, and the process killed before the fourth
+    monkeypatch.setattr(resumable, "SECONDS", -1.0)
     pid = os.fork()
     if pid == 0:
-        add, calls = parts.Parts.add, iter(range(100))
+        put, calls = resumable.BlockArrays.put, iter(range(100))
 
-        def add_or_die(self: parts.Parts, number: int, block: parts.Block) -> None:
+        def put_or_die(self: resumable.BlockArrays, *given: Any) -> None:
             if next(calls) == 4:
                 os.kill(os.getpid(), signal.SIGKILL)
-            add(self, number, block)
+            put(self, *given)
 
-        parts.Parts.add = add_or_die  # type: ignore[method-assign]
+        resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
         try:
             embed_train(pictures, model, tmp_path / "killed")
         finally:
@@ -178,16 +178,16 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     assert list_runs(tmp_path / "killed") == []
     [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
-    assert sorted(path.name for path in folder.glob("*-0*")) == [
-        *(f"images-0000000{i}-0000000{i}" for i in range(3)),
-        "texts-00000000-00000000",
-    ]
+    finished = {kind: np.load(folder / kind / "done.npy")[:, 0] > 0 for kind in ("images", "texts")}
+    assert finished["images"].tolist() == [True] * 3
+    assert finished["texts"].tolist() == [True] + [False] * 5
     # a flipped bit in what is done is computed again, the rest is not
-    rows = folder / "images-00000001-00000001" / "rows.npy"
-    rows.write_bytes(rows.read_bytes()[:-1] + b"\x55")
+    rows = np.load(folder / "images" / "rows.npy", mmap_mode="r+")
+    rows[2, -1] = -rows[2, -1]
+    rows.flush()
     decoded: list[Any] = []
-    blocks = embed.prepared_blocks
-    monkeypatch.setattr(embed, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
+    blocks = resumable.prepared_blocks
+    monkeypatch.setattr(resumable, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
     assert embed_train(pictures, model, tmp_path / "killed") == 0
     assert decoded == [[1]]
     assert_same_bits(whole, arrays(tmp_path / "killed"))
@@ -205,7 +205,7 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 2)
+    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     data = shutil.copytree(pictures, tmp_path / "data")
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
@@ -240,7 +240,7 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
 def test_packed_pictures_are_embedded_where_they_are(
     layout: str, models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embed, "BLOCK_ON_CPU", 4)
+    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 4)
     LAYOUTS[layout](tmp_path / "data")
     assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", "--workers=2") == 0
     assert embed_train(pictures, models / "clip", tmp_path / "files") == 0
@@ -274,8 +274,7 @@ class WideTowers:
         return self._rows(len(texts)), 0
 
 
-def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "WAITING_BYTES", 1 << 22)
+def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
     captions = 640
     (tmp_path / "data" / "train").mkdir(parents=True)
     (tmp_path / "data" / "train" / "0.jpg").write_bytes(draw(0))

@@ -17,7 +17,7 @@ from coder_core.api import open_run
 from coder_core.check_data import main as check_data
 from coder_core.data.dataset import read_split
 from coder_core.data.pictures import read_picture
-from coder_core.embedding import regions
+from coder_core.embedding import regions, resumable
 from coder_core.features import main
 from coder_core.model.towers.regions import own_regions, transformers_regions
 from coder_core.runs.towers import load_region_tower
@@ -113,9 +113,9 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was_killed_and_leaves_alone_what_is_there(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(regions, "BLOCK_ON_CPU", 2)
+    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     assert extract(base, tmp_path / "whole", "--grid=2") == 0
-    blocks, asked = regions.prepared_blocks, []
+    blocks, asked = resumable.prepared_blocks, []
 
     def counted(*given: Any) -> Any:
         asked.append(list(given[2]))
@@ -127,10 +127,10 @@ def test_it_goes_on_where_it_was_killed_and_leaves_alone_what_is_there(
                 raise KeyboardInterrupt
             yield block
 
-    monkeypatch.setattr(regions, "prepared_blocks", killed)
+    monkeypatch.setattr(resumable, "prepared_blocks", killed)
     assert extract(base, tmp_path / "out", "--grid=2") == 130
     assert not list((tmp_path / "out").glob("*_ims.npy"))
-    monkeypatch.setattr(regions, "prepared_blocks", counted)
+    monkeypatch.setattr(resumable, "prepared_blocks", counted)
     assert extract(base, tmp_path / "out", "--grid=2") == 0
     assert asked == [[2], [0, 1], [0, 1]]
     for split in ("train", "dev", "test"):

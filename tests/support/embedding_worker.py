@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 
 from coder_core.embed import main
-from coder_core.embedding import embed
+from coder_core.embedding import resumable
 
 if __name__ == "__main__":
-    embed.BLOCK_ON_CPU = 2
+    resumable.BLOCK_ON_CPU = 2
     data, model, root, name = sys.argv[1:]
     raise SystemExit(
         main(

@@ -1,0 +1,281 @@
+"""Arrays computed block by block into mapped files, so that a killed process loses little.
+
+The blocks follow from the data alone. So neither the number of workers or processes nor a restart changes a shape that
+the model computes, and on the CPU not one bit of the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Progress
+from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
+from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.records import Tally
+
+VERSION = 1  # of how blocks are made
+BLOCK_ON_CPU = 32
+SECONDS = 20.0  # between two marks of finished blocks
+COPIED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Blocks of images and of captions.
+
+    Args:
+        images, texts: the rows of every block, (≤ size,) int64 each. Captions are sorted by length, longest first.
+        key: changes with the data, the model and the size of the blocks.
+    """
+
+    images: list[np.ndarray]
+    texts: list[np.ndarray]
+    key: str
+
+
+def make_plan(split: CaptionedSplit, about: Mapping[str, Any], device: str, batch_size: int) -> Plan:
+    """The plan of a split.
+
+    Args:
+        split: the data.
+        about: of the towers.
+        device: type of the device; the CPU computes blocks of 32.
+        batch_size: samples of a block on a GPU.
+    """
+    size = BLOCK_ON_CPU if device == "cpu" else batch_size
+    lengths = np.array([len(caption) for caption in split.captions])
+    order = np.argsort(-lengths, kind="stable")
+    digest = hashlib.sha256(json.dumps([VERSION, size, about], sort_keys=True, default=str).encode())
+    for image, name in enumerate(split.image_names):
+        state = split.positions.state(int(split.rows[image]))
+        digest.update(f"{name}\0{state}\n".encode("utf-8", "surrogatepass"))
+    digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
+    for caption in split.captions:
+        digest.update(f"{caption}\n".encode("utf-8", "surrogatepass"))
+    return Plan(_blocks(np.arange(len(split.rows)), size), _blocks(order, size), digest.hexdigest()[:12])
+
+
+def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+@contextmanager
+def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
+    """Make a folder and hold its lock while it is written.
+
+    Args:
+        folder: of unfinished arrays.
+        first: False in the other processes of a command, which share the first one's lock.
+
+    Raises:
+        InputError: another command works there, or the disk is full or read-only.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock", timeout=0) if first else nullcontext():
+            yield
+    except Timeout:
+        fix = "wait for it, or stop it"
+        raise InputError(Fault(str(folder), "another process works there", "one at a time", fix)) from None
+    except OSError as error:
+        fix = "make room and start this command again: what is done is kept"
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError(Fault(str(folder.parent), problem, "", fix)) from error
+
+
+class BlockArrays:
+    """Mapped arrays of some samples, and a checksum of every finished block.
+
+    Args:
+        folder: of the files {name}.npy and done.npy; files that fit are continued.
+        blocks: the rows of every block.
+        layout: name → shape of a row and type.
+
+    Raises:
+        OSError: the disk is full or read-only.
+    """
+
+    def __init__(
+        self, folder: Path, blocks: Sequence[np.ndarray], layout: Mapping[str, tuple[tuple[int, ...], str]]
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        rows = sum(map(len, blocks))
+        shapes = {name: ((rows, *shape), kind) for name, (shape, kind) in layout.items()}
+        shapes["done"] = (len(blocks), 2), "<i8"
+        self.blocks, self.files = blocks, {name: folder / f"{name}.npy" for name in shapes}
+        maps: dict[str, Any] = {name: _existing(self.files[name], *shape) for name, shape in shapes.items()}
+        if any(array is None for array in maps.values()):
+            maps = {name: new_array(self.files[name], *shape) for name, shape in shapes.items()}
+        self._done, self._arrays = maps.pop("done"), maps
+        self._fresh: dict[int, int] = {}
+        self._marked = time.monotonic()
+
+    def unfinished(self) -> list[int]:
+        """The numbers of the blocks to compute: new ones, and those whose rows are damaged."""
+        return [
+            number for number in range(len(self.blocks)) if self._done[number, 0] != self._checksum(number)
+        ]
+
+    def put(self, number: int, rows: Sequence[int], values: Mapping[str, Any], note: int = 0) -> None:
+        """Write rows of a block. With all its rows the block is finished, and marked within twenty seconds.
+
+        Args:
+            number: of the block.
+            rows: of the samples that could be computed.
+            values: name → an array of these rows.
+            note: kept with the block.
+        """
+        if len(rows):
+            for name, array in values.items():
+                self._arrays[name][rows] = array
+        if len(rows) == len(self.blocks[number]):
+            self._fresh[number] = note
+        if time.monotonic() - self._marked > SECONDS:
+            self.mark()
+
+    def mark(self) -> None:
+        """Mark the fresh blocks as finished, once their rows are on disk."""
+        _flush(*self._arrays.values())
+        for number, note in self._fresh.items():
+            self._done[number] = self._checksum(number), note
+        _flush(self._done)
+        self._fresh, self._marked = {}, time.monotonic()
+
+    def notes(self) -> int:
+        """Sum of the notes of the finished blocks."""
+        return int(self._done[:, 1].sum())
+
+    def _checksum(self, number: int) -> int:
+        """1 and more: zeros in the file are no checksum."""
+        checksum = 0
+        for array in self._arrays.values():
+            checksum = zlib.crc32(np.ascontiguousarray(array[self.blocks[number]]), checksum)
+        return checksum + 1
+
+
+def put_pictures(
+    arrays: BlockArrays,
+    split: CaptionedSplit,
+    numbers: Sequence[int],
+    prepare: Callable[[Any], Any],
+    encode: Callable[[PreparedBlock], Mapping[str, Any]],
+    workers: int,
+    progress: Callable[[int], None],
+) -> dict[int, str]:
+    """Compute blocks of pictures.
+
+    Args:
+        arrays: to fill.
+        split: the pictures.
+        numbers: of the blocks.
+        prepare: of one picture, in a worker process.
+        encode: the pictures of a block that could be read -> name → rows.
+        workers: decoding processes.
+        progress: called with the pictures of every block.
+
+    Returns:
+        image → why it could not be read. Its block stays unfinished: a repaired picture is read again.
+    """
+    broken: dict[int, str] = {}
+    try:
+        for block in prepared_blocks(split, arrays.blocks, numbers, prepare, min(workers, len(numbers))):
+            images = arrays.blocks[block.number].tolist()
+            readable = [image for image in images if image not in block.broken]
+            arrays.put(block.number, readable, encode(block) if readable else {})
+            broken |= block.broken
+            progress(len(images))
+    finally:
+        arrays.mark()
+    return broken
+
+
+def readable_pictures(
+    split: CaptionedSplit, broken: Mapping[int, str], *, skip: bool
+) -> tuple[np.ndarray, list[Fault]]:
+    """(n,) True where a picture could be read, and warnings on the others.
+
+    Raises:
+        InputError: pictures are broken without `skip`, or all are.
+    """
+    tally = Tally(
+        split.name,
+        f"of {len(split.rows):,} pictures cannot be read",
+        "whole pictures",
+        "copy them again and start this command again, or add --skip-broken: what is done is kept",
+        "warning" if skip else "error",
+    )
+    for image in sorted(broken):
+        tally.add(broken[image])
+    faults = tally.faults()
+    if faults and not skip:
+        raise InputError(faults)
+    whole = np.ones(len(split.rows), dtype=bool)
+    whole[list(broken)] = False
+    if not whole.any():
+        raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
+    return whole, faults
+
+
+def kept_rows(file: Path, whole: np.ndarray) -> Path:
+    """An array file with the rows that are `whole`: the file itself, or a copy beside it, written in pieces."""
+    if whole.all():
+        return file
+    source, rows = np.load(file, mmap_mode="r"), np.flatnonzero(whole)
+    copy = file.with_name(f"kept-{file.name}")
+    target = new_array(copy, (len(rows), *source.shape[1:]), source.dtype.str)
+    for start in range(0, len(rows), COPIED_ROWS):
+        target[start : start + COPIED_ROWS] = source[rows[start : start + COPIED_ROWS]]
+    _flush(target)
+    return copy
+
+
+def new_array(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    """A map of a new file of zeros that has its place on the disk: writing to a map of a full disk ends the process.
+
+    Raises:
+        OSError: the disk is full or read-only.
+    """
+    array = np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(kind), shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with file.open("r+b") as content:
+            os.posix_fallocate(content.fileno(), 0, file.stat().st_size)
+    return array
+
+
+def _existing(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray | None:
+    """A map of a file of this shape and type; None where there is no such file."""
+    try:
+        array = np.lib.format.open_memmap(file, mode="r+")
+    except (ValueError, OSError, EOFError):
+        return None
+    return array if array.shape == shape and array.dtype == np.dtype(kind) else None
+
+
+def _flush(*arrays: np.ndarray) -> None:
+    for array in arrays:
+        array.flush()  # type: ignore[attr-defined]
+
+
+def counted(progress: Progress, done: int, total: int, phase: str = "") -> Callable[[int], None]:
+    """A function that adds samples to those done and reports them."""
+
+    def report(samples: int) -> None:
+        nonlocal done
+        done += samples
+        progress(done, total, phase)
+
+    report(0)
+    return report
