@@ -59,9 +59,7 @@ def main(arguments: list[str]) -> int:
         say(console, f"{place}: the model of {parsed.run}; AutoModel.from_pretrained opens it")
         return 0
 
-    from coder_core.embedding.exports.faiss_index import names_file, write_faiss
-    from coder_core.embedding.exports.parquet import write_parquet
-    from coder_core.embedding.exports.vectors import read_vectors
+    from coder_core.embedding.exports.vectors import names_file, read_vectors, write_faiss, write_parquet
 
     vectors = read_vectors(parsed.run, parsed.split)
     n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]

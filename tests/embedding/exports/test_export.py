@@ -13,7 +13,7 @@ import pytest
 
 from coder_core.api import open_run
 from coder_core.console.faults import InputError
-from coder_core.embedding.exports import parquet
+from coder_core.embedding.exports import vectors
 from coder_core.embedding.exports.vectors import read_vectors
 from coder_core.export import main as export
 from coder_core.files.sealed import write_sealed
@@ -61,7 +61,7 @@ def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
 def test_parquet_holds_ids_captions_names_and_embeddings(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "ROWS", 7)  # several groups of rows
+    monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
     folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
