@@ -129,7 +129,9 @@ class BlockArrays:
             number for number in range(len(self.blocks)) if self._done[number, 0] != self._checksum(number)
         ]
 
-    def put(self, number: int, rows: Sequence[int], values: Mapping[str, Any], note: int = 0) -> None:
+    def put(
+        self, number: int, rows: Sequence[int] | np.ndarray, values: Mapping[str, Any], note: int = 0
+    ) -> None:
         """Write rows of a block. With all its rows the block is finished, and marked within twenty seconds.
 
         Args:
@@ -162,7 +164,7 @@ class BlockArrays:
         """1 and more: zeros in the file are no checksum."""
         checksum = 0
         for array in self._arrays.values():
-            checksum = zlib.crc32(np.ascontiguousarray(array[self.blocks[number]]), checksum)
+            checksum = zlib.crc32(np.ascontiguousarray(array[self.blocks[number]]).data, checksum)
         return checksum + 1
 
 

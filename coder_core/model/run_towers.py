@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ from coder_core.model.towers.halves import (
     load_text_half,
     weights_fingerprint,
 )
-from coder_core.model.towers.own import ALLOWED, is_allowed
+from coder_core.model.towers.own import ALLOWED, NAME, is_allowed
+from coder_core.model.towers.own_halves import own_image_half, own_text_half
 from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.regions import PROBE
 from coder_core.model.towers.tuning import LoraSettings, TunedTower, structure_of
@@ -115,15 +117,15 @@ def open_towers(
     settings = config.towers
     if not settings.image_tower and not settings.text_tower:
         return None
-    poolings = config.model.image_pooling, config.model.text_pooling
-    names = settings.image_tower, settings.text_tower
-    wanted = [
-        _wanted(side, name, pooling == "tower", settings.projection == "none", noted, side in moved, run)
-        for side, name, pooling in zip(SIDES, names, poolings, strict=True)
-        if name
-    ]
-    image_wanted = wanted[0] if settings.image_tower else None
-    text_wanted = wanted[-1] if settings.text_tower else None
+    projected = settings.projection == "none"
+    image_pools, text_pools = config.model.image_pooling == "tower", config.model.text_pooling == "tower"
+    image_wanted = text_wanted = image = text = None
+    if settings.image_tower:
+        moves = "image" in moved
+        image_wanted = _wanted("image", settings.image_tower, image_pools, projected, noted, moves, run)
+    if settings.text_tower:
+        moves = "text" in moved
+        text_wanted = _wanted("text", settings.text_tower, text_pools, projected, noted, moves, run)
     state = torch.get_rng_state()
     torch.manual_seed(config.training.seed)  # a tower of a user's own may start from random weights
     try:
@@ -132,11 +134,14 @@ def open_towers(
             image_wanted
             and text_wanted
             and image_wanted.name == text_wanted.name
-            and not _is_own(image_wanted.name)
+            and not _is_own(image_wanted)
         ):
             whole = load_model_of(image_wanted)
-        image = load_image_half(image_wanted, whole) if image_wanted else None
-        text = load_text_half(text_wanted, whole) if text_wanted else None
+        if image_wanted:
+            own = _is_own(image_wanted)
+            image = own_image_half(image_wanted) if own else load_image_half(image_wanted, whole)
+        if text_wanted:
+            text = own_text_half(text_wanted) if _is_own(text_wanted) else load_text_half(text_wanted, whole)
     finally:
         torch.set_rng_state(state)
     if image is not None:
@@ -146,12 +151,8 @@ def open_towers(
     return RunTowers(settings, image, text)
 
 
-def _is_own(name: str) -> bool:
-    from pathlib import Path
-
-    from coder_core.model.towers.own import NAME
-
-    return bool(NAME.fullmatch(name)) and not Path(name).is_dir()
+def _is_own(wanted: Wanted) -> bool:
+    return bool(NAME.fullmatch(wanted.name)) and not Path(wanted.name).is_dir()
 
 
 def _wanted(

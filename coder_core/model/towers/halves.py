@@ -1,4 +1,4 @@
-"""The halves of a model that a run trains on: a picture encoder, a text encoder, of transformers or of a user's own."""
+"""The halves of a model that a run trains on: a picture encoder, a text encoder, of transformers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.dual_encoder import Preparation
-from coder_core.model.towers.own import NAME, load_own
 from coder_core.model.towers.pretrained import (
-    OWN,
     Pretrained,
     load_pretrained,
     load_processor,
@@ -31,7 +28,6 @@ from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WHOLE, Centr
 from coder_core.ops import padding_mask
 
 WRAP = "wrap it (docs/training.md, Towers)"
-EXAMPLE = "docs/training.md, Towers, shows one"
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
 
 
@@ -218,26 +214,6 @@ def _pooled(output: Any, place: str) -> Tensor:
     return pooled
 
 
-class OwnModule(nn.Module):
-    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools.
-
-    Args:
-        module: called with the samples, and with their lengths where `lengths`.
-        place: who names it, for messages.
-    """
-
-    def __init__(self, module: nn.Module, place: str, *, lengths: bool = False) -> None:
-        super().__init__()
-        self.module, self.place, self.reads_lengths = module, place, lengths
-
-    def forward(self, samples: Tensor, lengths: Tensor) -> Tensor:
-        features: Tensor = self.module(samples, lengths) if self.reads_lengths else self.module(samples)
-        if features.ndim not in (2, 3) or len(features) != len(samples):
-            problem = f"gives shape {tuple(features.shape)} for {len(samples)} samples"
-            raise InputError(Fault(self.place, problem, "(B, L, F) or (B, F)", "docs/training.md, Towers"))
-        return features if features.ndim == 3 else features[:, None]
-
-
 def load_image_half(wanted: Wanted, loaded: Pretrained | None = None) -> ImageHalf:
     """A picture encoder.
 
@@ -248,8 +224,6 @@ def load_image_half(wanted: Wanted, loaded: Pretrained | None = None) -> ImageHa
     Raises:
         InputError: it is not here, unsafe, another than expected, or reads no pictures.
     """
-    if NAME.fullmatch(wanted.name) and not Path(wanted.name).is_dir():
-        return _own_image_half(wanted)
     loaded = loaded or load_model_of(wanted)
     whole = loaded.model
     prepare = Preparation(load_processor(loaded.folder, wanted.place))
@@ -265,15 +239,13 @@ def load_image_half(wanted: Wanted, loaded: Pretrained | None = None) -> ImageHa
     late = loaded.settings.get("model_type") in NORMALISED_LATE
     module = VisionModule(model, projection, late, wanted).eval()
     if made != PATCHWORK:
-        return _measured(loaded.about, module, Pixels(prepare))
-    half = _measured(loaded.about, module, Patchwork(prepare))
+        return measured(loaded.about, module, Pixels(prepare))
+    half = measured(loaded.about, module, Patchwork(prepare))
     return half if wanted.pooled else replace(half, counts=patch_counts)
 
 
 def load_text_half(wanted: Wanted, loaded: Pretrained | None = None) -> TextHalf:
     """A text encoder; arguments and errors as for `load_image_half`."""
-    if NAME.fullmatch(wanted.name) and not Path(wanted.name).is_dir():
-        return _own_text_half(wanted)
     loaded = loaded or load_model_of(wanted)
     whole = loaded.model
     tokenizer = load_tokenizer(loaded.folder, wanted.place)
@@ -315,11 +287,12 @@ def load_model_of(wanted: Wanted) -> Pretrained:
         place=wanted.place,
         revision=wanted.revision,
         expected=wanted.expected,
-        fix=_restore(wanted),
+        fix=restore(wanted),
     )
 
 
-def _restore(wanted: Wanted) -> str:
+def restore(wanted: Wanted) -> str:
+    """Advice where a model is not the one that a run noted."""
     flag = wanted.place.split(" ")[0]
     return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
 
@@ -355,55 +328,13 @@ def patch_counts(prepared: Tensor) -> Tensor:
     return (prepared[..., -1] > 0).sum(dim=1)
 
 
-def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:
+def measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:
+    """An image half whose local features and size are those of its output."""
     pixels = torch.from_numpy(prepare(PROBE))[None]
     with torch.no_grad():
         _, local_features, size = module(pixels, torch.ones(1)).shape
     return ImageHalf(
         about | {"shape": list(pixels.shape[1:])}, module, prepare, int(local_features), int(size)
-    )
-
-
-def _own(wanted: Wanted, attribute: str) -> tuple[Any, nn.Module, dict[str, Any]]:
-    user, fingerprint = load_own(wanted.name, wanted.place, wanted.expected, _restore(wanted))
-    module = getattr(user, attribute, None)
-    if not isinstance(module, nn.Module):
-        problem = f"gives a {type(user).__name__} whose {attribute} is not a torch.nn.Module"
-        raise InputError(Fault(wanted.place, problem, f"a module {attribute}", EXAMPLE))
-    return user, module.eval(), {"kind": OWN, "tower": wanted.name, "fingerprint": fingerprint}
-
-
-def _own_image_half(wanted: Wanted) -> ImageHalf:
-    user, module, about = _own(wanted, "image_tower")
-    prepare = getattr(user, "prepare", None)
-    if not callable(prepare):
-        expected = "prepare(picture), which gives an array of one shape"
-        raise InputError(Fault(wanted.place, "has no method prepare", expected, EXAMPLE))
-    return _measured(about, OwnModule(module, wanted.place).eval(), Pixels(prepare))
-
-
-def _own_text_half(wanted: Wanted) -> TextHalf:
-    user, module, about = _own(wanted, "text_tower")
-    tokenise = getattr(user, "tokenise", None)
-    if not callable(tokenise):
-        expected = "tokenise(texts), which gives a list of ids a text"
-        raise InputError(Fault(wanted.place, "has no method tokenise", expected, EXAMPLE))
-    encoder = OwnModule(module, wanted.place, lengths=True).eval()
-    ids = tokenise(["a"])[0]
-    with torch.no_grad():
-        size = encoder(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
-
-    def as_lists(texts: Sequence[str]) -> list[list[int]]:
-        return [[int(number) for number in numbers] for numbers in tokenise(list(texts))]
-
-    return TextHalf(
-        about,
-        encoder,
-        as_lists,
-        int(getattr(user, "words", 0)) or 1,
-        int(size),
-        lambda words: [],
-        lambda text: [str(number) for number in as_lists([text])[0]],
     )
 
 
