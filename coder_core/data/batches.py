@@ -39,9 +39,7 @@ class Batch:
     word_lengths: Tensor  # (B,) int64
     image_ids: Tensor  # (B,) int64: rows of the features file
     text_ids: Tensor  # (B,) int64: captions of the split
-    image_groups: (
-        Tensor  # (B,) int64: equal for pairs that are no negatives of one another: one image, or joined ones
-    )
+    image_groups: Tensor  # (B,) int64: equal for pairs that are no negatives of one another
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
@@ -150,9 +148,7 @@ class TrainingBatches:
         self.batch_size, self.seed = batch_size, seed
         self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
         self.part, self.parts, self.augment = part, parts, augment
-        self.per_epoch = (
-            split.n_texts // batch_size
-        )  # an incomplete last batch is left out; the next order differs
+        self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out
         self._image_groups = image_groups
         self._order: tuple[int, np.ndarray] | None = None
 
@@ -168,9 +164,8 @@ class TrainingBatches:
         text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
-        part = slice(
-            self.part * self.batch_size // self.parts, (self.part + 1) * self.batch_size // self.parts
-        )
+        size = self.batch_size // self.parts
+        part = slice(self.part * size, (self.part + 1) * size)
         if self.split.pictures is None:
             kept_regions = self._kept_regions(random)
             images = partial(self.rows.gather, image_ids[part], kept_regions[part])
@@ -201,9 +196,8 @@ class TrainingBatches:
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         retained = chance >= self.drop_words
-        retained[
-            np.arange(len(retained)), (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)
-        ] = True
+        likeliest = (chance - (np.arange(chance.shape[1]) >= lengths[:, None])).argmax(1)
+        retained[np.arange(len(retained)), likeliest] = True
         if self.fixed_ends:
             retained[:, 0] = True
             retained[np.arange(len(retained)), lengths - 1] = True

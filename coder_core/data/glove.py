@@ -81,9 +81,8 @@ def read_word_vectors(
             continue
         problem, word, vector = _parse(line, width, wanted)
         if problem:
-            faults.append(
-                Fault(f"{path} line {number}", problem, LINE, "remove the line, or download the file again")
-            )
+            fix = "remove the line, or download the file again"
+            faults.append(Fault(f"{path} line {number}", problem, LINE, fix))
             if len(faults) > MOST_FAULTS_SHOWN:
                 break
         elif vector is not None:
@@ -93,19 +92,17 @@ def read_word_vectors(
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
     if repeated:
-        faults.append(
-            Fault(str(path), f"{repeated:,} words stand there again; the first counts", severity="note")
-        )
+        text = f"{repeated:,} words stand there again; the first counts"
+        faults.append(Fault(str(path), text, severity="note"))
     stop_on_errors(faults)
     return _assemble(path, vectors, width, words, counts, faults)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines without their end (fastText leaves a space there); refuses what is not text."""
-    if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
-        problem = "cannot be opened: not a plain file"
-        raise InputError.at(path, problem, "a text file of word vectors", "check the path")
     try:
+        if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
+            raise OSError(0, "not a plain file")
         file = path.open("rb")
     except OSError as error:
         problem = f"cannot be opened: {error.strerror}"
@@ -163,8 +160,7 @@ def _assemble(
     counts: Sequence[int] | None,
     faults: list[Fault],
 ) -> WordVectors:
-    matrix = np.zeros((len(words), width), dtype=np.float32)
-    covered = np.zeros(len(words), dtype=bool)
+    matrix, covered = np.zeros((len(words), width), dtype=np.float32), np.zeros(len(words), dtype=bool)
     for row, vector in vectors.items():
         matrix[row], covered[row] = vector, True
     ordinary = np.array([word not in SPECIAL_WORDS for word in words], dtype=bool)
@@ -232,9 +228,8 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) 
     for distance in range(1, window + 1):
         same = caption[:-distance] == caption[distance:]
         left, right = tokens.ids[:-distance][same], tokens.ids[distance:][same]
-        total += sparse.coo_matrix(
-            (np.full(len(left), 1 / distance), (left, right)), shape=(size, size)
-        ).tocsr()
+        counts = np.full(len(left), 1 / distance)
+        total += sparse.coo_matrix((counts, (left, right)), shape=(size, size)).tocsr()
     return (total + total.T).tocsr()
 
 

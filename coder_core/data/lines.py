@@ -107,9 +107,8 @@ def _decode(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
             problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
             fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
             if len(faults) < MOST_FAULTS_SHOWN:
-                faults.append(
-                    Fault(f"{path} line {number}, byte {error.start + 1}", problem, "UTF-8 text", fix)
-                )
+                place = f"{path} line {number}, byte {error.start + 1}"
+                faults.append(Fault(place, problem, "UTF-8 text", fix))
     return lines
 
 
@@ -118,9 +117,8 @@ def _report_empty(lines: list[str], rows: list[bytes], path: Path, what: str, fa
     empty = [number for number, line in enumerate(lines, 1) if not line and _is_blank(rows[number - 1])]
     expected = f"every line is one {what}"
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
-    faults += [
-        Fault(f"{path} line {n}", "the line is empty", expected, fix) for n in empty[:MOST_FAULTS_SHOWN]
-    ]
+    first = empty[:MOST_FAULTS_SHOWN]
+    faults += [Fault(f"{path} line {number}", "the line is empty", expected, fix) for number in first]
     if len(empty) > MOST_FAULTS_SHOWN:
         faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
 

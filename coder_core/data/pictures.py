@@ -78,9 +78,8 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """
     path = picture_path(Path(folder), name)
     if path is None:
-        raise InputError.at(
-            f"{folder}, {shown(name)}", "there is no such picture", "a JPEG, PNG or WEBP file"
-        )
+        place = f"{folder}, {shown(name)}"
+        raise InputError.at(place, "there is no such picture", "a JPEG, PNG or WEBP file")
     return _open(path, str(path), size)
 
 
@@ -102,12 +101,8 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         if isinstance(error, InputError):
             raise
-        reason = (
-            "the format is not one of these"
-            if isinstance(error, UnidentifiedImageError)
-            else str(error)[:200]
-        )
-        problem = f"cannot be decoded: {reason}"
+        unknown = isinstance(error, UnidentifiedImageError)
+        problem = f"cannot be decoded: {'the format is not one of these' if unknown else str(error)[:200]}"
         raise InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
 
 
@@ -198,20 +193,17 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         faults.append(Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
     if folder is None or unsafe:
         return faults
-    paths = [find_file(folder, name) for name in names]
-    missing = [name for name, path in zip(names, paths, strict=True) if path is None]
-    linked = [
-        name
-        for name, path in zip(names, paths, strict=True)
-        if path is not None and not _inside(folder, path)
-    ]
+    missing, linked = [], []
+    for name in names:
+        path = find_file(folder, name)
+        if path is None:
+            missing.append(name)
+        elif not _inside(folder, path):
+            linked.append(name)
+    outside = "are links out of the folder, which the app does not show"
     for some, problem, fix in (
         (missing, "are missing", "check the picture folder; training does not need it"),
-        (
-            linked,
-            "are links out of the folder, which the app does not show",
-            "copy them, or name their own folder",
-        ),
+        (linked, outside, "copy them, or name their own folder"),
     ):
         if some:
             first = ", ".join(shown(name) for name in some[:NAMES_SHOWN])

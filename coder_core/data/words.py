@@ -96,9 +96,8 @@ class Vocabulary:
         seen: Counter[str] = Counter()
         for caption in captions:
             seen.update(tokenise(caption))
-        words = sorted(
-            (word for word, count in seen.items() if count >= threshold), key=lambda w: (-seen[w], w)
-        )
+        frequent = (word for word, count in seen.items() if count >= threshold)
+        words = sorted(frequent, key=lambda word: (-seen[word], word))
         if not words:
             most = max(seen.values(), default=0)
             problem = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
@@ -108,11 +107,7 @@ class Vocabulary:
 
     @classmethod
     def from_text(cls, text: str, place: str) -> Vocabulary:
-        """Read what `to_text` wrote.
-
-        Args:
-            text: JSON.
-            place: where it came from, for the message.
+        """Read what `to_text` wrote; `place` is where it came from, for the message.
 
         Raises:
             InputError: the text is damaged or of another kind.
@@ -121,18 +116,13 @@ class Vocabulary:
             content: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError.at(place, f"cannot be read as JSON: {error}", "a vocabulary of a run") from None
-        problem = _vocabulary_problem(content)
-        if problem:
+        if problem := _vocabulary_problem(content):
             raise InputError.at(place, problem, f'the format "{FORMAT}"', "use the words.json of the run")
         return cls(content["words"], content["counts"])
 
     @classmethod
     def from_file(cls, path: str | Path) -> Vocabulary:
-        """Read a file that holds what `to_text` wrote.
-
-        Raises:
-            InputError: the file is missing, damaged or of another kind.
-        """
+        """Read a file that holds what `to_text` wrote; errors as for `from_text`, also for a missing file."""
         try:
             text = Path(path).read_text("utf-8")
         except (OSError, ValueError) as error:
@@ -141,9 +131,8 @@ class Vocabulary:
 
     def to_text(self) -> str:
         """The vocabulary as JSON."""
-        return json.dumps(
-            {"format": FORMAT, "words": self.words, "counts": self.counts}, ensure_ascii=False, indent=0
-        )
+        document = {"format": FORMAT, "words": self.words, "counts": self.counts}
+        return json.dumps(document, ensure_ascii=False, indent=0)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -151,9 +140,8 @@ class Vocabulary:
     def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
         """A text's words that were seen in training, and those that were not, each once."""
         words = dict.fromkeys(tokenise(text))
-        return [word for word in words if word in self.number], [
-            word for word in words if word not in self.number
-        ]
+        known = [word for word in words if word in self.number]
+        return known, [word for word in words if word not in self.number]
 
     def encode(self, captions: Sequence[str], *, longest: int = LONGEST_CAPTION_WORDS) -> Tokens:
         """Number every word. A caption without a word becomes one UNKNOWN; words after `longest` are cut."""
@@ -176,10 +164,6 @@ def _vocabulary_problem(content: Any) -> str:
         return "words is not a list of strings"
     if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):
         return "words does not start with <pad> and <unknown>, or repeats a word"
-    if (
-        not isinstance(counts, list)
-        or len(counts) != len(words)
-        or not all(type(count) is int for count in counts)
-    ):
+    if not isinstance(counts, list) or list(map(type, counts)) != [int] * len(words):
         return "counts does not hold one integer a word"
     return ""

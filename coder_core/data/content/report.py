@@ -15,7 +15,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, named, silent, within
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
-from coder_core.data.content.pictures import PictureFacts, look_at_pictures
+from coder_core.data.content.pictures import look_at_pictures
 from coder_core.files.cache import cache_folder, write_cached
 
 VERSION = 1  # of how content is checked
@@ -81,9 +81,8 @@ def cached_report(key: str) -> ContentReport | None:
         document = json.loads(_file(key).read_text("ascii"))
         lists = ("pictures", "duplicate_pictures", "duplicate_captions")
         findings = {name: tuple(map(_finding, document[name])) for name in lists}
-        splits = {
-            str(name): (int(images), int(texts)) for name, (images, texts) in document["splits"].items()
-        }
+        counts = document["splits"].items()
+        splits = {str(name): (int(images), int(texts)) for name, (images, texts) in counts}
         return ContentReport(splits, tuple(map(str, document["without_pictures"])), **findings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -128,30 +127,24 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
     progress(PICTURES_SHARE, 1, "comparing pictures")
     alike: Groups = []
     if facts:
-        hashes, tiny = (
-            np.concatenate(parts) for parts in zip(*((f.hashes, f.tiny) for f in facts), strict=True)
-        )
-        alike = duplicate_pictures(hashes, tiny)
+        hashes = np.concatenate([seen.hashes for seen in facts])
+        alike = duplicate_pictures(hashes, np.concatenate([seen.tiny for seen in facts]))
     progress(0.95, 1, "comparing captions")
     names = [split.name for split in pictured]
     return ContentReport(
         {split.name: (len(split.rows), len(split.captions)) for split in splits},
         tuple(split.name for split in splits if split.name not in names),
-        tuple(_problems(pictured, facts)),
+        tuple(
+            Finding(((split.name, image),), what)
+            for split, seen in zip(pictured, facts, strict=True)
+            for image, what in sorted(seen.problems.items())
+        ),
         _located(alike, [(split.name, len(split.rows)) for split in pictured]),
         _located(
             duplicate_captions([caption for split in splits for caption in split.captions]),
             [(split.name, len(split.captions)) for split in splits],
         ),
     )
-
-
-def _problems(splits: Sequence[CaptionedSplit], facts: Sequence[PictureFacts]) -> list[Finding]:
-    return [
-        Finding(((split.name, image),), what)
-        for split, seen in zip(splits, facts, strict=True)
-        for image, what in sorted(seen.problems.items())
-    ]
 
 
 def _located(groups: Groups, counts: Sequence[tuple[str, int]]) -> tuple[Finding, ...]:
