@@ -6,7 +6,7 @@ import pytest
 
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import Split, compare_splits, fingerprint
-from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
+from tests.support.precomp_folders import features, refusal, write_split
 
 
 @pytest.mark.parametrize("inner", ["", "precomp", "f30k_precomp"])
@@ -123,16 +123,3 @@ def test_large_features_are_never_loaded_whole(tmp_path):
     split = read_split(tmp_path, "train")
     assert process.memory_info().rss - before < 128 * 2**20
     assert split.features.nbytes == 256 * 2**20
-
-
-def test_real_flickr8k_counts():
-    folder = real_flickr8k()
-    for name, images in (("train", 6_000), ("dev", 1_000)):
-        split = read_split(folder / "f8k_precomp", name)
-        assert (split.n_images, split.n_texts) == (images, 5 * images)
-        assert (split.regions, split.feature_size, split.features.dtype) == (36, 128, np.float16)
-        assert (split.image_of_text == np.arange(5 * images) // 5).all()
-        assert split.picture_folder is not None
-        assert len(split.zero_regions) == 0
-        assert [fault.severity for fault in split.faults] == ["note"]
-    assert available_splits(folder / "f8k_precomp") == ["train", "dev"]

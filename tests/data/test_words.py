@@ -1,16 +1,14 @@
 """Words: tokenising, the vocabulary from train captions, and flat arrays."""
 
 import json
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coder_core.data.dataset import read_split
 from coder_core.data.words import PAD, UNKNOWN, Vocabulary, tokenise
-from tests.support.precomp_folders import real_flickr8k, refusal
+from tests.support.precomp_folders import refusal
 
 
 @pytest.mark.parametrize(
@@ -111,25 +109,6 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, content):
     assert "words.json" in str(refusal(Vocabulary.from_file, path))
     path.write_text(json.dumps(content)[:-1])
     assert "cannot be read as JSON" in str(refusal(Vocabulary.from_file, path))
-
-
-def test_six_hundred_thousand_captions_take_seconds():
-    captions = [
-        f"A man's dog number {row % 1000} runs over the green grass near 3 trees ." for row in range(20_000)
-    ]
-    start = time.process_time()
-    Vocabulary.build(captions).encode(captions)
-    assert (time.process_time() - start) * 30 < 60
-
-
-def test_real_flickr8k_words():
-    folder = real_flickr8k() / "f8k_precomp"
-    train, dev = (read_split(folder, name, check_values=False) for name in ("train", "dev"))
-    vocabulary = Vocabulary.build(train.captions)
-    assert 2_700 < len(vocabulary) < 3_100
-    assert vocabulary.words[2:5] == ["a", "in", "the"]
-    assert vocabulary.encode(dev.captions).unknown_share() < 0.035
-    assert vocabulary.encode(train.captions).lengths.max() < 40
 
 
 def test_words_of_a_text_are_known_or_unknown_once() -> None:
