@@ -259,10 +259,11 @@ def test_a_damaged_file_of_captions_is_named(tmp_path: Path, name: str) -> None:
     """Empty pages of parquet before a whole footer; a byte of Latin-1 in COCO's JSON."""
     LAYOUTS[name](tmp_path)
     file = sorted(tmp_path.rglob("*.json" if name == "coco" else "*.parquet"))[0]
-    whole = file.read_bytes()
-    footer = len(whole) - int.from_bytes(whole[-8:-4], "little") - 8
-    pages = whole[:4] + bytes(footer - 4) + whole[footer:]
-    file.write_bytes(whole.replace(b"a ring", b"\xe4 ring") if name == "coco" else pages)
+    damaged = file.read_bytes().replace(b"a ring", b"\xe4 ring")
+    if name != "coco":
+        footer = len(damaged) - int.from_bytes(damaged[-8:-4], "little") - 8
+        damaged = damaged[:4] + bytes(footer - 4) + damaged[footer:]
+    file.write_bytes(damaged)
     assert refusal(read_captioned, tmp_path).faults[0].place == str(file)
 
 

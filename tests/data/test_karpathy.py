@@ -12,10 +12,8 @@ from tests.support.precomp_folders import features, real_flickr8k, refusal
 
 
 def image(imgid, split="train", captions=2, **more):
-    sentences = [
-        {"raw": f"image {imgid} caption {j}", "imgid": imgid, "sentid": 10 * imgid + j}
-        for j in range(captions)
-    ]
+    raw = [f"image {imgid} caption {j}" for j in range(captions)]
+    sentences = [{"raw": text, "imgid": imgid, "sentid": 10 * imgid + j} for j, text in enumerate(raw)]
     return {"imgid": imgid, "filename": f"{imgid}.jpg", "split": split, "sentences": sentences} | more
 
 
@@ -35,11 +33,8 @@ def cache(tmp_path_factory, monkeypatch):
 
 def test_restval_joins_train_and_val_is_dev(tmp_path):
     images = [image(0), image(1, "restval", 3), image(2, "val"), image(3, "test", 1)]
-    write(
-        tmp_path,
-        images,
-        {"train_ims.npy": features(2), "val_ims.npy": features(1), "test_ims.npy": features(1)},
-    )
+    arrays = {"train_ims.npy": features(2), "val_ims.npy": features(1), "test_ims.npy": features(1)}
+    write(tmp_path, images, arrays)
     assert available_splits(tmp_path) == ["train", "dev", "test"]
     train = read_split(tmp_path, "train")
     assert train.captions == [f"image {i} caption {j}" for i, j in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]]
@@ -49,14 +44,9 @@ def test_restval_joins_train_and_val_is_dev(tmp_path):
     assert read_split(tmp_path / "dataset_small.json", "test").n_texts == 1
 
 
-def test_images_come_in_imgid_order(tmp_path):
-    write(tmp_path, [image(2), image(0), image(1)], {"train_ims.npy": features(3)})
-    assert read_split(tmp_path, "train").image_names == ["0.jpg", "1.jpg", "2.jpg"]
-
-
-def test_filepath_is_part_of_the_name(tmp_path):
-    write(tmp_path, [image(0, filepath="val2014")], {"train_ims.npy": features(1)})
-    assert read_split(tmp_path, "train").image_names == ["val2014/0.jpg"]
+def test_images_come_in_imgid_order_and_filepath_is_part_of_the_name(tmp_path):
+    write(tmp_path, [image(2), image(0, filepath="val2014"), image(1)], {"train_ims.npy": features(3)})
+    assert read_split(tmp_path, "train").image_names == ["val2014/0.jpg", "1.jpg", "2.jpg"]
 
 
 def test_one_file_for_all_images_is_viewed_where_a_split_stands_together(tmp_path):
@@ -170,17 +160,14 @@ def without(key):
         (image(1, sentences=[{"raw": " \n"}]), "images[1].sentences[0].raw: the caption is empty"),
         (image(1, sentences=[{"raw": 3}]), "images[1].sentences[0].raw: is of type int"),
         (image(1, sentences=["a dog"]), "images[1].sentences[0]: is of type str"),
-        (
-            image(1, sentences=[{"raw": "a", "sentid": 1}]),
-            "sentid: 1 is also the sentid of images[0].sentences[1]",
-        ),
+        (image(1, sentences=[{"raw": "a", "sentid": 1}]), "1 is also the sentid of images[0].sentences[1]"),
         (image(1, sentences=[{"raw": "a", "imgid": 7}]), "differs from its image's imgid 1"),
         (image(1) | {"imgid": True}, "images[1].imgid: is of type bool"),
         (image(1, filename=None), "images[1].filename: is null"),
         ([], "images[1]: is of type list"),
         (
-            image(1, sentences=[{"raw": "a \ud83d dog"}]),
-            r"images[1].sentences[0].raw: 'a \ud83d dog' holds half a char",
+            image(1, sentences=[{"raw": "a \ud83d"}]),
+            r"images[1].sentences[0].raw: 'a \ud83d' holds half a char",
         ),
         (image(1, filename="\udc00.jpg"), r"images[1].filename: '\udc00.jpg' holds half a character"),
         (image(1, filepath="\udc00"), r"images[1].filepath: '\udc00' holds half a character"),
@@ -205,10 +192,11 @@ def test_faults_are_named_by_their_key(tmp_path, item, place):
         ('{"images": []}', "images: is empty"),
         ('{"images": {}}', "the file.images: is of type dict"),
         ('{"images": [' + "1" * 5000 + "]}", "dataset_small.json"),
+        (b'{"images": "\xff"}', "byte 13"),
     ],
 )
 def test_what_the_parser_would_let_pass(tmp_path, text, says):
-    (tmp_path / "dataset_small.json").write_text(text)
+    (tmp_path / "dataset_small.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     assert says in str(refusal(read_split, tmp_path, "train"))
 
 
@@ -217,11 +205,6 @@ def test_twenty_faults_are_enough(tmp_path):
     error = refusal(read_split, tmp_path, "train")
     assert str(error).count("\n") == 20
     assert len(error.faults) < 30
-
-
-def test_invalid_utf8_names_the_byte(tmp_path):
-    (tmp_path / "dataset_small.json").write_bytes(b'{"images": "\xff"}')
-    assert "byte 13" in str(refusal(read_split, tmp_path, "train"))
 
 
 def test_a_caption_over_two_lines_becomes_one(tmp_path):
