@@ -36,17 +36,16 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
 def named_settings(arguments: Iterable[str]) -> list[Setting]:
     """The settings that a command line names, also as --no-compile."""
     names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
-    settings_named = (find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names)
-    keys = {known.key for known in settings_named if known}
-    return [known for key, known in settings().items() if key in keys]
+    named = [find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names]
+    return [known for known in settings().values() if known in named]
 
 
 def changed_flags(before: Config, after: Config) -> list[str]:
     """The flags that turn one configuration into another, the run's name left out."""
     flags = []
     for known in settings().values():
-        value = getattr(getattr(after, known.section), known.key)
-        if value == getattr(getattr(before, known.section), known.key):
+        value = known.of(after)
+        if value == known.of(before):
             continue
         if isinstance(value, bool):
             flags.append(known.flag if value else spelt_as_flag(f"no_{known.key}"))

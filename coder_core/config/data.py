@@ -27,113 +27,94 @@ Format = Literal[
 class ReadingArguments:
     """Pictures with captions, as people have them (docs/data.md, section 9)."""
 
-    format: Format = "auto"
-    """Layout of pictures with captions; recognised by itself, and a note says which and why."""
-    dev_share: float = 0.1
-    """Share of the images that become dev, where the data has no splits: a hash of every image's name decides."""
-    test_share: float = 0.1
-    """Share of the images that become test, likewise; the rest is train."""
-    split_seed: int = 0
-    """Seed of that hash."""
-    skip_broken: bool = False
-    """Leave out pictures that are missing or broken, with their captions, instead of stopping."""
+    format: Format = setting(
+        "auto", "Layout of pictures with captions; recognised by itself, and a note says which and why."
+    )
+    dev_share: float = setting(
+        0.1,
+        "Share of the images that become dev, where pictures with captions have no splits: a hash of every image's name "
+        "decides.",
+        "[0, 1]",
+    )
+    test_share: float = setting(
+        0.1, "Share of the images that become test, likewise; the rest is train.", "[0, 1]"
+    )
+    split_seed: int = setting(0, "Seed of that hash.", "[0, 2_147_483_648)")
+    skip_broken: bool = setting(
+        False, "Leave out pictures that are missing or broken, with their captions, instead of stopping."
+    )
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(ReadingArguments):
     """Source of images and captions, and what training drops at random."""
 
     data: str = setting(
         "",
-        help='Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. '
-        "With an image tower: pictures with captions in any layout (docs/data.md, section 9).",
+        'Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. With an '
+        "image tower: pictures with captions in any layout (docs/data.md, section 9).",
     )
     pictures: str = setting(
         "",
-        help="Folder with the picture files, so that the app can show them, and an image tower read them. Optional.",
-    )
-    format: Format = setting(
-        "auto", help="Layout of pictures with captions, for an image tower; recognised by itself."
-    )
-    dev_share: float = setting(
-        0.1,
-        minimum=0,
-        maximum=1,
-        help="Share of the images that become dev, where pictures with captions have no splits: a hash of every image's "
-        "name decides.",
-    )
-    test_share: float = setting(
-        0.1, minimum=0, maximum=1, help="Share of the images that become test, likewise."
-    )
-    split_seed: int = setting(0, minimum=0, below=2**31, help="Seed of that hash.")
-    skip_broken: bool = setting(
-        False, help="Leave out pictures that are missing or broken, with their captions, instead of stopping."
+        "Folder with the picture files, so that the app can show them, and an image tower read them. Optional.",
     )
     word_threshold: int = setting(
         4,
-        minimum=1,
-        help="A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4).",
+        "A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4).",
+        "[1, inf)",
     )
     word_vectors: str = setting(
         "random",
+        'Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file.',
         suggestions=("random", "learned"),
-        help='Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text '
-        "file.",
     )
     drop_regions: float = setting(
         0.2,
-        minimum=0,
-        maximum=0.5,
-        help="Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2).",
+        "Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2).",
+        "[0, 0.5]",
     )
     drop_words: float = setting(
         0.2,
-        minimum=0,
-        below=1,
-        help="Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).",
+        "Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).",
+        "[0, 1)",
     )
     train_part: float = setting(
         1.0,
-        above=0,
-        maximum=1,
-        help="Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
-        "experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs "
-        "(docs/data.md, section 6).",
+        "Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
+        "experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs (docs/data.md, "
+        "section 6).",
+        "(0, 1]",
     )
     other_part: bool = setting(
-        False, help="Learn from the images that train-part leaves out instead of those it draws."
+        False, "Learn from the images that train-part leaves out instead of those it draws."
     )
     vague_captions: float = setting(
         0.0,
-        minimum=0,
-        maximum=1,
-        help="Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments "
-        "on ambiguity (ablate ambiguity); dev and test stay as they are.",
+        "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments on "
+        "ambiguity (ablate ambiguity); dev and test stay as they are.",
+        "[0, 1]",
     )
     reviews: str = setting(
         "",
-        help="File of people's verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.",
+        "File of people's verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.",
     )
     wrong_weight: float = setting(
         0.0,
-        minimum=0,
-        maximum=1,
-        help="With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.",
+        "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.",
+        "[0, 1]",
     )
     vague_weight: float = setting(
         0.5,
-        minimum=0,
-        maximum=1,
-        help="With reviews: weight of pairs judged too-vague, likewise; half lets them teach without leading.",
+        "With reviews: weight of pairs judged too-vague, likewise; half lets them teach without leading.",
+        "[0, 1]",
     )
     duplicate_weight: float = setting(
         1.0,
-        minimum=0,
-        maximum=1,
-        help="With reviews: weight of pairs judged duplicate, likewise; the field trains on duplicates too.",
+        "With reviews: weight of pairs judged duplicate, likewise; the field trains on duplicates too.",
+        "[0, 1]",
     )
     also_matches: bool = setting(
         True,
-        help="With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives "
-        "of the other.",
+        "With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives of the "
+        "other.",
     )

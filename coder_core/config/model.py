@@ -15,133 +15,112 @@ class ModelConfig:
     """Two encoders into one space (CODER section 3.2.1)."""
 
     text_encoder: Literal["bigru", "bert"] = setting(
-        "bigru", help="BiGRU over words, or BERT through transformers."
+        "bigru", "BiGRU over words, or BERT through transformers."
     )
     bert: str = setting(
-        "bert-base-uncased", help="Name or folder of the BERT model (used with text-encoder bert)."
+        "bert-base-uncased", "Name or folder of the BERT model (used with text-encoder bert)."
     )
-    dimension: int = setting(
-        1024, minimum=2, maximum=65_536, help="D, size of the joint space (CODER section 4.1: 1024)."
-    )
+    dimension: int = setting(1024, "D, size of the joint space (CODER section 4.1: 1024).", "[2, 65_536]")
     word_size: int = setting(
-        300,
-        minimum=1,
-        maximum=65_536,
-        help="Size of a word vector (vse_infty: 300). A GloVe file must have this width.",
+        300, "Size of a word vector (vse_infty: 300). A GloVe file must have this width.", "[1, 65_536]"
     )
     image_pooling: Pooling = setting(
         "gpo",
-        help="How regions, or a tower's patches, become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11. "
-        "Tower: the image tower pools as it was trained to, with its own projection.",
+        "How regions, or a tower's patches, become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11. Tower: the "
+        "image tower pools as it was trained to, with its own projection.",
     )
     text_pooling: Pooling = setting(
-        "gpo", help="How words become one vector; tower: as the text tower was trained to."
+        "gpo", "How words become one vector; tower: as the text tower was trained to."
     )
     scorer: Literal["cosine", "interaction"] = setting(
         "cosine",
-        help="How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which "
-        "every word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A).",
+        "How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which every "
+        "word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A).",
     )
     embeddings: int = setting(
         1,
-        minimum=1,
-        maximum=64,
-        help="K, embeddings of every sample by self-attention over its local features; a pair scores the best of its K² "
-        "cosines (PVSE, Song & Soleymani 2019; 1 is the plain model).",
+        "K, embeddings of every sample by self-attention over its local features; a pair scores the best of its K² cosines "
+        "(PVSE, Song & Soleymani 2019; 1 is the plain model).",
+        "[1, 64]",
     )
     interaction_size: int = setting(
-        256,
-        minimum=1,
-        maximum=65_536,
-        help="Size of an alignment vector of the interaction scorer (DBL section IV-A: 256).",
+        256, "Size of an alignment vector of the interaction scorer (DBL section IV-A: 256).", "[1, 65_536]"
     )
     interaction_sharpness: float = setting(
-        9.0, above=0, help="λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9)."
+        9.0, "λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9).", "(0, inf)"
     )
     image_layers: int = setting(
         2,
-        minimum=0,
-        maximum=64,
-        help="Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2).",
+        "Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2).",
+        "[0, 64]",
     )
     region_norm: Literal["none", "rms"] = setting(
         "none",
-        help="Region features as the file has them, or every region divided by its root mean square, for features whose "
-        "lengths differ much and say little.",
+        "Region features as the file has them, or every region divided by its root mean square, for features whose lengths "
+        "differ much and say little.",
     )
-    text_layers: int = setting(1, minimum=1, maximum=64, help="Layers of the BiGRU (vse_infty: 1).")
-    image_dropout: float = setting(0.0, minimum=0, below=1, help="Dropout on the region features.")
+    text_layers: int = setting(1, "Layers of the BiGRU (vse_infty: 1).", "[1, 64]")
+    image_dropout: float = setting(0.0, "Dropout on the region features.", "[0, 1)")
     image_dropout_mask: Literal["region", "image"] = setting(
         "region",
-        help="Each region loses numbers of its own, or all regions of an image the same ones: what one region lacks a "
-        "similar neighbour still shows, so a mask of its own regularises little (Tompson et al. 2015).",
+        "Each region loses numbers of its own, or all regions of an image the same ones: what one region lacks a similar "
+        "neighbour still shows, so a mask of its own regularises little (Tompson et al. 2015).",
     )
-    word_dropout: float = setting(
-        0.0, minimum=0, below=1, help="Dropout on the components of the word vectors."
-    )
+    word_dropout: float = setting(0.0, "Dropout on the components of the word vectors.", "[0, 1)")
     embedding_dropout: float = setting(
-        0.0, minimum=0, below=1, help="Dropout on regions and words just before they are pooled."
+        0.0, "Dropout on regions and words just before they are pooled.", "[0, 1)"
     )
-    freeze_bert: bool = setting(
-        False, help="Leave BERT's own weights as they are and train what stands on them."
-    )
+    freeze_bert: bool = setting(False, "Leave BERT's own weights as they are and train what stands on them.")
     concepts: int = setting(
         0,
-        minimum=0,
-        maximum=100_000,
-        help="g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch.",
+        "g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch.",
+        "[0, 100_000]",
     )
     concept_list: str = setting(
         "",
-        help='JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty takes them from the '
-        "train captions.",
+        'JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty takes them from the train '
+        "captions.",
     )
     concept_tagger: Literal["textblob", "spacy", "nltk"] = setting(
         "textblob",
-        help="Tells nouns, adjectives and verbs in the captions. textblob works offline; the others when you installed "
-        "them.",
+        "Tells nouns, adjectives and verbs in the captions. textblob works offline; the others when you installed them.",
     )
-    gcn_layers: int = setting(
-        1, minimum=1, maximum=2, help="Graph convolutions over the concepts (CODER: 1, CVSE: 2)."
-    )
+    gcn_layers: int = setting(1, "Graph convolutions over the concepts (CODER: 1, CVSE: 2).", "[1, 2]")
     gcn_form: Literal["cvse", "wide"] = setting(
         "cvse",
-        help="Of two convolutions: cvse has a hidden width of D/2 and no activation after the last; wide has D and an "
-        "activation after each.",
+        "Of two convolutions: cvse has a hidden width of D/2 and no activation after the last; wide has D and an activation "
+        "after each.",
     )
     concept_graph: Literal["columns", "rows-columns", "cvse"] = setting(
         "columns",
-        help="How the concepts' graph H is normalised (the paper leaves D open): by its column sums on both sides, which "
-        "drops the edges of a concept that no other points at; by row sums on the left and column sums on the right; "
-        "or H + I by its row sums (CVSE's program).",
+        "How the concepts' graph H is normalised (the paper leaves D open): by its column sums on both sides, which drops the "
+        "edges of a concept that no other points at; by row sums on the left and column sums on the right; or H + I by its "
+        "row sums (CVSE's program).",
     )
     concept_smoothing: float = setting(
         10.0,
-        above=0,
-        help="λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is this "
-        "project's).",
+        "λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is this project's).",
+        "(0, inf)",
     )
     concept_query: Literal["pooled", "unit"] = setting(
         "pooled",
-        help="What reads the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at "
-        "length 1, so that an image and a caption start equally sharp whatever the scale of their features.",
+        "What reads the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at length 1, "
+        "so that an image and a caption start equally sharp whatever the scale of their features.",
     )
     concept_threshold: float = setting(
         0.3,
-        above=0,
+        "ε: concepts are connected from this co-occurrence on (CVSE: 0.3 after rescaling, a raw probability of 0.168).",
+        "(0, inf)",
         reason="at 0 every concept is connected with every other",
-        help="ε: concepts are connected from this co-occurrence on (CVSE: 0.3 after rescaling, a raw probability of "
-        "0.168).",
     )
     concept_rescale: bool = setting(
         True,
-        help="Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold, as CVSE does.",
+        "Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold, as CVSE does.",
     )
     beta: float = setting(
         0.9,
-        minimum=0,
-        maximum=1,
-        help="Share of the instance branch in a score; the rest is the concept branch's (CODER section 4.1: 0.9).",
+        "Share of the instance branch in a score; the rest is the concept branch's (CODER section 4.1: 0.9).",
+        "[0, 1]",
     )
 
     @property

@@ -7,7 +7,7 @@ The command line, the form in the app, config.toml and the ablations' grids foll
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, get_type_hints
@@ -29,7 +29,7 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added
 class Config:
     """All settings of a run."""
 
-    name: str = setting("", help="Name of the run's folder; empty takes the preset's name.")
+    name: str = setting("", "Name of the run's folder; empty takes the preset's name.")
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     towers: TowersConfig = field(default_factory=TowersConfig)
@@ -47,7 +47,7 @@ class Config:
 
 @cache
 def settings() -> dict[str, Setting]:
-    """Every setting by its key, section by section. The run's name is none."""
+    """Every setting by its key, section by section. The run's name is not a setting."""
     sections = {key: hint for key, hint in get_type_hints(Config).items() if key != "name"}
     return {
         declared.name: setting_of(section, declared, get_type_hints(cls)[declared.name])
@@ -67,23 +67,22 @@ def with_settings(config: Config, values: Mapping[str, Any], place: str = "") ->
     Args:
         config: to start from.
         values: by name.
-        place: where the values stand, for messages: "mine.toml row 2".
+        place: origin of the values, for messages: "mine.toml row 2".
 
     Raises:
         InputError: unknown names, wrong types, values outside their range; all of them.
     """
     changes: dict[str, dict[str, Any]] = {}
     faults: list[Fault | None] = []
+    fix = "python -m coder_core.train --help lists every setting"
     for name, value in values.items():
-        declared = find_setting(name)
-        if declared is None:
-            fix = "python -m coder_core.train --help lists every setting"
-            faults.append(
-                Fault(_at(place, name[:80]), "is not a setting of a run", "a name such as bank-size", fix)
-            )
+        known = find_setting(name)
+        if known is None:
+            shown = _at(place, name[:80])
+            faults.append(Fault(shown, "is not a setting of a run", "a name such as bank-size", fix))
             continue
-        changes.setdefault(declared.section, {})[declared.key] = declared.read(value)
-        faults.append(declared.fault(declared.read(value), _at(place, declared.flag)))
+        changes.setdefault(known.section, {})[known.key] = known.read(value)
+        faults.append(known.fault(known.read(value), _at(place, known.flag)))
     _refuse(faults)
     return replace(config, **{key: replace(getattr(config, key), **table) for key, table in changes.items()})
 
@@ -92,9 +91,17 @@ def _at(place: str, name: str) -> str:
     return f"{place}, {name}" if place else name
 
 
-def _refuse(faults: Sequence[Fault | None]) -> None:
-    if found := [fault for fault in faults if fault is not None]:
-        raise InputError(found)
+def _refuse(faults: Iterable[Fault | None]) -> None:
+    if errors := [fault for fault in faults if fault is not None]:
+        raise InputError(errors)
+
+
+def name_faults(name: str) -> list[Fault]:
+    """The fault of a run's name that cannot be a folder's; an empty one takes the preset's name."""
+    if not name or RUN_NAME.fullmatch(name):
+        return []
+    expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
+    return [Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder")]
 
 
 def to_document(config: Config) -> dict[str, Any]:
@@ -109,26 +116,27 @@ def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Co
         InputError: unknown keys, wrong types, values outside their range; all of a table are named.
     """
     sections = get_type_hints(Config)
-    if unknown := sorted(set(document) - set(sections)):
-        expected = f"one of {', '.join(sections)}"
-        raise InputError([Fault(f"{place} key {key}", "is not known", expected) for key in unknown])
+    _refuse_unknown(document, sections, place)
     values: dict[str, Any] = {}
-    for key, value in document.items():
-        kind = "str" if key == "name" else "dict"
-        if not isinstance(value, str if key == "name" else dict):
-            raise InputError(Fault(f"{place} [{key}]", f"is {value!r}", f"a value of type {kind}"))
-        values[key] = (
-            value if isinstance(value, str) else _section(sections[key], key, value, f"{place} [{key}]")
-        )
+    for section, value in document.items():
+        kind = str if section == "name" else dict
+        if not isinstance(value, kind):
+            raise InputError.at(f"{place} [{section}]", f"is {value!r}", f"a value of type {kind.__name__}")
+        if isinstance(value, dict):
+            values[section] = _section(sections[section], section, value, f"{place} [{section}]")
+        else:
+            values[section] = value
     return Config(**values)
 
 
 def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> Any:
-    known = {key: one for key, one in settings().items() if one.section == section}
-    unknown = sorted(set(table) - set(known))
-    _refuse(
-        [Fault(f"{place} key {key}", "is not known", f"one of {', '.join(sorted(known))}") for key in unknown]
-    )
+    known = {key: setting for key, setting in settings().items() if setting.section == section}
+    _refuse_unknown(table, sorted(known), place)
     values = {key: known[key].read(value) for key, value in table.items()}
-    _refuse([known[key].fault(value, f"{place} key {key}") for key, value in values.items()])
+    _refuse(known[key].fault(value, f"{place} key {key}") for key, value in values.items())
     return cls(**values)
+
+
+def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], place: str) -> None:
+    expected = f"one of {', '.join(known)}"
+    _refuse(Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(known)))

@@ -19,11 +19,9 @@ class Setting:
         value_type: bool, int, float or str.
         default: where no preset has another value.
         help: what it is, and the source of its default.
+        within: the interval of allowed numbers, "[0, 1)" or "(0, inf]"; empty allows every finite one.
         choices: the values a `Literal` setting may take.
         suggestions: of a free text, the words that name no file.
-        minimum, above: the smallest value allowed, or the bound below it.
-        maximum, below: the largest value allowed, or the bound above it.
-        infinite: infinity is a value too.
         reason: for the range.
     """
 
@@ -32,13 +30,9 @@ class Setting:
     value_type: type
     default: Any
     help: str
+    within: str = ""
     choices: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
-    minimum: float | None = None
-    above: float | None = None
-    maximum: float | None = None
-    below: float | None = None
-    infinite: bool = False
     reason: str = ""
 
     @property
@@ -46,78 +40,72 @@ class Setting:
         """ "--bank-size"."""
         return spelt_as_flag(self.key)
 
+    def of(self, config: Any) -> Any:
+        """Its value in a configuration."""
+        return getattr(getattr(config, self.section), self.key)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Both ends of the interval, infinite where there is none."""
+        low, high = self.within[1:-1].split(", ") if self.within else ("-inf", "inf")
+        return _number(low), _number(high)
+
     @property
     def range(self) -> str:
         """The range in words: "a value from 0 to below 1"; empty where every value is allowed."""
-        low = self.above if self.minimum is None else self.minimum
-        high = self.below if self.maximum is None else self.maximum
-        if low is None:
+        (low, high), closed = self.bounds, self.within.startswith("[")
+        if not self.within:
             return ""
-        if high is None:
-            return f"a value above {low}" if self.minimum is None else f"{low} or more"
+        if high == math.inf:
+            return f"{low} or more" if closed else f"a value above {low}"
         if self.value_type is int and high - low <= 2:
             *first, last = range(int(low), int(high) + 1)
             return f"{', '.join(map(str, first))} or {last}"
-        end = f"{'below ' if self.maximum is None else ''}{high}"
-        return (
-            f"a value above {low} and at most {end}"
-            if self.minimum is None
-            else f"a value from {low} to {end}"
-        )
+        end = high if self.within.endswith("]") else f"below {high}"
+        return f"a value from {low} to {end}" if closed else f"a value above {low} and at most {end}"
 
     @property
     def smallest(self) -> float | None:
-        """The smallest value allowed; of a decimal that lies above a bound, the bound."""
-        if self.minimum is None and self.above is not None and self.value_type is int:
-            return self.above + 1
-        return self.above if self.minimum is None else self.minimum
+        """The smallest value allowed; of a decimal above an open bound, the bound."""
+        low = self.bounds[0]
+        if math.isinf(low):
+            return None
+        return low + 1 if self.within.startswith("(") and self.value_type is int else low
 
     @property
     def largest(self) -> float | None:
-        """The largest value allowed; of a decimal that lies below a bound, the bound."""
-        if self.maximum is None and self.below is not None and self.value_type is int:
-            return self.below - 1
-        return self.below if self.maximum is None else self.maximum
+        """The largest value allowed; of a decimal below an open bound, the bound."""
+        high = self.bounds[1]
+        if math.isinf(high):
+            return None
+        return high - 1 if self.within.endswith(")") and self.value_type is int else high
 
     def read(self, value: Any) -> Any:
         """Return the value as this setting stores it: a whole number becomes a float."""
-        if self.value_type is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        return value
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return float(value) if self.value_type is float and whole else value
 
     def fault(self, value: Any, place: str = "") -> Fault | None:
-        """The fault of a value (type, choice or range), if it has one.
-
-        Args:
-            value: from `read`.
-            place: named in the fault; empty is the flag.
-        """
-        place = place or self.flag
+        """Return the fault of a value (type, choice or range) if it has one; `place` is the flag if empty."""
+        expected = ""
         if self.choices:
-            expected = "one of " + ", ".join(map(repr, self.choices))
-            return None if value in self.choices else Fault(place, f"is {_shown(value)}", expected)
-        if not isinstance(value, self.value_type) or (
-            self.value_type is not bool and isinstance(value, bool)
-        ):
-            return Fault(place, f"is {_shown(value)}", f"a value of type {self.value_type.__name__}")
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        inside = (
-            (self.minimum is None or value >= self.minimum)
-            and (self.above is None or value > self.above)
-            and (self.maximum is None or value <= self.maximum)
-            and (self.below is None or value < self.below)
-        )
-        if not inside:
-            return Fault(place, f"is {_shown(value)}", self.range, self.reason)
-        if not math.isfinite(value) and not (self.infinite and value > 0):
-            return Fault(place, f"is {value}", "a finite number")
-        return None
+            expected = "" if value in self.choices else "one of " + ", ".join(map(repr, self.choices))
+        elif not isinstance(value, self.value_type) or isinstance(value, bool) != (self.value_type is bool):
+            expected = f"a value of type {self.value_type.__name__}"
+        elif isinstance(value, int | float) and self.value_type is not bool and not self._holds(value):
+            expected = self.range if math.isfinite(value) else "a finite number"
+        reason = self.reason if expected == self.range else ""
+        return Fault(place or self.flag, f"is {_shown(value)}", expected, reason) if expected else None
+
+    def _holds(self, value: float) -> bool:
+        low, high = self.bounds
+        at_low, at_high = value == low and self.within[:1] == "[", value == high and self.within[-1:] == "]"
+        return low < value < high or at_low or at_high
 
 
-def setting(default: Any, **facts: Any) -> Any:
-    """A dataclass field with the facts of a `Setting`: help, minimum, above, maximum, below, …"""
-    return field(default=default, metadata=facts)
+def setting(default: Any, help: str, within: str = "", **facts: Any) -> Any:
+    """A dataclass field with the facts of a `Setting`."""
+    return field(default=default, metadata={"help": help, "within": within, **facts})
 
 
 def setting_of(section: str, declared: Field[Any], hint: Any) -> Setting:
@@ -130,6 +118,10 @@ def setting_of(section: str, declared: Field[Any], hint: Any) -> Setting:
 def spelt_as_flag(key: str) -> str:
     """ "bank_size" → "--bank-size"."""
     return f"--{key.replace('_', '-')}"
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text or "inf" in text else int(text)
 
 
 def _shown(value: Any) -> str:

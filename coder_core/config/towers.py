@@ -16,60 +16,50 @@ class TowersConfig:
 
     image_tower: str = setting(
         "",
-        help="Reads the pictures of --data, which is then any layout of pictures with captions: name or folder of a "
-        "transformers model (CLIP, SigLIP, SigLIP 2, ViT, DINOv2 …), or package.module:function of your own. Empty "
-        "reads region features.",
+        "Reads the pictures of --data, which is then any layout of pictures with captions: name or folder of a transformers "
+        "model (CLIP, SigLIP, SigLIP 2, ViT, DINOv2 …), or package.module:function of your own. Empty reads region features.",
     )
     text_tower: str = setting(
         "",
-        help="Reads the captions instead of text-encoder: name or folder of a dual encoder (its text half) or of a text "
-        "model such as BERT, or package.module:function.",
+        "Reads the captions instead of text-encoder: name or folder of a dual encoder (its text half) or of a text model such "
+        "as BERT, or package.module:function.",
     )
     image_tuning: Tuning = setting(
         "frozen",
-        help="Of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank "
-        "adapters, Hu et al. 2022), or full.",
+        "Of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank adapters, "
+        "Hu et al. 2022), or full.",
     )
-    text_tuning: Tuning = setting("frozen", help="Of the text tower: frozen, lora, or full.")
-    image_rate: float = setting(
-        1.0, minimum=0, help="The image tower's learning rate as a share of the others'."
-    )
-    text_rate: float = setting(
-        1.0, minimum=0, help="The text tower's learning rate as a share of the others'."
-    )
+    text_tuning: Tuning = setting("frozen", "Of the text tower: frozen, lora, or full.")
+    image_rate: float = setting(1.0, "The image tower's learning rate as a share of the others'.", "[0, inf)")
+    text_rate: float = setting(1.0, "The text tower's learning rate as a share of the others'.", "[0, inf)")
     lora_rank: int = setting(
         8,
-        minimum=1,
-        maximum=1024,
-        help="r: columns of an adapter's matrices, in every linear layer of a tower that is tuned by lora (peft: 8; Hu et "
-        "al. 2022, table 6: 1 to 64 differ little).",
+        "r: columns of an adapter's matrices, in every linear layer of a tower that is tuned by lora (peft: 8; Hu et al. "
+        "2022, table 6: 1 to 64 differ little).",
+        "[1, 1024]",
     )
     lora_alpha: float = setting(
         16.0,
-        above=0,
-        help="α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; twice the rank is usual).",
+        "α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; twice the rank is usual).",
+        "(0, inf)",
     )
     lora_dropout: float = setting(
-        0.0,
-        minimum=0,
-        below=1,
-        help="Dropout on what the adapters read (peft: 0; Hu et al. 2022: 0.1 for GPT-2).",
+        0.0, "Dropout on what the adapters read (peft: 0; Hu et al. 2022: 0.1 for GPT-2).", "[0, 1)"
     )
     projection: Literal["linear", "none"] = setting(
         "linear",
-        help="Linear: a layer into the joint space on top of a tower. None: the tower's own space, whose size becomes "
-        "dimension; a dual encoder then starts as it was trained.",
+        "Linear: a layer into the joint space on top of a tower. None: the tower's own space, whose size becomes dimension; a "
+        "dual encoder then starts as it was trained.",
     )
     augment: Literal["none", "crop", "crop-flip"] = setting(
         "none",
-        help="Of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the time, "
-        "never where the caption says left, right or clockwise.",
+        "Of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the time, never "
+        "where the caption says left, right or clockwise.",
     )
     workers: int = setting(
         -1,
-        minimum=-1,
-        maximum=256,
-        help="Processes that decode pictures ahead of the model; -1 chooses, 0 decodes in the training process.",
+        "Processes that decode pictures ahead of the model; -1 chooses, 0 decodes in the training process.",
+        "[-1, 256]",
     )
 
     @property

@@ -28,7 +28,7 @@ def check_values(
         InputError: no object, or names every key whose value is another.
     """
     if not isinstance(record, dict):
-        raise InputError(Fault(place, f"holds {_shown(record)}", "an object", "restore the file"))
+        raise InputError.at(place, f"holds {_shown(record)}", "an object", "restore the file")
     faults = []
     for key, kind in kinds.items():
         if key in record and not _fits(record[key], kind, least):

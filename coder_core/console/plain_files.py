@@ -89,7 +89,7 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise InputError(Fault(str(path), f"has {size:,} bytes", f"at most {most:,}", "restore the file"))
+            raise InputError.at(path, f"has {size:,} bytes", f"at most {most:,}", "restore the file")
         return file.read(size)  # room for no more than that is set aside
 
 

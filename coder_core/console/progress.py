@@ -17,7 +17,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskProgressColumn, T
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.output import say
 from coder_core.console.plain_files import read_plain, replace_plain
 
@@ -170,7 +170,7 @@ class ProgressFile:
         try:
             replace_plain(self.path, json.dumps(asdict(progress)))
         except OSError as error:
-            raise InputError(Fault(str(self.path), f"could not be written ({error.strerror})")) from error
+            raise InputError.at(self.path, f"could not be written ({error.strerror})") from error
 
 
 def read_progress(path: Path) -> JobProgress | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.plain_files import replace_plain, sync
 
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
@@ -45,7 +45,7 @@ def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterato
         with _only_writer(place.parent):
             if not replace and place.exists() and (not place.is_dir() or any(place.iterdir())):
                 fix = "choose another name, or continue the run that is there"
-                raise InputError(Fault(str(place), "exists and is not empty", "a free place", fix))
+                raise InputError.at(place, "exists and is not empty", "a free place", fix)
             if needed > shutil.disk_usage(place.parent).free:
                 raise _write_error(place, needed)
             temporary.mkdir()
@@ -66,7 +66,7 @@ def replace_file(path: Path, text: str) -> None:
     try:
         replace_plain(path, text)
     except OSError as error:
-        raise WriteError(Fault(str(path), f"could not be written ({error.strerror})")) from error
+        raise WriteError.at(path, f"could not be written ({error.strerror})") from error
 
 
 @contextmanager
@@ -184,6 +184,4 @@ def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
     free = shutil.disk_usage(next(folder for folder in place.parents if os.access(folder, os.F_OK))).free
     problem = f"{needed:,} bytes are needed and {free:,} are free"
     fix = "earlier saves are intact; make room or choose another folder"
-    return WriteError(
-        Fault(str(place), f"could not be written ({reason}): {problem}" if reason else problem, fix=fix)
-    )
+    return WriteError.at(place, f"could not be written ({reason}): {problem}" if reason else problem, fix=fix)

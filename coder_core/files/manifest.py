@@ -51,22 +51,16 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         intact = _is_intact(raw)
         manifest = json.loads(raw)
     except OSError as error:
-        raise InputError(
-            Fault(str(path), f"cannot be read ({error.strerror})", "the manifest of a save")
-        ) from error
+        raise InputError.at(path, f"cannot be read ({error.strerror})", "the manifest of a save") from error
     except InputError:
         raise
     except (ValueError, RecursionError):
         intact = False
     if not intact:
-        raise InputError(
-            Fault(str(path), "is damaged: it does not match its own checksum", fix="restore the folder")
-        )
+        raise InputError.at(path, "is damaged: it does not match its own checksum", fix="restore the folder")
     if manifest.get("format") != FORMAT:
         fix = "it was written by another version of this program; use that version, or update this one"
-        raise NewerFormatError(
-            Fault(str(path), f"has format {manifest.get('format')}", f"format {FORMAT}", fix)
-        )
+        raise NewerFormatError.at(path, f"has format {manifest.get('format')}", f"format {FORMAT}", fix)
     files = manifest.get("files")
     for name, entry in (
         files.items() if isinstance(files, dict) else [("", None)]
@@ -77,16 +71,14 @@ def parse_manifest(path: Path) -> dict[str, Any]:
             or not {"bytes", "sha256"} <= set(entry)
             or not _PLAIN_NAME.fullmatch(name)
         ):
-            raise InputError(
-                Fault(str(path), f"lists {name[:80]!r}", "file names with their bytes and sha256")
-            )
+            raise InputError.at(path, f"lists {name[:80]!r}", "file names with their bytes and sha256")
     check_values(manifest, {"arrays": dict}, str(path))
     for name, entry in manifest.get("arrays", {}).items():
         check_values(entry, {"shape": list, "dtype": str}, f"{path} key arrays, {name[:80]}")
         shape = entry.get("shape")
         if "dtype" not in entry or not _is_shape(shape):
             place = f"{path} key arrays, {name[:80]}"
-            raise InputError(Fault(place, "has no shape and dtype", "sizes, and a type of number"))
+            raise InputError.at(place, "has no shape and dtype", "sizes, and a type of number")
     return manifest
 
 

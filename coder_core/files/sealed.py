@@ -129,7 +129,7 @@ class SealedFolder:
         try:
             content = read_plain(self.path / name, DOCUMENT)
         except OSError as error:
-            raise InputError(Fault(str(self.path / name), f"cannot be read ({error.strerror})")) from error
+            raise InputError.at(self.path / name, f"cannot be read ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
             raise InputError(damaged(self.path / name))
         return content
@@ -141,9 +141,9 @@ class SealedFolder:
         try:
             return json.loads(content)
         except RecursionError:
-            raise InputError(Fault(str(path), "is nested too deeply")) from None
+            raise InputError.at(path, "is nested too deeply") from None
         except ValueError as error:
-            raise InputError(Fault(str(path), f"cannot be read: {error}", "JSON")) from None
+            raise InputError.at(path, f"cannot be read: {error}", "JSON") from None
 
     @property
     def large_arrays(self) -> list[str]:
@@ -160,10 +160,10 @@ class SealedFolder:
         """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
         path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
         if entry is None:
-            raise InputError(Fault(str(self.path / MANIFEST), f"has no array {name}"))
+            raise InputError.at(self.path / MANIFEST, f"has no array {name}")
         shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
-            raise InputError(Fault(str(path), f"has dtype {dtype}", "plain numbers"))
+            raise InputError.at(path, f"has dtype {dtype}", "plain numbers")
         try:
             if path.name in self.large_arrays:
                 array = map_copy(path, self.manifest["files"][path.name]["sha256"])
@@ -173,17 +173,15 @@ class SealedFolder:
             reason = (
                 "objects are never unpickled" if "pickle" in str(error) else error
             )  # NumPy advises to do it
-            raise InputError(Fault(str(path), f"cannot be read ({reason})")) from error
+            raise InputError.at(path, f"cannot be read ({reason})") from error
         if array.shape != shape or array.dtype.str != dtype:
-            raise InputError(Fault(str(path), f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}"))
+            raise InputError.at(path, f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}")
         array.flags.writeable = False
         return array
 
     def _listed(self, name: str) -> Path:
         if name not in self.manifest["files"]:
-            raise InputError(
-                Fault(str(self.path), f"holds no {name}", f"one of {', '.join(self.manifest['files'])}")
-            )
+            raise InputError.at(self.path, f"holds no {name}", f"one of {', '.join(self.manifest['files'])}")
         return self.path / name
 
     def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
@@ -223,9 +221,9 @@ def read_toml(place: Path, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(read_checked(place, name).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(Fault(str(place / name), f"cannot be read: {error}", "TOML")) from None
+        raise InputError.at(place / name, f"cannot be read: {error}", "TOML") from None
     except RecursionError:
-        raise InputError(Fault(str(place / name), "is nested too deeply", "TOML")) from None
+        raise InputError.at(place / name, "is nested too deeply", "TOML") from None
 
 
 def map_copy(path: Path, sha256: str) -> np.ndarray:
@@ -253,7 +251,7 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
     except OSError as error:
         problem = f"cannot be copied to {folder}: {error.strerror or error}"
         fix = "set CODER_CACHE to a folder with room"
-        raise InputError(Fault(str(path), problem, f"room for {needed:,} bytes", fix)) from error
+        raise InputError.at(path, problem, f"room for {needed:,} bytes", fix) from error
 
 
 def _size(content: Any) -> int:

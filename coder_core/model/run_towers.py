@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from coder_core.config.data import ReadingArguments
 from coder_core.config.schema import Config
 from coder_core.config.towers import TowersConfig, Tuning
 from coder_core.console.documents import check_values
@@ -223,9 +222,3 @@ def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Confi
         return config, []
     note = Fault("--dimension", f"is {size}, the size of the towers' own space", severity="note")
     return replace(config, model=replace(config.model, dimension=size)), [note]
-
-
-def reading_of(config: Config) -> ReadingArguments:
-    """Options with which a run reads pictures with captions."""
-    data = config.data
-    return ReadingArguments(data.format, data.dev_share, data.test_share, data.split_seed, data.skip_broken)

@@ -11,7 +11,7 @@ from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import Split
-from coder_core.model.run_towers import RunTowers, reading_of
+from coder_core.model.run_towers import RunTowers
 
 OPTIONAL = ("dev",)
 
@@ -60,7 +60,7 @@ def read_splits(
     from coder_core.data.captioned.reading import read_captioned
 
     only = wanted[0] if len(wanted) == 1 else ""
-    data = read_captioned(folder, reading_of(config), pictures=config.data.pictures or None, only=only)
+    data = read_captioned(folder, config.data, pictures=config.data.pictures or None, only=only)
     faults = stop_on_errors(data.faults)
     names = [split.name for split in data.splits]
     asked = config.towers.workers

@@ -124,7 +124,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
     except FileNotFoundError:
         return [], []
     except OSError as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error.strerror})")) from error
+        raise InputError.at(path, f"cannot be read ({error.strerror})") from error
     events: list[dict[str, Any]] = []
     faults, key = [], run_key(path.parent)
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):

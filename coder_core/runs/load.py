@@ -159,7 +159,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     document = read_toml(folder, "config.toml")
     about = document.pop(ABOUT, {})
     if not isinstance(about, dict):
-        raise InputError(Fault(f"{place} [{ABOUT}]", f"is {about!r:.80}", "a table"))
+        raise InputError.at(f"{place} [{ABOUT}]", f"is {about!r:.80}", "a table")
     return from_document(document, str(place)), about
 
 
@@ -173,7 +173,7 @@ def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) ->
     least = 0 if config.towers.image_tower else 1
     if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_FEATURES:
         place = f"{folder / 'config.toml'} [{ABOUT}] key feature_size"
-        raise InputError(Fault(place, f"is {size!r:.80}", f"a value from {least} to {MOST_FEATURES}"))
+        raise InputError.at(place, f"is {size!r:.80}", f"a value from {least} to {MOST_FEATURES}")
     return size
 
 
@@ -202,9 +202,9 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
     try:
         noted = json.loads(read_checked(folder, TOWERS))
     except (ValueError, RecursionError) as error:
-        raise InputError(Fault(place, f"cannot be read as JSON: {error}", "what the run noted")) from None
+        raise InputError.at(place, f"cannot be read as JSON: {error}", "what the run noted") from None
     if not isinstance(noted, dict):
-        raise InputError(Fault(place, "holds no object", "what the run noted of its towers"))
+        raise InputError.at(place, "holds no object", "what the run noted of its towers")
     return open_towers(config, noted, moved, folder.name)
 
 
@@ -286,13 +286,8 @@ def best_save(folder: Path) -> Save:
     """
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
-        raise InputError(
-            Fault(
-                str(folder),
-                "holds no saved weights yet",
-                "a run that has saved",
-                "train it for an epoch first",
-            )
+        raise InputError.at(
+            folder, "holds no saved weights yet", "a run that has saved", "train it for an epoch first"
         )
     return save
 

@@ -34,7 +34,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if not self.folder.is_dir():
-            raise InputError(Fault(str(self.folder), "is not a run folder", "the folder of a run"))
+            raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
         check_plain(self.folder, IN_PLACE)
         try:
             self._lock.acquire()

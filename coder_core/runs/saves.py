@@ -49,7 +49,7 @@ class Save(sealed.SealedFolder):
         try:
             return load_file(path, device=device)
         except (SafetensorError, OSError) as error:
-            raise InputError(Fault(str(path), f"cannot be read ({error})")) from error
+            raise InputError.at(path, f"cannot be read ({error})") from error
 
 
 class SaveStore:
@@ -113,9 +113,7 @@ class SaveStore:
     def open(self, name: str) -> Save:
         """One save by name, verified."""
         if name not in self.names():
-            raise InputError(
-                Fault(str(self.folder), f"holds no save {name!r}", f"one of {', '.join(self.names())}")
-            )
+            raise InputError.at(self.folder, f"holds no save {name!r}", f"one of {', '.join(self.names())}")
         return Save(self.folder / name)
 
     def newest(self) -> Save | None:

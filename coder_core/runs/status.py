@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from coder_core.console.documents import NUMBER, check_values
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.console.processes import find_process
 from coder_core.files.atomic import replace_file
@@ -69,7 +69,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     except InputError:
         raise
     except (ValueError, OSError) as error:
-        raise InputError(Fault(str(path), f"cannot be read ({error})", "the status of a run")) from error
+        raise InputError.at(path, f"cannot be read ({error})", "the status of a run") from error
     check_values(record, KINDS, str(path), least=0)
     if record.get("state") == "running" and not _alive(record):
         record["state"] = "interrupted"

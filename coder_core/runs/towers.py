@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.documents import check_values
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
 from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
@@ -73,7 +73,7 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
     if different:
         values = ", ".join(f"{key} {tower.about[key]}" for key in different)
         expected = ", ".join(f"{key} {about.get(key)}" for key in different)
-        raise InputError(Fault(place, f"gives other regions now: {values}", expected))
+        raise InputError.at(place, f"gives other regions now: {values}", expected)
     return tower
 
 
@@ -120,11 +120,11 @@ def _allowed(about: Mapping[str, Any], place: str) -> str:
     name = str(about.get("tower", ""))
     if not is_allowed(name):
         problem = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
-        raise InputError(
-            Fault(place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
+        raise InputError.at(
+            place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again"
         )
     return name
 
 
 def _unknown(about: Mapping[str, Any], place: str) -> InputError:
-    return InputError(Fault(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}"))
+    return InputError.at(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coder_core.config.command_line import changed_flags, named_settings
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, settings, with_settings
+from coder_core.config.setting import Setting
 from coder_core.train import read_arguments
 
 
@@ -36,28 +38,24 @@ def test_the_settings_a_command_line_names_are_found_however_they_are_spelt() ->
         "x",
         "--boosting-teacher=a",
     ]
-    assert [setting.key for setting in named_settings(typed)] == [
-        "diversity_gradient",
-        "boosting_teacher",
-        "bank_size",
-        "epochs",
-    ]
+    keys = ["diversity_gradient", "boosting_teacher", "bank_size", "epochs"]
+    assert [setting.key for setting in named_settings(typed)] == keys
+
+
+def another_value(setting: Setting) -> Any:
+    """A value of a setting that is not its default."""
+    if setting.value_type is bool:
+        return not setting.default
+    if setting.choices or setting.value_type is str:
+        return [*setting.choices, "other"][len(setting.choices) - 1]
+    if setting.within.endswith(")") and setting.largest is not None:
+        return setting.value_type(setting.default + setting.bounds[1] / 4)
+    return setting.default + 1 if setting.largest is None else setting.largest
 
 
 def test_a_flag_sets_every_setting(tmp_path: Path) -> None:
     """Another value for every setting at once: what the command line reads is what was chosen."""
-    values = {
-        setting.key: not setting.default
-        if setting.value_type is bool
-        else setting.choices[-1]
-        if setting.choices
-        else "other"
-        if setting.value_type is str
-        else setting.maximum
-        if setting.maximum is not None
-        else setting.value_type(setting.default + (1 if setting.below is None else setting.below / 4))
-        for setting in settings().values()
-    }
+    values = {setting.key: another_value(setting) for setting in settings().values()}
     config = dataclasses.replace(with_settings(Config(), values), name="x")
     parsed = read_arguments([*changed_flags(Config(), config), "--name=x", f"--root={tmp_path}"], Config())
     assert parsed.config == config

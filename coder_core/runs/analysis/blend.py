@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from coder_core.config.towers import Tuning
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import watching
 from coder_core.data.split import Split
 from coder_core.evaluation.recall import ensemble_metrics
@@ -35,7 +35,7 @@ def check_tuned(folder: Path) -> None:
     )
     if not tuned:
         problem, fix = f"has no tuned tower that {FLAG} could blend", f"evaluate it without {FLAG}"
-        raise InputError(Fault(str(folder), problem, "a run whose towers were tuned by lora or in full", fix))
+        raise InputError.at(folder, problem, "a run whose towers were tuned by lora or in full", fix)
 
 
 def blend_rows(
@@ -90,7 +90,7 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
         "gives other weights now than it began with",
         "let its function load or seed the weights it had then",
     )
-    raise InputError(Fault(place, problem, noted[:12], fix))
+    raise InputError.at(place, problem, noted[:12], fix)
 
 
 def best_row(rows: Sequence[RunRow]) -> RunRow:

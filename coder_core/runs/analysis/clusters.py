@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.ops import normalise
 from coder_core.runs.load import best_save
@@ -33,10 +33,8 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     """
     save = best_save(folder)
     if save.fingerprint != fingerprint:
-        raise InputError(
-            Fault(
-                str(folder), "has saved a better model while this one was evaluated", fix="evaluate it again"
-            )
+        raise InputError.at(
+            folder, "has saved a better model while this one was evaluated", fix="evaluate it again"
         )
     if f"{PROTOTYPES}.safetensors" not in save.manifest["files"]:
         return None

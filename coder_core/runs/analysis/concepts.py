@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.runs.analysis.tables import check_tables
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def read_concept_tables(
             no share.
     """
     if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
-        raise InputError(Fault(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1"))
+        raise InputError.at(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1")
     required = ["concept_graph", "concept_together", "concept_image_embeddings", "concept_text_embeddings"]
     for modality in ("image", "text"):
         if f"concept_{modality}_attention" not in arrays:
@@ -141,7 +141,7 @@ def read_concept_tables(
         columns = arrays.get(f"concept_{modality}_strongest")
         if columns is not None and columns.size and not (columns.min() >= 0 and columns.max() < size):
             file = f"{place}/concept_{modality}_strongest.npy"
-            raise InputError(Fault(file, "names concepts that are not there", f"0 to {size - 1}"))
+            raise InputError.at(file, "names concepts that are not there", f"0 to {size - 1}")
     attention = {
         name: array
         for name, array in arrays.items()
@@ -161,7 +161,7 @@ def read_concept_tables(
 def _names(document: Any, size: int, place: str) -> dict[str, Any]:
     kinds: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": list}
     if not isinstance(document, dict):
-        raise InputError(Fault(place, "is not a list of concepts", "words, kinds, counts and forms"))
+        raise InputError.at(place, "is not a list of concepts", "words, kinds, counts and forms")
     for key, kind in kinds.items():
         values = document.get(key)
         if (
@@ -169,7 +169,7 @@ def _names(document: Any, size: int, place: str) -> dict[str, Any]:
             or len(values) != size
             or not all(isinstance(value, kind) for value in values)
         ):
-            raise InputError(Fault(f"{place} key {key}", f"does not name {size} concepts", f"{size} values"))
+            raise InputError.at(f"{place} key {key}", f"does not name {size} concepts", f"{size} values")
     if not all(isinstance(form, str) for forms in document["forms"] for form in forms):
-        raise InputError(Fault(f"{place} key forms", "holds more than words", "arrays of words"))
+        raise InputError.at(f"{place} key forms", "holds more than words", "arrays of words")
     return {key: document[key] for key in kinds}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.positions import note_packed
@@ -48,8 +48,8 @@ def score(
     """
     if split.feature_size != loaded.feature_size:
         expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
-        raise InputError(
-            Fault(f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix)
+        raise InputError.at(
+            f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix
         )
     tokens = loaded.reader.encode(split.captions)
     return score_split(

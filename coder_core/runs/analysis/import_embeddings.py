@@ -48,7 +48,7 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
     """
     if not RUN_NAME.fullmatch(name):
         expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
-        raise InputError(Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder"))
+        raise InputError.at("--name", f"is {name!r}", expected, "it becomes the name of a folder")
     folder = Path(root) / name
     folder_of_split = split_folder(folder, split)
     stop_on_errors(check_folder(str(folder_of_split), folder_of_split))
@@ -61,7 +61,7 @@ def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False
         raise InputError(_taken(folder))
     if folder_of_split.exists() and not overwrite:
         fix = "name another --split, or add --overwrite to take its place"
-        raise InputError(Fault(str(folder_of_split), "exists already", "a new split", fix))
+        raise InputError.at(folder_of_split, "exists already", "a new split", fix)
     return folder
 
 
@@ -138,14 +138,14 @@ def _refuse_another_model(
         other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         place = f"split {other} of {folder}"
         if other_size != size:
-            raise InputError(Fault(place, f"has {other_size} numbers a sample", f"{size}", fix))
+            raise InputError.at(place, f"has {other_size} numbers a sample", f"{size}", fix)
         theirs = (
             content.document(DOCUMENT_TOWERS)
             if f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
             else None
         )
         if _identity(theirs) != _identity(towers):
-            raise InputError(Fault(place, f"is of {_identity(theirs)}", f"that of {_identity(towers)}", fix))
+            raise InputError.at(place, f"is of {_identity(theirs)}", f"that of {_identity(towers)}", fix)
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from coder_core.console.documents import NUMBER, check_values
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
@@ -71,9 +71,7 @@ class Analysis(sealed.SealedFolder):
             InputError: there is none.
         """
         if name not in self._arrays:
-            raise InputError(
-                Fault(str(self.path), f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
-            )
+            raise InputError.at(self.path, f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
 
     @property
@@ -94,9 +92,7 @@ class Analysis(sealed.SealedFolder):
     def _embeddings(self, name: str) -> np.ndarray:
         if self.scores is not None:
             reason = "was written by a model that scores pair by pair: there is not one embedding of a sample"
-            raise InputError(
-                Fault(str(self.path), reason, "a run with one embedding of every image and caption")
-            )
+            raise InputError.at(self.path, reason, "a run with one embedding of every image and caption")
         return self.array(name)
 
     @cached_property
@@ -113,8 +109,8 @@ class Analysis(sealed.SealedFolder):
         """The m captions; what training would not read of a longer one is cut."""
         captions = self.document("captions")
         if not _are_strings(captions, self.n_texts):
-            raise InputError(
-                Fault(str(self.path / "captions.json"), "is no list of captions", f"{self.n_texts} texts")
+            raise InputError.at(
+                self.path / "captions.json", "is no list of captions", f"{self.n_texts} texts"
             )
         longest = LONGEST_CAPTION_CHARACTERS
         return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
@@ -126,9 +122,7 @@ class Analysis(sealed.SealedFolder):
             return []
         queries, count = self.document(tables.DOCUMENT_QUERIES), len(self._arrays[tables.QUERIES])
         if not _are_strings(queries, count):
-            raise InputError(
-                Fault(str(self.path / "queries.json"), "is no list of queries", f"{count} texts")
-            )
+            raise InputError.at(self.path / "queries.json", "is no list of queries", f"{count} texts")
         return cast(list[str], queries)
 
     @cached_property
@@ -137,7 +131,7 @@ class Analysis(sealed.SealedFolder):
         sound = isinstance(images, dict) and isinstance(images.get("folder"), str)
         if not sound or not _are_strings(images.get("names"), self.n_images):
             expected = f"names of {self.n_images} pictures and their folder"
-            raise InputError(Fault(str(self.path / "images.json"), "is no list of pictures", expected))
+            raise InputError.at(self.path / "images.json", "is no list of pictures", expected)
         return cast(dict[str, Any], images)
 
     @property
@@ -176,7 +170,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
-        raise InputError(Fault(str(folder), "is not there", "the analysis of the split", fix))
+        raise InputError.at(folder, "is not there", "the analysis of the split", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
 
 
@@ -222,23 +216,21 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
     """
     missing = [key for key in _KINDS if key not in manifest]
     if missing:
-        raise InputError(Fault(place, f"lacks {', '.join(missing)}", "the manifest of an analysis"))
+        raise InputError.at(place, f"lacks {', '.join(missing)}", "the manifest of an analysis")
     check_values(manifest, {**_KINDS, "source": str}, place)
     check_values(
         manifest["metrics"], dict.fromkeys(manifest["metrics"], NUMBER), f"{place} key metrics", least=-1e9
     )
     for name in (*manifest["arrays"], *manifest["documents"]):
         if not tables.PART_NAME.fullmatch(str(name)):
-            raise InputError(
-                Fault(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
-            )
+            raise InputError.at(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
 
 
 def _check_version(manifest: Mapping[str, Any], place: str) -> None:
     if manifest.get("version") not in tables.VERSIONS:
         fix = "evaluate the run again, or use the version that wrote it"
         expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
-        raise InputError(Fault(place, f"has version {manifest.get('version')!r:.80}", expected, fix))
+        raise InputError.at(place, f"has version {manifest.get('version')!r:.80}", expected, fix)
 
 
 def stored_sources(analysis: Analysis) -> list[Source]:

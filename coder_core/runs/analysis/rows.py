@@ -174,8 +174,8 @@ def _embedded(folder: Path, split_name: str) -> Analysis:
         fix = (
             f"python -m coder_core.embed pictures DATA --split {split_name} --name {folder.name} … embeds it"
         )
-        raise InputError(
-            Fault(str(folder), f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix)
+        raise InputError.at(
+            folder, f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix
         )
     return open_analysis(folder, split_name)
 
@@ -190,7 +190,7 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     for row in rows:
         if row.split.captions != first.split.captions:
             fix = "evaluate them one by one, or name one --data for all"
-            raise InputError(Fault(row.name, f"was evaluated on other captions than {first.name}", fix=fix))
+            raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     sources: list[Source] = [
         replace(source, weight=source.weight * (1 / len(rows))) for row in rows for source in row.sources
     ]
@@ -299,7 +299,7 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         )
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "no verdict in it is about a caption and an image of this split"
-            raise InputError(Fault(str(file), fact, fix="evaluate the split it is about"))
+            raise InputError.at(file, fact, fix="evaluate the split it is about")
         row.metrics |= reviewed_metrics(
             score_tiles(row.sources, split.image_of_text), judged, split.image_of_text
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.files import atomic
 from coder_core.files.manifest import MANIFEST
 
@@ -119,8 +119,8 @@ def check_tables(
         file = f"{place}/{name}.npy"
         if name not in arrays:
             if name in required:
-                raise InputError(
-                    Fault(file, "is missing", f"an array of shape ({table.shape.replace(' ', ', ')})")
+                raise InputError.at(
+                    file, "is missing", f"an array of shape ({table.shape.replace(' ', ', ')})"
                 )
             continue
         array, letters = arrays[name], table.shape.split()
@@ -128,9 +128,9 @@ def check_tables(
             bound.setdefault(letter, size)
         expected = tuple(bound.get(letter, 0) for letter in letters)
         if array.shape != expected:
-            raise InputError(Fault(file, f"has shape {array.shape}", f"{expected}"))
+            raise InputError.at(file, f"has shape {array.shape}", f"{expected}")
         if array.dtype.str != table.dtype:
-            raise InputError(Fault(file, f"has dtype {array.dtype.str}", table.dtype))
+            raise InputError.at(file, f"has dtype {array.dtype.str}", table.dtype)
 
 
 def split_folder(run_folder: Path, split: str) -> Path:
@@ -142,7 +142,7 @@ def split_folder(run_folder: Path, split: str) -> Path:
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         place = f"split {split!r} of {Path(run_folder).name}"
-        raise InputError(Fault(place, "is not a split's name", expected, "name it otherwise"))
+        raise InputError.at(place, "is not a split's name", expected, "name it otherwise")
     return Path(run_folder) / "analysis" / split
 
 

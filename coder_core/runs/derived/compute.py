@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import Progress, named, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
@@ -129,7 +129,7 @@ def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
         same = np.array_equal(analysis.image_of_text, analyses[0].image_of_text)
         if not same or analysis.captions != analyses[0].captions:
             reason = f"was evaluated on other samples than {runs[0].name}"
-            raise InputError(Fault(f"run {run.name}", reason, "two runs evaluated on the same data"))
+            raise InputError.at(f"run {run.name}", reason, "two runs evaluated on the same data")
 
 
 def _intact(read: Callable[[DerivedFolder], Result | None], folder: DerivedFolder) -> Result | None:

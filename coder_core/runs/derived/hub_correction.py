@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.evaluation.sources import EmbeddingPair, Source
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
@@ -119,5 +119,5 @@ def _embeddings(run: Path, sources: Sequence[Source]) -> list[EmbeddingPair]:
     pairs = [source for source in sources if isinstance(source, EmbeddingPair)]
     if len(pairs) < len(sources):
         problem, fix = f"scores pair by pair: {FLAG} needs embeddings", f"evaluate it without {FLAG}"
-        raise InputError(Fault(str(run), problem, "a run with one embedding of every image and caption", fix))
+        raise InputError.at(run, problem, "a run with one embedding of every image and caption", fix)
     return pairs

@@ -104,7 +104,7 @@ def split_neighbours(
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
         reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
-        raise InputError(Fault("--text-space", reason, "finite vectors", "use another model"))
+        raise InputError.at("--text-space", reason, "finite vectors", "use another model")
     return caption_neighbours(
         vectors, image_of_text, count, progress=named(progress, "finding semantic neighbours")
     )
@@ -124,7 +124,7 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         place, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
-        raise InputError(Fault(place, "holds another model than when the run began", fix=fix))
+        raise InputError.at(place, "holds another model than when the run began", fix=fix)
     if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []
     text = "were searched again and differ"

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coder_core.console.documents import check_values, trusting
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.files import atomic, sealed
 from coder_core.files.manifest import MANIFEST
 from coder_core.runs.analysis.read import Analysis
@@ -121,9 +121,7 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     if manifest.get("key") != folder.key or any(
         manifest.get(name) != value for name, value in folder.about.items()
     ):
-        raise InputError(
-            Fault(str(folder.path), "holds another result than its name says", fix="compute it again")
-        )
+        raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
     arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
     check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))
     with trusting(str(folder.path / MANIFEST)):
