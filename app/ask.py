@@ -111,7 +111,7 @@ _SLOW: dict[Callable[..., Any], str] = {
     data_quality.mismatches: "Comparing every pair with its neighbours …",
     data_quality.cross_fitted: "Comparing every pair with its neighbours …",
     data_quality.splits_of_run: "Reading the data …",
-    diversity.fitting_images: _COMPARING,
+    retrieval.fitting_images: _COMPARING,
     heat_maps.load_encoders: "Loading the model …",
     joint_space.samples: "Measuring every sample …",
     joint_space.distributions: "Counting similarities …",

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from coder_core.api.training.processes import Job, JobFolder, JobProgress, module_command
+from coder_core.api.training import Job, JobFolder, JobProgress, module_command
 
 PROJECT = Path(__file__).resolve().parents[1]
 TRAINING = "training"

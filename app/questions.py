@@ -232,7 +232,7 @@ def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.Da
 
 def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
     """The picture of the split whose pixels are most similar to a new picture."""
-    return run.look_alike(decode(content, "the picture"), split=split)
+    return retrieval.look_alike(run, decode(content, "the picture"), split=split)
 
 
 def word_regions(

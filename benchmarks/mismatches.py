@@ -22,9 +22,7 @@ from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from coder_core.api import Run, open_run
-from coder_core.api.data_quality.content import GuardedFiles
-from coder_core.api.data_quality.mismatches import DOUBTFUL, LIKE_RANDOM, suspicion
-from coder_core.api.pictures import sample_picture
+from coder_core.api.data_quality import DOUBTFUL, LIKE_RANDOM, GuardedFiles, suspicion
 from coder_core.api.sampling import part_of
 from coder_core.console.progress import silent
 from coder_core.data.captioned.reading import CaptionedSplit
@@ -104,7 +102,7 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
 def planted_pictures(run: Run) -> dict[str, float]:
     """Kind of copy → share of the copies that are joined with their original and nothing else."""
     images = np.random.default_rng(0).permutation(run.count(SPLIT, "image"))[:COPIES]
-    originals = [sample_picture(run, SPLIT, int(image)) for image in images]
+    originals = [run.open_picture(SPLIT, int(image)) for image in images]
     shares = {}
     for kind, copy in PICTURES.items():
         with tempfile.TemporaryDirectory() as folder:

@@ -233,7 +233,7 @@ def add_probe_accuracy(
 ) -> list[Fault]:
     """Add the accuracy of every kind of probe to the metrics of a run; returns notes on what was left out."""
     from coder_core.api import open_run
-    from coder_core.api.retrieval.probing import accuracies, probe_run
+    from coder_core.api.retrieval.judged import accuracies, probe_run
 
     with watching(console, f"{folder.name}: pictures of probes") as watch:
         table = probe_run(open_run(folder), split, probes, pictures=pictures, progress=watch)

@@ -21,7 +21,7 @@ from app.ask import (
     ask_both,
     ask_now,
     data_quality,
-    diversity,
+    retrieval,
 )
 from app.choice import Choice, bound, opened
 from app.components import cards, downloads, links, reviewing, words
@@ -142,7 +142,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         "diversity": Column(f"diversity in {run.name}", ".4f", "diversity"),
     }
     if by == "generic":
-        fits = ask(diversity.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
+        fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
             cards.note(
                 "These captions share hardly any words, so the other images that each would fit are unknown."

@@ -133,7 +133,7 @@ def ranked_anchors(
         )
     table = tables[last.name]
     fits = (
-        ask(diversity.fitting_images, last, choice.split, ask(Run.sample, last, choice.split))
+        ask(retrieval.fitting_images, last, choice.split, ask(Run.sample, last, choice.split))
         if count_fits
         else None
     )

@@ -8,15 +8,12 @@ run.diversity("dev").sort_values("diversity").head()
 subject.
 """
 
-from coder_core.api.concepts.view import ConceptView
+from coder_core.api.concepts import ConceptView
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
 from coder_core.api.listing import METRICS, ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
 from coder_core.api.pictures import decode, jpeg
 from coder_core.api.retrieval import (
-    ALIKE,
     OUTCOMES,
-    Hubness,
-    LookAlike,
     compare,
     config_differences,
     diversity_changes,
@@ -31,39 +28,3 @@ from coder_core.api.run import Run, open_run
 from coder_core.api.sampling import Sample
 from coder_core.api.similarity import choose_samples, matrix_table, scaled_matrix
 from coder_core.console.faults import InputError
-
-__all__ = [
-    "ALIKE",
-    "BANK_SIZE",
-    "METRICS",
-    "ORIGINS",
-    "OUTCOMES",
-    "Anchor",
-    "ConceptView",
-    "Hubness",
-    "InputError",
-    "LookAlike",
-    "Loss",
-    "Run",
-    "RunSummary",
-    "Sample",
-    "SplitSamples",
-    "choose_samples",
-    "compare",
-    "config_differences",
-    "decode",
-    "diversity_changes",
-    "facts",
-    "found_by",
-    "hubness",
-    "jpeg",
-    "list_runs",
-    "margins",
-    "matrix_table",
-    "numbers_from",
-    "occurrences",
-    "open_run",
-    "rank_correlation",
-    "same_samples",
-    "scaled_matrix",
-]

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_core.api.diversity.anchor import Loss
+from coder_core.api.diversity import Loss
 from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import folder_names, locate
 from coder_core.files.manifest import MANIFEST
 from coder_core.files.sealed import SealedFolder, read_manifest, read_toml
+from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
-from coder_core.runs.analysis.tables import (
-    DOCUMENT_IMPORTED,
-    DOCUMENT_REGIONS,
-    DOCUMENT_TOWERS,
-    KIND_IMPORTED,
-    split_folder,
-)
 from coder_core.runs.status import read_status
 
 IMPORTED = "imported"
@@ -100,13 +94,16 @@ class RunSummary:
 def list_runs(root: str | Path) -> list[RunSummary]:
     """Every folder below `root` that holds a run, by name. A link that leaves `root` is named and not followed."""
     base = Path(root)
-    paths = sorted(base.iterdir()) if base.is_dir() else []
     runs = []
-    for path in paths:
+    for path in sorted(base.iterdir()) if base.is_dir() else []:
         if path.name.startswith(".") or not path.is_dir():
             continue
         if not path.resolve().is_relative_to(base.resolve()):
-            runs.append(_left_out(path))
+            target = path.resolve()
+            fact = f"is a link to {target}, and links are followed inside {base.name} only"
+            fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
+            fault = Fault(str(path), fact, fix=fix)
+            runs.append(RunSummary(path.name, path, "left out", str(fault)))
         elif _holds_run(path):
             runs.append(summarise(path))
     return runs
@@ -122,53 +119,41 @@ def _holds_run(path: Path) -> bool:
         return True
 
 
-def _left_out(path: Path) -> RunSummary:
-    target = path.resolve()
-    fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
-    fault = Fault(
-        str(path), f"is a link to {target}, and links are followed inside {path.parent.name} only", fix=fix
-    )
-    return RunSummary(path.name, path, "left out", str(fault))
-
-
 def summarise(path: Path) -> RunSummary:
     """The summary of one run folder; a damaged one has a fault."""
     try:
         entries = sorted((path / "analysis").iterdir()) if (path / "analysis").exists() else []
         folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
-        splits = [split_folder(path, folder.name) for folder in folders if not folder.name.startswith(".")]
+        splits = [tables.split_folder(path, f.name) for f in folders if not f.name.startswith(".")]
         manifests = {folder.name: _read_manifest(folder) for folder in splits}
         damaged = {folder.name: damage for folder in splits if (damage := _damage(folder))}
         has_best = bool(folder_names(path / "best"))
-        imported = _imported(path, manifests.values())
+        kinds = {manifest.get("kind") for manifest in manifests.values()}
+        imported = kinds == {tables.KIND_IMPORTED} and not (path / "config.toml").exists()
         config = {} if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
     except InputError as error:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
-        fault = Fault(
-            error.filename or str(path),
-            f"cannot be read ({error.strerror})",
-            fix="change its owner or rights",
-        )
+        place, fact = error.filename or str(path), f"cannot be read ({error.strerror})"
+        fault = Fault(place, fact, fix="change its owner or rights")
         return RunSummary(path.name, path, "damaged", str(fault))
+    intact = {split: manifest for split, manifest in manifests.items() if split not in damaged}
     return RunSummary(
         path.name,
         path,
         str(status.get("state", "unknown")),
         config=config,
         status=status,
-        splits=tuple(split for split in manifests if split not in damaged),
-        metrics={split: manifests[split]["metrics"] for split in manifests if split not in damaged},
-        stamp="|".join(
-            f"{place.name}:{manifests[place.name].get('self', '')}:{_changed(place)}" for place in splits
-        ),
+        splits=tuple(intact),
+        metrics={split: manifest["metrics"] for split, manifest in intact.items()},
+        stamp="|".join(f"{f.name}:{manifests[f.name].get('self', '')}:{_changed(f)}" for f in splits),
         origin=origin,
         damaged=damaged,
         has_best=has_best,
         documents=frozenset(str(name) for manifest in manifests.values() for name in manifest["documents"]),
-        samples={split: _samples(manifests[split]) for split in manifests if split not in damaged},
+        samples={split: _samples(manifest) for split, manifest in intact.items()},
     )
 
 
@@ -197,28 +182,22 @@ def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
 
 
 def _changed(folder: Path) -> int:
-    """When a file of a sealed folder last changed, in nanoseconds; 0 while the folder is being replaced."""
+    """Time at which a file of a sealed folder last changed, in nanoseconds; 0 while the folder is being replaced."""
     with suppress(OSError):
         return max((path.lstat().st_mtime_ns for path in locate(folder).iterdir()), default=0)
     return 0
 
 
-def _imported(path: Path, manifests: Iterable[Mapping[str, Any]]) -> bool:
-    """True if a run consists only of analyses of another model's embeddings."""
-    return {manifest.get("kind") for manifest in manifests} == {KIND_IMPORTED} and not (
-        path / "config.toml"
-    ).exists()
-
-
 def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The verified source of an imported run; {} where it is not noted."""
     split, manifest = next(iter(manifests.items()))
-    if f"{DOCUMENT_IMPORTED}.json" not in manifest["files"]:
+    name = f"{tables.DOCUMENT_IMPORTED}.json"
+    if name not in manifest["files"]:
         return {}
     folder = path / "analysis" / split
-    document: dict[str, Any] = SealedFolder(folder).document(DOCUMENT_IMPORTED)
+    document: dict[str, Any] = SealedFolder(folder).document(tables.DOCUMENT_IMPORTED)
     kinds = {"created": str, "files": dict, "images": int, "captions": int, "dimension": int, "notes": list}
-    check_values(document, kinds, str(folder / f"{DOCUMENT_IMPORTED}.json"))
+    check_values(document, kinds, str(folder / name))
     return document
 
 
@@ -226,28 +205,23 @@ def read_config(path: Path) -> dict[str, Any]:
     """The tables of a run's config.toml, verified against the run's manifest.
 
     Raises:
-        InputError: the file is missing, damaged or not TOML, or a value is none of its setting.
+        InputError: the file is missing, damaged or not TOML, or a value does not fit its setting.
     """
-    document = read_toml(path, "config.toml")
-    place = str(path / "config.toml")
-    check_values(document, {"about": dict}, place)
-    from_document({name: table for name, table in document.items() if name != "about"}, place)
+    document, file = read_toml(path, "config.toml"), str(path / "config.toml")
+    check_values(document, {"about": dict}, file)
+    from_document({name: table for name, table in document.items() if name != "about"}, file)
     return document
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:
     """μ, γ, ε and the measure of diversity a run was trained with; the paper's where it used another loss."""
-    objective = _table(config, "objective")
-    if str(objective.get("loss", "")) not in ("dcl", "dcl-i"):
+    objective = config.get("objective", {})
+    if objective.get("loss") not in ("dcl", "dcl-i"):
         return Loss()
-    return Loss(
-        float(objective.get("temperature", 0.1)),
-        float(objective.get("gamma", 0.3)),
-        float(objective.get("epsilon", 0.1)),
-        "entropy" if objective.get("diversity") == "entropy" else "std",
-        float(objective.get("entropy_temperature", 1.0)),
-        trained=True,
-    )
+    numbers = ("temperature", "gamma", "epsilon", "entropy_temperature")
+    values = {name: float(objective[name]) for name in numbers if name in objective}
+    function = "entropy" if objective.get("diversity") == "entropy" else "std"
+    return Loss(**values, function=function, trained=True)  # type: ignore[arg-type]
 
 
 def numbers_from(run: RunSummary) -> str:
@@ -256,36 +230,32 @@ def numbers_from(run: RunSummary) -> str:
     if run.fault:
         return ""
     if run.imported:
-        return "zero-shot" if DOCUMENT_TOWERS in run.documents else IMPORTED
-    towers = _table(run.config, "towers")
+        return "zero-shot" if tables.DOCUMENT_TOWERS in run.documents else IMPORTED
+    towers = run.config.get("towers", {})
     sides = [side for side in ("image", "text") if towers.get(f"{side}_tower")]
     if sides:
         tuned = any(towers.get(f"{side}_tuning", "frozen") != "frozen" for side in sides)
         return "tuned towers" if tuned else "frozen towers"
-    return "tower features" if DOCUMENT_REGIONS in run.documents else "features"
-
-
-def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = config.get(name, {})
-    return section if isinstance(section, Mapping) else {}
+    return "tower features" if tables.DOCUMENT_REGIONS in run.documents else "features"
 
 
 def facts(run: RunSummary) -> dict[str, Any]:
     """The columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
     dimension, created, step."""
-    training, data = _table(run.config, "training"), _table(run.config, "data")
-    source = str(_table(run.origin, "files").get("captions", "") if run.imported else data.get("data", ""))
-    about = run.origin if run.imported else _table(run.config, "about")
+    config, origin = run.config, run.origin
+    source, about = str(config.get("data", {}).get("data", "")), config.get("about", {})
+    loss, dimension = config.get("objective", {}).get("loss", ""), config.get("model", {}).get("dimension")
+    if run.imported:
+        source, about = str(origin.get("files", {}).get("captions", "")), origin
+        loss, dimension = IMPORTED, origin.get("dimension")
     return {
         "from": numbers_from(run),
-        "loss": IMPORTED if run.imported else str(_table(run.config, "objective").get("loss", "")),
+        "loss": loss,
         "data": Path(source).name or source,
-        "seed": training.get("seed"),
-        "epochs": training.get("epochs"),
-        "bank": _table(run.config, "memory").get("bank_size"),
-        "dimension": run.origin.get("dimension")
-        if run.imported
-        else _table(run.config, "model").get("dimension"),
+        "seed": config.get("training", {}).get("seed"),
+        "epochs": config.get("training", {}).get("epochs"),
+        "bank": config.get("memory", {}).get("bank_size"),
+        "dimension": dimension,
         "created": str(about.get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),

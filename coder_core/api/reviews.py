@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sides import Array
+from coder_core.api.retrieval.likely import LikelyMatches
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS, Array, Direction
 from coder_core.data.reviews import (
     FILE,
     LONGEST,
@@ -23,7 +24,6 @@ from coder_core.data.reviews import (
     Pair,
     Review,
     Reviews,
-    Verdict,
     append_review,
     append_undo,
     image_keys,
@@ -32,33 +32,6 @@ from coder_core.data.reviews import (
 )
 from coder_core.evaluation.bootstrap import RANKS, Hits, differences
 from coder_core.runs.analysis.reviewed import reviewed_positives
-
-if TYPE_CHECKING:
-    from coder_core.api.retrieval import LikelyMatches
-    from coder_core.api.run import Run
-
-__all__ = [
-    "FILE",
-    "LONGEST",
-    "LONGEST_TAG",
-    "MOST_TAGS",
-    "QUEUE",
-    "VERDICTS",
-    "Pair",
-    "Review",
-    "ReviewedSplit",
-    "Reviews",
-    "Verdict",
-    "agreement",
-    "ambiguous_pairs",
-    "append_review",
-    "append_undo",
-    "data_folder",
-    "likely_pairs",
-    "near_miss_pairs",
-    "read_reviews",
-    "reviewed_recall",
-]
 
 QUEUE = 50  # pairs of a queue
 
@@ -88,7 +61,7 @@ class ReviewedSplit:
 
     @cached_property
     def _texts(self) -> dict[str, list[int]]:
-        texts: dict[str, list[int]] = {}
+        texts: dict[str, list[int]] = {"": [-1]}
         for row, caption in enumerate(self.captions):
             texts.setdefault(caption, []).append(row)
         return texts
@@ -103,26 +76,22 @@ class ReviewedSplit:
         for review in reviews.standing:
             verdict = {review.verdict} - {"none"}
             tags.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
-        pairs = (
-            (self.keys[image], caption)
-            for image, caption in zip(self.image_of_text, self.captions, strict=True)
-        )
+        pairs = (self.pair(image, row) for row, image in enumerate(self.image_of_text))
         return {row: sorted(tags[pair]) for row, pair in enumerate(pairs) if tags.get(pair)}
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """The verdicts as rows of this split."""
-        return judge_split(
-            reviews.verdicts, list(self.keys), self.captions, self.image_of_text, len(self.keys)
-        )
+        names, verdicts = list(self.keys), reviews.verdicts
+        return judge_split(verdicts, names, self.captions, self.image_of_text, len(names))
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
-        """(image, caption) of every pair, the first where a caption stands twice, −1 for no caption; None elsewhere."""
-        places: list[tuple[int, int] | None] = []
+        """(image, caption) of every pair, the first of equal captions, −1 for no caption; None for a pair elsewhere."""
+        found: list[tuple[int, int] | None] = []
         for key, caption in pairs:
-            image, rows = self._images.get(key), self._texts.get(caption, [-1] if not caption else [])
-            own = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
-            places.append((image, (own or rows)[0]) if image is not None and rows else None)
-        return places
+            image, rows = self._images.get(key), self._texts.get(caption, [])
+            of_image = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
+            found.append((image, (of_image or rows)[0]) if image is not None and rows else None)
+        return found
 
 
 def reviewed_recall(
@@ -140,53 +109,55 @@ def reviewed_recall(
         reviewed_1, reviewed_5, reviewed_10 in percent, and of the difference of the two the ends of its 95% interval,
         low_1, high_1, … (`differences`). A query whose labels are all wrong is not counted in either.
     """
-    judged, analysis, ranks = reviewed.judged(reviews), run.analysis(split), run.ranks(split)
-    positives = reviewed_positives(judged, reviewed.image_of_text)
-    n, m = len(reviewed.keys), len(reviewed.captions)
-    wrong = np.flatnonzero(judged.labels == "wrong-caption")
-    sides = (
-        (
-            "i2t",
-            positives[:, ::-1],
-            analysis.image_best,
-            n,
-            (reviewed.image_of_text[wrong], judged.matches[:, 1]),
-        ),
-        ("t2i", positives, analysis.text_best, m, (wrong, judged.matches[:, 0])),
-    )
+    judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
+    captions = np.arange(len(owner)) if within is None else within
+    counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
+    answers = [
+        _reviewed_answers(run, split, direction, judged, owner, counted[direction])
+        for direction in DIRECTIONS
+    ]
     rows: list[dict[str, object]] = []
-    images = {"i2t": np.arange(n), "t2i": reviewed.image_of_text}
-    captions = np.arange(m) if within is None else within
-    counted = {"i2t": np.arange(n) if within is None else reviewed.image_of_text[captions], "t2i": captions}
-    by_image: dict[str, list[Array]] = {"all": [], "changed": []}
-    for direction, pairs, best, count, (of_wrong, of_matches) in sides:
-        codes = pairs[:, 0] * max(n, m) + pairs[:, 1]
-        hits = np.isin(np.arange(count)[:, None] * max(n, m) + np.asarray(best), codes)
-        asks = np.isin(np.arange(count), pairs[:, 0]) & (ranks[direction] >= 0)
-        asks &= np.isin(np.arange(count), counted[direction])
-        changed = np.zeros(count, bool)
-        changed[np.concatenate([of_wrong, of_matches]).astype(np.int64)] = True
-        right = np.stack([ranks[direction] < k for k in RANKS] + [hits[:, :k].any(1) for k in RANKS], 1)
-        for name, group in (("all", asks), ("changed", asks & changed)):
-            row: dict[str, object] = {"direction": direction, "queries": name, "count": int(group.sum())}
-            for number, k in enumerate(RANKS):
-                for column, labels in ((number, "labels"), (len(RANKS) + number, "reviewed")):
-                    row[f"{labels}_{k}"] = 100 * right[group, column].mean() if group.any() else np.nan
-            rows.append(row)
-            asked = np.concatenate([right, np.ones((count, 1))], 1) * group[:, None]
-            by_image[name].append(np.stack([np.bincount(images[direction], one, n) for one in asked.T], 1))
-    for name, (of_images, of_texts) in by_image.items():
-        queries = np.stack([of_images[:, -1], of_texts[:, -1]], 1)
+    for group in ("all", "changed"):
+        hits = []
+        for (right, groups), images in zip(answers, (np.arange(n), owner), strict=True):
+            per_query = np.concatenate([right, np.ones((len(right), 1))], 1) * groups[group][:, None]
+            hits.append(np.stack([np.bincount(images, column, n) for column in per_query.T], 1))
+        queries = np.stack([part[:, -1] for part in hits], 1)
         by_labels, corrected = (
-            Hits(np.concatenate([of_images[:, part], of_texts[:, part]], 1), queries)
-            for part in (slice(0, len(RANKS)), slice(len(RANKS), -1))
+            Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
+            for columns in (slice(0, len(RANKS)), slice(len(RANKS), -1))
         )
         changes = differences(corrected, by_labels)
-        for row in (row for row in rows if row["queries"] == name):
+        for direction, (right, groups) in zip(DIRECTIONS, answers, strict=True):
+            count = int(groups[group].sum())
+            row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
+            means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(RANKS), np.nan)
+            names = [f"{labels}_{k}" for labels in ("labels", "reviewed") for k in RANKS]
+            row |= dict(zip(names, means, strict=True))
             for k in RANKS:
-                change = changes[f"{row['direction']}_r{k}"]
+                change = changes[f"{direction}_r{k}"]
                 row |= {f"low_{k}": change.low, f"high_{k}": change.high}
-    return pd.DataFrame(rows)
+            rows.append(row)
+    return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)
+
+
+def _reviewed_answers(
+    run: Run, split: str, direction: Direction, judged: JudgedSplit, owner: Array, counted: Array
+) -> tuple[Array, dict[str, Array]]:
+    """(Q, 6) bool: right within the first 1, 5, 10 by the labels, then by the reviews; and (Q,) the queries of "all" and
+    of "changed" among those `counted`."""
+    ranks, best = run.ranks(split)[direction], run.best(split, direction).astype(np.int64)
+    pairs, wrong = reviewed_positives(judged, owner), np.flatnonzero(judged.labels == "wrong-caption")
+    matched = judged.matches[:, 0]
+    if direction == "i2t":
+        pairs, wrong, matched = pairs[:, ::-1], owner[wrong], judged.matches[:, 1]
+    query = np.arange(len(ranks))
+    width = max(len(owner), run.count(split, "image"))
+    hits = np.isin(query[:, None] * width + best, pairs[:, 0] * width + pairs[:, 1])
+    asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
+    changed = np.isin(query, np.concatenate([wrong, matched]))
+    right = np.stack([ranks < k for k in RANKS] + [hits[:, :k].any(1) for k in RANKS], 1)
+    return right, {"all": asks, "changed": asks & changed}
 
 
 def ambiguous_pairs(diversity: pd.DataFrame, image_of_text: Array) -> list[tuple[int, int]]:
@@ -199,9 +170,7 @@ def near_miss_pairs(margins: pd.DataFrame) -> list[tuple[int, int]]:
     """(image, caption): captions that miss their image by the smallest margins, with the image ranked above it."""
     missed = margins[margins["rank"] > 1]
     nearest = missed.iloc[np.argsort(missed["margin"].abs().to_numpy(), kind="stable")[:QUEUE]]
-    return list(
-        zip(nearest["wrong"].astype(int).tolist(), nearest["query"].astype(int).tolist(), strict=True)
-    )
+    return [(int(wrong), int(query)) for wrong, query in zip(nearest["wrong"], nearest["query"], strict=True)]
 
 
 def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None) -> list[tuple[int, int]]:
@@ -211,12 +180,11 @@ def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None
         likely: of captions as queries. best: (m, K) their best images. within: captions to choose from (None: all).
     """
     likeness = np.where(likely.likely(), likely.likeness, -1)
-    column = likeness.argmax(1)
-    largest = likeness[np.arange(len(column)), column]
+    column, largest = likeness.argmax(1), likeness.max(1)
     order = np.argsort(-largest, kind="stable")
     order = order if within is None else order[np.isin(order, within)]
-    chosen = order[largest[order] > 0][:QUEUE]
-    return [(int(best[caption, column[caption]]), int(caption)) for caption in chosen]
+    captions = order[largest[order] > 0][:QUEUE]
+    return [(int(best[caption, column[caption]]), int(caption)) for caption in captions]
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:
@@ -226,20 +194,20 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
         One row a pair of reviewers: first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1
         is complete; NaN where both gave one and the same verdict throughout).
     """
-    given = {
+    verdicts = {
         reviewer: {pair: review.verdict for pair, review in own.items() if review.verdict != "none"}
         for reviewer, own in reviews.by_reviewer.items()
     }
     rows = []
-    for first, second in combinations(given, 2):
-        shared = [pair for pair in given[first] if pair in given[second]]
+    for first, second in combinations(verdicts, 2):
+        shared = [pair for pair in verdicts[first] if pair in verdicts[second]]
         if shared:
             from sklearn.metrics import cohen_kappa_score
 
-            theirs = [[given[reviewer][pair] for pair in shared] for reviewer in (first, second)]
-            same = np.mean([one == other for one, other in zip(*theirs, strict=True)])
-            several = len(set(theirs[0]) | set(theirs[1])) > 1
-            kappa = float(cohen_kappa_score(*theirs)) if several else np.nan
+            given = [[verdicts[reviewer][pair] for pair in shared] for reviewer in (first, second)]
+            same = np.mean([one == other for one, other in zip(*given, strict=True)])
+            several = len({*given[0], *given[1]}) > 1
+            kappa = float(cohen_kappa_score(*given)) if several else np.nan
             rows.append((first, second, len(shared), 100 * same, kappa))
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "same", "kappa"])
 
@@ -251,6 +219,6 @@ def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
         data: as the run's configuration names it. folders: data sets that a person named when starting the program.
         root: the folder of runs, for built-in data, imported embeddings, and data sets elsewhere.
     """
-    place = Path(data).resolve() if data else root
-    match = next((folder for folder in folders if folder.resolve() in (place, place.parent) and data), None)
-    return match if match is not None else root
+    path = Path(data).resolve()
+    named = (folder for folder in folders if data and folder.resolve() in (path, path.parent))
+    return next(named, root)

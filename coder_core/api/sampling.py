@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.api.sides import Array, Modality, Sides, sides
+from coder_core.api.sides import Array, Direction, Modality, Sides, sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
 QUERIES_AT_MOST = 5_000  # captions, with their images, for what is computed query by query of a larger split
@@ -33,6 +33,14 @@ class Sample:
         """Key that distinguishes this draw from others of the same split."""
         return len(self.images), len(self.texts), self.seed
 
+    def queries(self, direction: Direction) -> Array:
+        """Rows of the queries of a direction."""
+        return self.texts if direction == "t2i" else self.images
+
+    def candidates(self, direction: Direction) -> Array:
+        """Rows of the candidates of a direction."""
+        return self.images if direction == "t2i" else self.texts
+
 
 @dataclass(frozen=True)
 class SplitPart:
@@ -56,6 +64,10 @@ class SplitPart:
         """As anchors, which `modality` names, and candidates."""
         return sides(self.images, self.texts, self.owner, modality, self.scores)
 
+    def rows(self, modality: Modality) -> Array:
+        """Rows in the split of the images or of the captions."""
+        return self.image_rows if modality == "image" else self.text_rows
+
 
 def draw_sample(
     images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
@@ -65,23 +77,11 @@ def draw_sample(
     Args:
         images: n. image_of_text: (m,). scores: the largest matrix of similarities; None for SCORES_AT_MOST.
     """
-    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
-    if images * texts <= scores:
+    most = SCORES_AT_MOST if scores is None else scores
+    if images * len(image_of_text) <= most:
         return None
-    rng = np.random.default_rng(seed)
-    count = max(
-        2, int((scores / texts * images) ** 0.5)
-    )  # k images have about k·m/n captions, and k·k·m/n = scores
-    return sample_of(rng.choice(images, min(count, images), replace=False), images, image_of_text, seed)
-
-
-def sample_of(chosen: Array, images: int, image_of_text: Array, seed: int = 0) -> Sample:
-    """These images with all their captions; the other arguments as for `draw_sample`."""
-    inside = np.zeros(images, dtype=bool)
-    inside[chosen] = True
-    return Sample(
-        np.flatnonzero(inside), np.flatnonzero(inside[image_of_text]), images, len(image_of_text), seed
-    )
+    # k images have about k·m/n captions, and k·k·m/n = scores
+    return _draw((most / len(image_of_text) * images) ** 0.5, images, image_of_text, seed)
 
 
 def draw_points_sample(
@@ -93,23 +93,28 @@ def draw_points_sample(
     seed: int = 0,
 ) -> Sample | None:
     """About `points` images and captions together; None where `draw_sample` takes the whole split."""
-    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
-    if images * texts <= scores:
+    texts = len(image_of_text)
+    if images * texts <= (SCORES_AT_MOST if scores is None else scores):
         return None
-    count = points * images / (images + texts)  # k images have about k·m/n captions
-    return draw_sample(images, image_of_text, scores=int(count * count * texts / images), seed=seed)
+    return _draw(points * images / (images + texts), images, image_of_text, seed)
 
 
-def draw_query_sample(
-    images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
-) -> Sample | None:
+def draw_query_sample(images: int, image_of_text: Array, *, seed: int = 0) -> Sample | None:
     """Images with about QUERIES_AT_MOST captions; None where `draw_sample` takes the whole split."""
-    texts, scores = len(image_of_text), SCORES_AT_MOST if scores is None else scores
-    if images * texts <= scores:
+    if images * len(image_of_text) <= SCORES_AT_MOST:
         return None
-    count = round(QUERIES_AT_MOST * images / texts)
-    chosen = np.random.default_rng(seed).choice(images, max(2, min(count, images)), replace=False)
-    return sample_of(chosen, images, image_of_text, seed)
+    return _draw(round(QUERIES_AT_MOST * images / len(image_of_text)), images, image_of_text, seed)
+
+
+def _draw(count: float, images: int, image_of_text: Array, seed: int) -> Sample:
+    rows = np.random.default_rng(seed).choice(images, min(max(2, int(count)), images), replace=False)
+    return sample_of(rows, images, image_of_text, seed)
+
+
+def sample_of(rows: Array, images: int, image_of_text: Array, seed: int = 0) -> Sample:
+    """These images with all their captions; the other arguments as for `draw_sample`."""
+    texts = np.flatnonzero(np.isin(image_of_text, rows))
+    return Sample(np.unique(rows), texts, images, len(image_of_text), seed)
 
 
 def part_of(
@@ -118,8 +123,7 @@ def part_of(
     """The rows of a sample, copied out of the memory map; the whole split for None."""
     if sample is None:
         return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
-    owner = np.searchsorted(sample.images, image_of_text[sample.texts])
-    part_scores = None if scores is None else scores[sample.images[:, None], sample.texts[None, :]]
-    return SplitPart(
-        images[sample.images], texts[sample.texts], sample.images, sample.texts, owner, part_scores
-    )
+    rows, columns = sample.images, sample.texts
+    owner = np.searchsorted(rows, image_of_text[columns])
+    part_scores = None if scores is None else scores[np.ix_(rows, columns)]
+    return SplitPart(images[rows], texts[columns], rows, columns, owner, part_scores)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.plain_files import DOCUMENT, read_plain
 from coder_core.files.atomic import replace_file
 
@@ -31,12 +31,10 @@ def saved_views(root: Path) -> dict[str, str]:
     try:
         views = json.loads(read_plain(file, most=DOCUMENT))
     except (ValueError, RecursionError):
-        raise InputError(Fault(str(file), "is not JSON", expected, fix)) from None
-    sound = isinstance(views, dict) and all(
-        isinstance(address, str) and not _problem(name, address) for name, address in views.items()
-    )
-    if not sound or len(views) > MOST_VIEWS:
-        raise InputError(Fault(str(file), "holds something else than views", expected, fix))
+        raise InputError.at(file, "is not JSON", expected, fix) from None
+    sound = isinstance(views, dict) and len(views) <= MOST_VIEWS
+    if not sound or any(_problem(name, address) for name, address in views.items()):
+        raise InputError.at(file, "holds something else than views", expected, fix)
     return dict(sorted(views.items()))
 
 
@@ -44,21 +42,21 @@ def save_view(root: Path, name: str, address: str) -> None:
     """Save a view; one of this name is an error, so that none is lost.
 
     Raises:
-        InputError: the name is taken, empty or too long; the address is none of the app; there are 200 already.
+        InputError: the name is taken, empty or too long; the address is not one of the app; there are 200 already.
     """
     if problem := _problem(name, address):
-        raise InputError(Fault(f"the view {name[:LONGEST_NAME]!r}", problem))
+        raise InputError.at(f"the view {name[:LONGEST_NAME]!r}", problem)
     with FileLock(root / _LOCK):
         views = saved_views(root)
         if name in views:
-            raise InputError(Fault(f"the view {name!r}", "exists", "another name", "remove that one first"))
+            raise InputError.at(f"the view {name!r}", "exists", "another name", "remove that one first")
         if len(views) == MOST_VIEWS:
-            raise InputError(Fault(str(root / FILE), f"holds {MOST_VIEWS} views", fix="remove some first"))
+            raise InputError.at(root / FILE, f"holds {MOST_VIEWS} views", fix="remove some first")
         _write(root, views | {name: address})
 
 
 def remove_view(root: Path, name: str) -> None:
-    """Remove a view; one that is not there is no error."""
+    """Remove a view; a missing one is not an error."""
     with FileLock(root / _LOCK):
         views = saved_views(root)
         if views.pop(name, None) is not None:
@@ -69,9 +67,9 @@ def _write(root: Path, views: dict[str, str]) -> None:
     replace_file(root / FILE, json.dumps(views, indent=2, ensure_ascii=False) + "\n")
 
 
-def _problem(name: str, address: str) -> str:
+def _problem(name: str, address: object) -> str:
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         return f"has no name of 1 to {LONGEST_NAME} letters"
-    if not _ADDRESS.fullmatch(address) or len(address) > LONGEST_ADDRESS:
-        return "has an address that is no page of this app"
+    if not isinstance(address, str) or len(address) > LONGEST_ADDRESS or not _ADDRESS.fullmatch(address):
+        return "has an address that is not a page of this app"
     return ""

@@ -11,6 +11,9 @@ import numpy as np
 Array = np.ndarray
 Modality = Literal["image", "text"]
 Direction = Literal["i2t", "t2i"]
+BOTH: tuple[Modality, Modality] = ("image", "text")
+QUERIES: dict[Direction, Modality] = {"i2t": "image", "t2i": "text"}
+DIRECTIONS: dict[Direction, str] = {"i2t": "Image → text", "t2i": "Text → image"}
 
 TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix in memory
 
@@ -40,12 +43,8 @@ class Sides:
         return np.asarray(np.ascontiguousarray(self.anchors[rows]) @ self.candidates.T)
 
     def tiles(self, elements: int) -> Iterator[tuple[slice, Array, tuple[Array, Array]]]:
-        """Cut all similarities into tiles of at most `elements`: rows, the tile, and the places of own pairs in it."""
-        s = (
-            self
-            if self.scores is not None
-            else replace(self, candidates=np.ascontiguousarray(self.candidates))
-        )
+        """Cut all similarities into tiles of at most `elements`: rows, tile, and rows and columns of own pairs in it."""
+        s = replace(self, candidates=np.ascontiguousarray(self.candidates))
         _, anchor, candidate = self.own_pairs()
         for rows in slices(len(self.anchors), elements // max(len(self.candidates), 1)):
             first, last = np.searchsorted(anchor, (rows.start, rows.stop))
@@ -58,14 +57,13 @@ class Sides:
         return np.asarray(np.asarray(self.candidates[candidates], np.float32) @ self.anchors[anchor])
 
     def pairs(self, anchors: Array, candidates: Array) -> Array:
-        """(P,) float32 similarity of each anchor to the candidate at the same place."""
+        """(P,) float32 similarity of each anchor to the candidate at the same position."""
+        if self.scores is not None:
+            return np.asarray(self.scores[anchors, candidates], dtype=np.float32)
         similarities = np.empty(len(anchors), dtype=np.float32)
         for part in slices(len(anchors), TILE_ELEMENTS // max(1, self.anchors.shape[1])):
-            if self.scores is not None:
-                similarities[part] = self.scores[anchors[part], candidates[part]]
-            else:
-                rows, columns = self.anchors[anchors[part]], self.candidates[candidates[part]]
-                similarities[part] = np.einsum("pd,pd->p", rows, columns)
+            rows, columns = self.anchors[anchors[part]], self.candidates[candidates[part]]
+            similarities[part] = np.einsum("pd,pd->p", rows, columns)
         return similarities
 
     def own_pairs(self) -> tuple[Array, Array, Array]:
@@ -88,11 +86,7 @@ class Sides:
 def sides(
     images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None
 ) -> Sides:
-    """Images (n, D) and texts (m, D) as anchors and candidates; `modality` names the anchors.
-
-    Args:
-        scores: (n, m) instead of inner products.
-    """
+    """Images (n, D) and texts (m, D), or their scores (n, m), as anchors and candidates; `modality` names the anchors."""
     numbers = np.arange(len(images))
     if modality == "image":
         return Sides(images, texts, numbers, image_of_text, scores)
@@ -108,7 +102,6 @@ def slices(count: int, size: int) -> Iterator[slice]:
 def first_captions(image_of_text: Array, images: int) -> Array:
     """(n,) the first caption of each image; −1 for an image without captions."""
     first = np.full(images, -1, dtype=np.int64)
-    first[image_of_text[::-1]] = np.arange(len(image_of_text))[
-        ::-1
-    ]  # the last value written to a place stays
+    captioned, captions = np.unique(image_of_text, return_index=True)
+    first[captioned] = captions
     return first

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredResult(Generic[T]):
-    """A stored layout or clustering, as far as there is one.
+    """A stored layout or clustering, or why there is none.
 
     Args:
         state: "there", "missing" or "damaged". name: of the result and of the job that computes it.

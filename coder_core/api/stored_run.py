@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL.Image import Image
 
+from coder_core.api import diversity, sampling
 from coder_core.api import sides as sides_module
-from coder_core.api.concepts.view import ConceptView
-from coder_core.api.diversity.anchor import Anchor, Loss, open_anchor
-from coder_core.api.diversity.negatives import BANK_SIZE, Candidates, DiversitySettings, draw_for, spread
-from coder_core.api.diversity.table import Measure, normalise
+from coder_core.api.concepts import ConceptView
+from coder_core.api.diversity import Anchor, DiversitySettings, Loss
 from coder_core.api.listing import RunSummary, loss_values
-from coder_core.api.pictures import thumbnail
-from coder_core.api.sampling import (
-    Sample,
-    SplitPart,
-    draw_points_sample,
-    draw_query_sample,
-    draw_sample,
-    part_of,
-)
-from coder_core.api.sides import Array, Modality, Sides, first_captions
-from coder_core.console.faults import Fault, InputError
+from coder_core.api.pictures import jpeg
+from coder_core.api.sampling import Sample, SplitPart
+from coder_core.api.sides import Array, Direction, Modality, Sides
+from coder_core.console.faults import InputError
+from coder_core.data.pictures import open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.read import Analysis, open_analysis
@@ -77,9 +72,7 @@ class StoredRun:
         """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
             names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
-            raise InputError(
-                Fault(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}")
-            )
+            raise InputError.at(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}")
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]
@@ -103,16 +96,13 @@ class StoredRun:
         if concepts is None:
             return self.embeddings(split)
         if split not in self._mixtures:
-            v, w = self.embeddings(split)
-            beta = concepts.beta
-            self._mixtures[split] = (
-                mixed_embeddings(v, concepts.image_embeddings, beta),
-                mixed_embeddings(w, concepts.text_embeddings, beta),
-            )
+            (v, w), beta = self.embeddings(split), concepts.beta
+            images = mixed_embeddings(v, concepts.image_embeddings, beta)
+            self._mixtures[split] = images, mixed_embeddings(w, concepts.text_embeddings, beta)
         return self._mixtures[split]
 
     def scores(self, split: str) -> Array | None:
-        """(n, m) of a model that scores pair by pair; None where embeddings tell the scores."""
+        """(n, m) of a model that scores pair by pair; None where scores follow from embeddings."""
         return self.analysis(split).scores
 
     def compared(self, split: str) -> tuple[Array, Array, Array | None]:
@@ -153,11 +143,7 @@ class StoredRun:
 
     def first_captions(self, split: str) -> Array:
         """(n,) the number of each image's first caption; −1 for an image without captions."""
-        return first_captions(self.image_of_text(split), self.count(split, "image"))
-
-    def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
-        """The picture of an image as JPEG bytes; None when the run has none."""
-        return thumbnail(self, split, image, size)
+        return sides_module.first_captions(self.image_of_text(split), self.count(split, "image"))
 
     def image_names(self, split: str) -> Sequence[str]:
         """The n file names of the pictures, or ids of the images."""
@@ -165,33 +151,82 @@ class StoredRun:
             self._image_names[split] = self.analysis(split).image_names
         return self._image_names[split]
 
+    def has_pictures(self, split: str) -> bool:
+        """True if the run records where the pictures of a split are."""
+        analysis = self.analysis(split)
+        return bool(analysis.picture_folder) or analysis.packed_pictures is not None
+
+    def open_picture(self, split: str, image: int, *, size: int | None = None) -> Image:
+        """The picture of an image: a file of the run's picture folder, or inside its tar or parquet files.
+
+        Args:
+            size: longest side in pixels of the result, when the picture is larger.
+
+        Raises:
+            InputError: the run does not record where it is, or it is missing there, outside the folder, or broken.
+        """
+        analysis = self.analysis(split)
+        packed = analysis.packed_pictures
+        if packed is not None:
+            content = packed.read(image)
+            try:
+                return read_picture(content, "", size=size)
+            except InputError as error:
+                raise InputError(replace(error.faults[0], place=packed.place(image))) from None
+        if not analysis.picture_folder:
+            fact, fix = (
+                f"does not say where the pictures of {split} are",
+                "evaluate or embed it again with them",
+            )
+            raise InputError.at(f"run {self.name}", fact, "pictures", fix)
+        return open_picture(analysis.picture_folder, self.image_names(split)[image], size=size)
+
+    def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
+        """The picture of an image as JPEG bytes, at most `size` pixels on its longer side; None without a readable one."""
+        if not self.has_pictures(split):
+            return None
+        try:
+            return jpeg(self.open_picture(split, image, size=size))
+        except InputError:
+            return None
+
     def ranks(self, split: str) -> dict[str, Array]:
         """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
         analysis = self.analysis(split)
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
+    def best(self, split: str, direction: Direction) -> Array:
+        """(Q, K) the (at most ten) best candidates of every query, best first."""
+        analysis = self.analysis(split)
+        return np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
+
+    def matches(self, split: str, direction: Direction, queries: Array, candidates: Array | int) -> Array:
+        """True where a query and a candidate (numbers that broadcast) are an image and its caption."""
+        owner = self.image_of_text(split)
+        match = owner[queries] == candidates if direction == "t2i" else owner[candidates] == queries
+        return np.asarray(match)
+
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
-        """(k, l) scores of the chosen images and captions: cosines, with a concept branch mixed by β."""
+        """(k, l) scores of some images and captions: cosines, with a concept branch mixed by β."""
         rows, columns = np.asarray(images), np.asarray(texts)
         scores = self.scores(split)
         if scores is not None:
-            return np.asarray(scores[rows[:, None], columns[None, :]])
+            return np.asarray(scores[np.ix_(rows, columns)])
         v, w = self.scoring(split)
         return np.asarray(v[rows] @ w[columns].T)
 
     def sample(self, split: str, *, scores: int | None = None, seed: int = 0) -> Sample | None:
         """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
         images = self.count(split, "image")
-        return draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
+        return sampling.draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
 
     def points_sample(self, split: str, *, seed: int = 0) -> Sample | None:
         """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
-        images = self.count(split, "image")
-        return draw_points_sample(images, self.image_of_text(split), seed=seed)
+        return sampling.draw_points_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
 
     def query_sample(self, split: str, *, seed: int = 0) -> Sample | None:
         """Images with about 5,000 captions of a split too large to look at whole, for work query by query; or None."""
-        return draw_query_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
+        return sampling.draw_query_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
         """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
@@ -200,20 +235,15 @@ class StoredRun:
             InputError: the run scores pair by pair, so there is no embedding to look at.
         """
         self.embeddings(split)
-        return self._part(split, sample)
+        return self.part_compared(split, sample)
 
-    def _part(self, split: str, sample: Sample | None) -> SplitPart:
+    def part_compared(self, split: str, sample: Sample | None = None) -> SplitPart:
+        """`part`, which has scores in the place of embeddings where the run scores pair by pair."""
         key = (split, sample.key if sample else None)
         if key not in self._parts:
             v, w, scores = self.compared(split)
-            self._parts[key] = part_of(v, w, self.image_of_text(split), sample, scores)
+            self._parts[key] = sampling.part_of(v, w, self.image_of_text(split), sample, scores)
         return self._parts[key]
-
-    def _spread(self, split: str, settings: DiversitySettings, sample: Sample | None) -> Array:
-        key = (split, sample.key if sample else None, *settings.key)
-        if key not in self._spreads:
-            self._spreads[key] = spread(self._part(split, sample), settings)
-        return self._spreads[key]
 
     def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
         """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached.
@@ -221,49 +251,39 @@ class StoredRun:
         Args:
             settings: fields of `DiversitySettings`: modality, function, candidates, …
         """
-        return self._spread(split, DiversitySettings(**settings), sample)
+        fields = DiversitySettings(**settings)
+        key = (split, sample.key if sample else None, *fields.key)
+        if key not in self._spreads:
+            self._spreads[key] = diversity.spread(self.part_compared(split, sample), fields)
+        return self._spreads[key]
 
     def diversity(
-        self,
-        split: str,
-        *,
-        modality: Modality = "text",
-        function: Measure = "std",
-        epsilon: float = 0.1,
-        candidates: Candidates = "split",
-        batch_size: int = 128,
-        bank_size: int = BANK_SIZE,
-        seed: int = 0,
-        temperature: float = 1.0,
-        sample: Sample | None = None,
+        self, split: str, *, epsilon: float = 0.1, sample: Sample | None = None, **settings: Any
     ) -> pd.DataFrame:
         """Diversity of every anchor. CODER eq. 3.
 
         Args:
-            modality: of the anchors. function: "std" or "entropy".
-            candidates: negatives from the whole split, from one random "batch" of `batch_size` pairs, or from a random
-                "bank" of `bank_size` pairs (`seed`).
-            temperature: of the softmax inside entropy.
             sample: from `sample`: only its anchors, against its candidates.
+            settings: fields of `DiversitySettings`: modality of the anchors ("text" or "image"), function ("std" or
+                "entropy"), candidates ("split", "batch", "bank"), batch_size, bank_size, seed, temperature.
 
         Returns:
             One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
             1; NaN for an image without captions).
         """
-        settings = DiversitySettings(modality, function, candidates, batch_size, bank_size, seed, temperature)
-        part = self._part(split, sample)
-        spreads = self._spread(split, settings, sample)
-        raw = squash(spreads, epsilon)
-        draw = draw_for(part, settings)
-        rows = part.image_rows if modality == "image" else part.text_rows
-        ranks = self.ranks(split)["i2t" if modality == "image" else "t2i"][rows]
+        fields = DiversitySettings(**settings)
+        part = self.part_compared(split, sample)
+        spreads = self.spread(split, sample=sample, **settings)
+        raw, draw = squash(spreads, epsilon), diversity.draw_batches(part, fields)
+        rows = part.rows(fields.modality)
+        ranks = self.ranks(split)["i2t" if fields.modality == "image" else "t2i"][rows]
         return pd.DataFrame(
             {
                 "anchor": rows,
-                "image": rows if modality == "image" else part.image_rows[part.owner],
+                "image": rows if fields.modality == "image" else part.image_rows[part.owner],
                 "spread": spreads,
                 "raw": raw,
-                "diversity": normalise(raw, draw.batch_of if draw else None),
+                "diversity": diversity.normalise(raw, draw.batch_of if draw else None),
                 "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
             }
         )
@@ -274,31 +294,27 @@ class StoredRun:
         *,
         split: str,
         loss: Loss | None = None,
-        epsilon: float | None = None,
         sample: Sample | None = None,
         **settings: Any,
     ) -> Anchor:
         """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
 
         Args:
-            loss: μ, γ, ε to read it with; None takes those of training. epsilon: ε; None takes that of `loss`.
-            sample: as in `diversity`. settings: fields of `DiversitySettings`: modality, function, candidates, …
+            loss: μ, γ, ε to read it with; None takes those of training.
+            sample, settings: as in `diversity`.
 
         Raises:
             InputError: there is no such anchor.
         """
-        how = DiversitySettings(**settings)
+        fields = DiversitySettings(**settings)
         v, w, scores = self.compared(split)
-        s = sides_module.sides(v, w, self.image_of_text(split), how.modality, scores)
-        check_number(number, len(s.anchors), how.modality)
-        loss = loss or self.loss
-        epsilon = loss.epsilon if epsilon is None else epsilon
-        return open_anchor(
-            s, number, self._part(split, sample), how, self._spread(split, how, sample), loss, epsilon
-        )
+        anchors = sides_module.sides(v, w, self.image_of_text(split), fields.modality, scores)
+        check_number(number, len(anchors.anchors), fields.modality)
+        part, spreads = self.part_compared(split, sample), self.spread(split, sample=sample, **settings)
+        return diversity.open_anchor(anchors, number, part, fields, spreads, loss or self.loss)
 
 
 def check_number(number: int, count: int, modality: Modality) -> None:
     """Refuse the number of a sample that is not in the split."""
     if not 0 <= number < count:
-        raise InputError(Fault(f"{modality} {number}", "is not in the split", f"0 to {count - 1}"))
+        raise InputError.at(f"{modality} {number}", "is not in the split", f"0 to {count - 1}")

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import ConceptView, open_run
-from coder_core.api.concepts.attention import shared_attention, summarise_attention
-from coder_core.api.concepts.graph import graph_of, neighbourhood, strongest
+from coder_core.api.concepts import graph_of, neighbourhood, shared_attention, strongest, summarise_attention
 from tests.support.concept_runs import write_concept_run
 
 
@@ -24,7 +23,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> ConceptView:
 def test_the_effective_number_is_the_perplexity_of_the_attention(
     view: ConceptView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coder_core.api.concepts.attention.PIECE", 7)
+    monkeypatch.setattr("coder_core.api.concepts.PIECE", 7)
     found = summarise_attention(view, "text")
     for text in range(150):
         row = view.rows("text", np.array([text]))[0].astype(float)

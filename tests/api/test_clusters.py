@@ -10,9 +10,7 @@ import pytest
 
 from coder_core.api import clusters as api
 from coder_core.api import open_run
-from coder_core.api.clusters import Clusters, ClusterSettings
-from coder_core.api.clusters.marking_words import PRIOR_WORDS
-from coder_core.api.clusters.tables import pair_tiles
+from coder_core.api.clusters import PRIOR_WORDS, Clusters, ClusterSettings, pair_rows
 from coder_core.api.run import Run
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
@@ -77,7 +75,7 @@ def test_between_two_clusters_stand_the_pairs_with_equal_cosines(run: Run, found
     other = int(near["cluster"][0])
     rows = api.between(run, "dev", found, 0, other, count=5)
     assert rows["margin"].is_monotonic_increasing
-    cosines = pair_tiles(run, "dev", np.arange(100)) @ found.centroids.T
+    cosines = pair_rows(run, "dev", np.arange(100)) @ found.centroids.T
     either = np.isin(found.pairs, [0, other])
     margins = np.abs(cosines[:, 0] - cosines[:, other])[either]
     np.testing.assert_allclose(rows["margin"], np.sort(margins)[:5], atol=1e-6)

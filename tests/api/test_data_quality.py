@@ -13,14 +13,15 @@ from scipy.stats import rankdata
 
 from coder_core.api import Run, open_run
 from coder_core.api.data_quality import (
+    NEIGHBOURS,
     VERDICTS,
     caption_table,
     cross_fitted,
     mismatches,
     splits_of_run,
+    suspicion,
     unseen_images,
 )
-from coder_core.api.data_quality.mismatches import NEIGHBOURS, suspicion
 from coder_core.api.sampling import draw_sample, part_of
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.write import write_analysis

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from coder_core.api import diversity as maths
 from coder_core.api import sides as api_sides
-from coder_core.api.diversity import negatives
-from coder_core.api.diversity import table as maths
 from coder_core.api.sampling import part_of
 from coder_core.objectives import diversity as objectives
 from coder_core.ops.diversity_scaling import squash
@@ -67,10 +66,11 @@ def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, measure
 @pytest.mark.parametrize("size", [2, 7, 128])
 def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, size: int) -> None:
     v, w, owner = uneven()
-    draw = negatives.draw_batches(len(v), owner, modality, batch_size=size, seed=5)
-    spread = negatives.spread_in_batches(
-        part_of(v, w, owner, None), draw, negatives.DiversitySettings(modality, candidates="batch")
-    )
+    part = part_of(v, w, owner, None)
+    settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
+    draw = maths.draw_batches(part, settings)
+    assert draw is not None
+    spread = maths.spread_in_batches(part, draw, settings)
     raw = squash(spread, 0.1)
     assert (owner[draw.pair_text] == draw.pair_image).all()
     for anchor in range(len(spread)):
@@ -88,10 +88,12 @@ def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, 
 
 
 def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
-    _, _, owner = uneven()
-    one, two, other = (
-        negatives.draw_batches(23, owner, "text", batch_size=10, seed=seed) for seed in (1, 1, 2)
-    )
+    part = part_of(*uneven(), None)
+    settings = [maths.DiversitySettings(candidates="batch", batch_size=10, seed=seed) for seed in (1, 1, 2)]
+    one, two, other = (maths.draw_batches(part, choice) for choice in settings)
+    assert one is not None
+    assert two is not None
+    assert other is not None
     np.testing.assert_array_equal(one.batches, two.batches)
     assert not np.array_equal(one.batches, other.batches)
     assert one.batches.shape[1] == 10
@@ -111,4 +113,6 @@ def test_impossible_values_are_refused() -> None:
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
         squash(np.ones(3), 0)
     with pytest.raises(ValueError, match="at least 2"):
-        negatives.draw_batches(3, np.arange(3), "text", batch_size=1, seed=0)
+        maths.draw_batches(
+            part_of(*uneven(), None), maths.DiversitySettings(candidates="batch", batch_size=1)
+        )

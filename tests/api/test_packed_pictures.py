@@ -18,7 +18,7 @@ from PIL import Image
 
 from coder_core.api import InputError, Run, decode, open_run
 from coder_core.api.heat_maps import heat_map
-from coder_core.api.pictures import sample_picture
+from coder_core.api.retrieval import look_alike
 from coder_core.data.captioned import positions as packed
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
@@ -80,8 +80,8 @@ def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
     for content, number in zip(shown, [DEV[2], DEV[0], DEV[1], DEV[0]], strict=True):
         assert same_picture(content, number)
         assert not same_picture(content, 0)
-    np.testing.assert_array_equal(sample_picture(run, "dev", 1), decode(draw(DEV[1]), "drawn"))
-    assert run.look_alike(decode(draw(DEV[2]), "mine"), split="dev").image == 2
+    np.testing.assert_array_equal(run.open_picture("dev", 1), decode(draw(DEV[1]), "drawn"))
+    assert look_alike(run, decode(draw(DEV[2]), "mine"), split="dev").image == 2
     plain = heat_map(run, "dev", "a ring", decode(draw(DEV[1]), "drawn"), "cosine")
     np.testing.assert_array_equal(heat_map(run, "dev", "a ring", 1, "cosine").values, plain.values)
     notes = json.loads((run.path / "analysis" / "dev" / "images.json").read_text())["packed"]
@@ -146,7 +146,7 @@ def test_opening_a_run_needs_no_file_of_its_pictures(own: Path) -> None:
 def refusal(run: Run) -> str:
     """Why the first picture of dev is not shown."""
     with pytest.raises(InputError) as caught:
-        sample_picture(run, "dev", 0)
+        run.open_picture("dev", 0)
     return str(caught.value)
 
 
@@ -222,9 +222,9 @@ def test_changed_and_broken_containers_and_bombs_are_named(
     run = open_run(own / "runs" / "parquet")
     assert "10,000 × 10,000 pixels" in refusal(run)
     with pytest.raises(InputError, match="row group 0 row 1: holds no bytes"):
-        sample_picture(run, "dev", 1)
+        run.open_picture("dev", 1)
     with pytest.raises(InputError, match="row group 1 row 0: cannot be decoded"):
-        sample_picture(run, "dev", 2)
+        run.open_picture("dev", 2)
     monkeypatch.setattr(packed, "LARGEST_GROUP", 100)
     assert "the pictures of its row group are" in refusal(open_run(own / "runs" / "parquet"))
     pq.write_table(pa.table({"image": ["x"], "caption": ["a"]}), file)

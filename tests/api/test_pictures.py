@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from coder_core.api import InputError, decode, open_run
-from coder_core.api.retrieval.look_alike import tiny_image
+from coder_core.api.retrieval import look_alike
+from coder_core.data.content.pictures import tiny_image
 from coder_core.demo import make_demo
 from coder_core.demo.making import STANDARD, features_of, makes_features
 from tests.support.run_folders import write_run
@@ -60,13 +61,13 @@ def test_the_look_alike_of_a_picture_of_the_split_is_itself(tmp_path: Path) -> N
     run = open_run(write_run(tmp_path / "runs", "x", images=12))
     for image in (0, 7):
         path = tmp_path / "runs-pictures" / f"{image}.png"
-        found = run.look_alike(decode(path.read_bytes(), "mine"), split="dev")
+        found = look_alike(run, decode(path.read_bytes(), "mine"), split="dev")
         assert (found.image, found.of) == (image, 12)
         assert found.likeness > 0.999
-    assert run.look_alike(Image.new("RGB", (9, 9), "red"), split="dev", at_most=3).of == 3
+    assert look_alike(run, Image.new("RGB", (9, 9), "red"), split="dev", at_most=3).of == 3
     bare = open_run(write_run(tmp_path / "bare", "x", images=12, pictures=False))
     with pytest.raises(InputError, match="no readable picture"):
-        bare.look_alike(Image.new("RGB", (9, 9)), split="dev")
+        look_alike(bare, Image.new("RGB", (9, 9)), split="dev")
 
 
 def test_a_tiny_image_has_mean_0_and_length_1_and_grey_is_safe() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import OUTCOMES, InputError, compare, config_differences, list_runs, open_run
-from coder_core.api.diversity.anchor import negative_weights
+from coder_core.api.diversity import negative_weights
 from coder_core.api.retrieval.comparison import outcomes, rank_changes
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.run_folders import damage, ranks_of, synthetic, write_run

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.api import Run, open_run
-from coder_core.api.diversity import negatives
+from coder_core.api import Run, diversity, open_run
 from coder_core.api.sampling import draw_sample
 from tests.support.run_folders import write_run
 
@@ -91,7 +90,7 @@ def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int
     """Loops over the pairs in the bank; one of an anchor's own image is no negative of it."""
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
-    pairs = negatives.draw_bank(len(w), size=size, seed=4)
+    pairs = diversity.draw_bank(len(w), size=size, seed=4)
     assert len(set(pairs.tolist())) == min(size, len(w))
     found = run.spread("dev", modality=modality, candidates="bank", bank_size=size, seed=4)  # type: ignore[arg-type]
     for number in (0, 13):
@@ -102,7 +101,7 @@ def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int
         ]
         assert found[number] == pytest.approx(np.std(scores) if scores else 0.0, abs=1e-6)
     with pytest.raises(ValueError, match="at least 1 pair"):
-        negatives.draw_bank(3, size=0, seed=0)
+        diversity.draw_bank(3, size=0, seed=0)
 
 
 def test_an_anchor_is_read_with_the_loss_it_is_given(run: Run) -> None:

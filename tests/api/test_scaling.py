@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.api.diversity.anchor import Loss
+from coder_core.api.diversity import Loss
 from coder_core.api.sides import Sides, sides
 from coder_core.api.similarity import scaling
 from coder_core.objectives.diversity_contrastive import diversity_contrastive

@@ -11,7 +11,7 @@ import pytest
 
 from coder_core.api import Loss, compare, margins, open_run
 from coder_core.api.joint_space import modality_gap, score_distributions, score_separation
-from coder_core.api.retrieval.hubs import occurrences
+from coder_core.api.retrieval.results import occurrences
 from coder_core.api.run import Run
 from coder_core.api.similarity import (
     hardest_in_cell,

@@ -9,7 +9,7 @@ import pytest
 
 from coder_core.api import InputError, numbers_from, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
-from coder_core.api.retrieval.probing import probe_run
+from coder_core.api.retrieval.judged import probe_run
 from coder_core.data.judgements import Probe
 from coder_core.data.pictures import read_picture
 from coder_core.model.towers.regions import boxes

@@ -12,8 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
-from coder_core.api.concepts import summarise_attention
-from coder_core.api.concepts.graph import graph_of
+from coder_core.api.concepts import graph_of, summarise_attention
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import Opened, texts
 from tests.support.run_folders import damage, import_run_folder, write_run

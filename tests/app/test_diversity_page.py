@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import diversity_changes, open_run, rank_correlation
-from coder_core.api.diversity import fitting_images
+from coder_core.api.retrieval import fitting_images
 from tests.support.pages import Opened, refusals, saying, texts
 
 

@@ -119,7 +119,7 @@ def test_from_keys_to_a_training_that_leaves_out_what_was_judged_wrong(
     field = anna.page.get_by_role("textbox", name="Search or slice")
     for asked, answer in (
         (f"'![x]({to}/d)' in caption", "0 of 40 captions"),
-        (f"'<img src={to}/e>' in '![x]({to}/f)'", "no condition"),
+        (f"'<img src={to}/e>' in '![x]({to}/f)'", "not a condition"),
         (f'dog "<img src={to}/s>"', f"With “dog” and “<img src={to}/s>”"),
         (note, "cannot be read"),
     ):

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 from rapidfuzz.fuzz import ratio
 
-from coder_core.api.data_quality.content import GuardedFiles
+from coder_core.api.data_quality import GuardedFiles
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content import ContentReport, cached_report, check_content, content_key, content_words

@@ -1,6 +1,4 @@
 """Reports: one HTML file that says how runs retrieve on a split, what moved, and where they fail."""
 
 from coder_core.api.report.page import render
-from coder_core.api.report.sections import Report, gather
-
-__all__ = ["Report", "gather", "render"]
+from coder_core.api.report.sections import gather

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
-
-from coder_core.api.report.sections import LABELS, Report
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -50,88 +50,103 @@ _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{{ policy }}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>{{ report.title }}</title>
 <style>{{ style }}</style></head><body>
-<h1>{{ report.question }}</h1><p class="how">{{ report.title }}</p>
-{% if report.short %}<ul class="short">
-{% for sentence in report.short %}<li>{{ sentence }}</li>{% endfor %}</ul>{% endif %}
-
-<h2>Data</h2>
-<table>{% for name, value in report.data.items() %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</table>
-
-<h2>Recall</h2>
-<p class="how">Percent of the queries with a true match among the first K results, with the 95% interval of a bootstrap
-over images. The interval of a difference is narrower than those of two runs suggest: it stands below.</p>
-{{ table(report.recalls, "run") }}
-{% for sentence in report.gains if report.gains|length > 1 %}<p>{{ sentence }}</p>{% endfor %}
-
-{% for source, rows in report.judged.items() %}<h2>By the judgements of {{ source }}</h2>
-<p class="how">R@K by the labels alone, and with what people judged to fit counted as well, over the same queries. R is
-the number of a query’s matches: mAP@R and R-Precision ask for all of them.</p>
-{{ table(rows, none) }}{% endfor %}
-
-{% if report.outcomes %}<h2>What moved</h2>
-<p class="how">Queries by rank of their true match in the first run (rows) and in the last (columns). Below the
-diagonal, green, the last run ranks it higher.</p>
-<div class="pair">{% for way, bands in report.bands.items() %}<div><h3>{{ way }}</h3>
-<table><tr><td></td>{% for label in labels %}<th class="number">{{ label }}</th>{% endfor %}</tr>
-{% for row in bands.tolist() %}{% set above = loop.index0 %}<tr><th>{{ labels[loop.index0] }}</th>{% for count in row %}
-<td class="cell" style="background:{{ shade(count, bands.max(), above, loop.index0) }}">{{ "{:,}".format(count) }}</td>
+{% macro facts(values) %}<table>
+{% for name, value in values.items() %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</table>{% endmacro %}
+{% macro sentences(values) %}{% for sentence in values %}<p>{{ sentence }}</p>{% endfor %}{% endmacro %}
+{% macro subheading(text) %}<h3>{{ text }}</h3>{% endmacro %}
+{% macro table(frame) %}{% set index = frame.index.name %}
+<div class="wide"><table><tr>{% if index is not none %}<th>{{ index }}</th>{% endif %}
+{% for name in frame.columns %}<th class="{{ 'number' if numeric(frame[name]) }}">{{ name }}</th>{% endfor %}</tr>
+{% for row in frame.itertuples() %}<tr>{% if index is not none %}<th>{{ row[0] }}</th>{% endif %}
+{% for name in frame.columns %}
+<td class="{{ 'number' if numeric(frame[name]) }}">{{ cell(row[loop.index]) }}</td>
+{% endfor %}</tr>{% endfor %}</table></div>{% endmacro %}
+{% macro bands(tables) %}<div class="pair">{% for one in tables %}<div><h3>{{ one.heading }}</h3>
+<table><tr><td></td>{% for label in one.labels %}<th class="number">{{ label }}</th>{% endfor %}</tr>
+{% for row in one.counts.tolist() %}{% set above = loop.index0 %}<tr><th>{{ one.labels[loop.index0] }}</th>
+{% for count in row %}
+<td class="cell" style="background:{{ shade(count, one.counts.max(), above, loop.index0) }}">{{ cell(count) }}</td>
 {% endfor %}</tr>{% endfor %}</table>
-<p class="fact">{% for name, count in report.outcomes[way].items() %}
-{{ name }} {{ "{:,}".format(count) }}{{ " · " if not loop.last }}{% endfor %}
- (within the first result)<br>{{ report.moved[way] }}</p></div>{% endfor %}</div>{% endif %}
-
-<h2>Typical failures</h2>
-<p class="how">Captions as queries. Left, in green, the image that belongs to the caption; right the best other one.</p>
-{% for heading, examples in report.examples.items() %}<h3>{{ heading }}</h3><div class="cards">
-{% for one in examples %}<div class="card"><p>{{ one.caption }}</p><div class="pictures">
+<p class="fact">{{ one.outcomes }} (within the first result)<br>{{ one.gain }}</p></div>{% endfor %}</div>{% endmacro %}
+{% macro examples(cards) %}<div class="cards">
+{% for one in cards %}<div class="card"><p>{{ one.caption }}</p><div class="pictures">
 {% for source, name, kind in ((one.picture, one.own, "own"), (one.answer, one.answer_name, "other")) %}
 <figure class="{{ kind }}">{% if source %}<img src="{{ source }}" alt="">{% endif %}
 <figcaption>{{ name }}</figcaption></figure>
-{% endfor %}</div><div class="fact">{{ one.fact }}</div></div>{% endfor %}</div>{% endfor %}
-
-<h2>Slices</h2>
-<p class="how">Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are
-ordered by one half of the images; every number but the queries is of the other half, with 95% intervals over images.
-R@1 in percent, text→image.
-{% if "gain" in report.slices %}A gain whose interval holds zero may be noise.{% endif %}</p>
-{{ table(report.slices, none) }}
-
-{% if report.clusters|length %}<h2>Clusters</h2>
-<p class="how">The largest prototypes of the last run: size in pairs, share of pairs whose image and caption carry the
-same label, mean cosine to the centroid, and the words that mark them.</p>
-{{ table(report.clusters, none) }}{% endif %}
-
-{% if report.diversity %}<h2>Ambiguity</h2>
-<p class="how">CODER’s diversity of every caption (eq. 3): low means that it is about equally similar to many images.
-Least {{ "%.3f"|format(report.diversity[1]) }}, most 1.</p>
-{{ histogram(report.diversity[0], report.diversity[1]) }}
-<h3>The least diverse captions</h3>{{ table(report.ambiguous, none) }}{% endif %}
-
-{% if report.reviews %}<h2>Reviews</h2>
-<table>{% for name, value in report.reviews.items() %}<tr><th>{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}
-</table>{% endif %}
-
-{% if report.settings is not none %}<h2>Settings that differ</h2>
-{% if report.settings|length %}{{ table(report.settings, "setting") }}{% else %}<p>None.</p>{% endif %}{% endif %}
-
-<h2>How to reproduce</h2>
-{% for name, command in report.commands if command %}
-<div class="fact">{{ name }}</div><pre>{{ command }}</pre>{% endfor %}
-<footer>{{ report.versions }}</footer></body></html>
-"""
-
-_TABLE = """<div class="wide"><table><tr>{% if index is not none %}<th>{{ index }}</th>{% endif %}
-{% for name in frame.columns %}<th class="{{ 'number' if numeric[name] }}">{{ name }}</th>{% endfor %}</tr>
-{% for row in frame.itertuples() %}<tr>{% if index is not none %}<th>{{ row[0] }}</th>{% endif %}
-{% for name in frame.columns %}<td class="{{ 'number' if numeric[name] }}">{{ shown(row[loop.index]) }}</td>
-{% endfor %}</tr>{% endfor %}</table></div>
-"""
-
-_HISTOGRAM = """<svg width="640" height="150" role="img" aria-label="Captions by diversity">
+{% endfor %}</div><div class="fact">{{ one.fact }}</div></div>{% endfor %}</div>{% endmacro %}
+{% macro histogram(values) %}{% set counts, low = values %}{% set most = counts|max or 1 %}
+<svg width="640" height="150" role="img" aria-label="Captions by diversity">
 {% for count in counts %}<rect x="{{ loop.index0 * 31 + 8 }}" width="28" y="{{ 120 - 100 * count / most }}"
- height="{{ 100 * count / most }}" fill="#0b6e8a"><title>{{ "{:,}".format(count) }} captions</title></rect>{% endfor %}
-<text x="8" y="140">{{ "%.3f"|format(low) }}</text><text x="628" y="140" text-anchor="end">1</text></svg>
+ height="{{ 100 * count / most }}" fill="#0b6e8a"><title>{{ cell(count) }} captions</title></rect>{% endfor %}
+<text x="8" y="140">{{ "%.3f"|format(low) }}</text><text x="628" y="140" text-anchor="end">1</text></svg>{% endmacro %}
+{% macro commands(values) %}{% for name, command in values if command %}
+<div class="fact">{{ name }}</div><pre>{{ command }}</pre>{% endfor %}{% endmacro %}
+{% set blocks = {"facts": facts, "sentences": sentences, "subheading": subheading, "table": table, "bands": bands,
+ "examples": examples, "histogram": histogram, "commands": commands} %}
+<h1>{{ report.question }}</h1><p class="how">{{ report.title }}</p>
+{% if report.short %}<ul class="short">
+{% for sentence in report.short %}<li>{{ sentence }}</li>{% endfor %}</ul>{% endif %}
+{% for section in report.sections %}<h2>{{ section.heading }}</h2>
+{% if section.how %}<p class="how">{{ section.how }}</p>{% endif %}
+{% for kind, content in section.blocks %}{{ blocks[kind](content) }}{% endfor %}
+{% endfor %}<footer>{{ report.versions }}</footer></body></html>
 """
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a report.
+
+    Args:
+        heading: its heading. how: how to read it, one paragraph.
+        blocks: kind and content, from top to bottom. Kinds are the macros of the template: "facts" (a mapping),
+            "sentences", "subheading", "table" (a DataFrame, with its index where that has a name; a cell may be mean,
+            low and high), "bands" (a list of `Bands`), "examples" (a list of `Example`), "histogram" (counts and the
+            smallest value), "commands" (pairs of a name and a command).
+    """
+
+    heading: str
+    how: str
+    blocks: Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Queries of a direction by the band of their rank in the first run (rows of `counts`) and in the last (columns);
+    how many were fixed and broken; whether the gain is noise."""
+
+    heading: str
+    labels: Sequence[str]
+    counts: np.ndarray
+    outcomes: str
+    gain: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """One caption as a query. picture, answer: data URLs or ""; answer is the best image that is not its own."""
+
+    caption: str
+    own: str
+    picture: str
+    answer_name: str
+    answer: str
+    fact: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page.
+
+    Args:
+        question: its heading. title: of the page. short: sentences, the findings first. versions: of the programs.
+    """
+
+    question: str
+    title: str
+    short: Sequence[str]
+    sections: Sequence[Section]
+    versions: str
 
 
 def render(report: Report) -> str:
@@ -139,33 +154,19 @@ def render(report: Report) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    table, histogram = environment.from_string(_TABLE), environment.from_string(_HISTOGRAM)
-
-    def show_table(frame: Any, index: str | None) -> Markup:
-        numeric = {name: not frame[name].map(type).eq(str).any() for name in frame.columns}
-        return Markup(table.render(frame=frame, index=index, numeric=numeric, shown=_shown))
-
-    def show_histogram(counts: list[int], low: float) -> Markup:
-        return Markup(histogram.render(counts=counts, low=low, most=max(counts) or 1))
-
-    return environment.from_string(_TEMPLATE).render(
-        report=report,
-        style=_STYLE,
-        policy=POLICY,
-        labels=LABELS,
-        shade=_shade,
-        table=show_table,
-        histogram=show_histogram,
-    )
+    helpers: Mapping[str, Any] = {"numeric": _numeric, "cell": _cell, "shade": _shade}
+    return environment.from_string(_TEMPLATE).render(report=report, style=_STYLE, policy=POLICY, **helpers)
 
 
-def _shown(value: Any) -> str:
+def _numeric(column: Any) -> bool:
+    return not column.map(type).eq(str).any()
+
+
+def _cell(value: Any) -> str:
     """A cell; (mean, low, high) has its interval below it."""
     if isinstance(value, tuple):
-        mean, low, high = value
-        return Markup('{}<br><span class="interval">{} to {}</span>').format(
-            *(f"{one:.1f}" for one in (mean, low, high))
-        )
+        cell = Markup('{:.1f}<br><span class="interval">{:.1f} to {:.1f}</span>')
+        return cell.format(*value)
     if isinstance(value, float | np.floating):
         return "–" if np.isnan(value) else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int | np.integer) else str(value)

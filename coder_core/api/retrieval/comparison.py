@@ -1,24 +1,24 @@
-"""Compare two runs on the same split: queries the second one fixed or broke, diversities, settings."""
+"""Compare two runs on the same split: queries the second one fixed or broke, gains and their noise, settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS
 from coder_core.config.schema import from_document, to_document
-from coder_core.console.faults import Fault, InputError
-
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
+from coder_core.console.faults import InputError
+from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, differences
 
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
 SWITCHES = {
     "boosting": "boosting",
     "weighting": "sample_weights",
-}  # the setting that turns a table's others on
+}  # table → the setting that turns its others on
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
@@ -33,19 +33,14 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
     Raises:
         InputError: the runs were evaluated on different samples.
     """
-    check_same_samples(run_a, run_b, split)
+    _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
 
-def check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
-    """Refuse two runs that were evaluated on different samples.
-
-    Raises:
-        InputError: they were.
-    """
+def _check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
     if not same_samples(run_a, run_b, split):
         fact = f"split {split!r} holds other captions than in {run_b.name}"
-        raise InputError(Fault(f"run {run_a.name}", fact, "two runs evaluated on the same data"))
+        raise InputError.at(f"run {run_a.name}", fact, "two runs evaluated on the same data")
 
 
 def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
@@ -61,31 +56,21 @@ def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
 def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
     """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
     right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
-    return np.select(
-        [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b], OUTCOMES[:3], default=OUTCOMES[3]
-    )
+    cases = [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b]
+    return np.select(cases, OUTCOMES[:3], default=OUTCOMES[3])
 
 
 def rank_changes(
     ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1
 ) -> pd.DataFrame:
-    """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is no query."""
+    """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is not a query."""
     parts = []
-    for direction in ("i2t", "t2i"):
+    for direction in DIRECTIONS:
         a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
-        if a.shape != b.shape:
-            counts = f"{len(a)} queries in one run, {len(b)} in the other"
-            raise InputError(Fault(f"{direction} ranks", counts, "the same split"))
         query = np.flatnonzero((a >= 0) & (b >= 0))
         a, b = a[query], b[query]
-        columns = {
-            "query": query,
-            "rank_a": a + 1,
-            "rank_b": b + 1,
-            "change": a - b,
-            "outcome": outcomes(a, b, at),
-        }
-        parts.append(pd.DataFrame({"direction": direction, **columns}))
+        columns = {"direction": direction, "query": query, "rank_a": a + 1, "rank_b": b + 1, "change": a - b}
+        parts.append(pd.DataFrame({**columns, "outcome": outcomes(a, b, at)}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -105,7 +90,7 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
     """
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
         counts = f"{len(table_a):,} anchors and {len(table_b):,} others"
-        raise InputError(Fault("two tables of diversity", counts, "the same anchors in both"))
+        raise InputError.at("two tables of diversity", counts, "the same anchors in both")
     place_a, place_b = (
         100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b)
     )
@@ -153,14 +138,72 @@ def _complete(settings: dict[str, Any]) -> dict[str, Any]:
     if "objective" not in settings:
         return settings
     try:
-        return {
-            section: table
-            for section, table in to_document(from_document(settings)).items()
-            if section != "name"
-        }
+        document = to_document(from_document(settings))
     except InputError:
         return settings
+    return {section: table for section, table in document.items() if section != "name"}
 
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def hits_of(run: Run, split: str) -> Hits:
+    """Contribution of every image and its captions to the six recalls."""
+    ranks = run.ranks(split)
+    return count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
+
+
+def gains(first: Run, last: Run, split: str, captions: np.ndarray | None = None) -> dict[str, Difference]:
+    """Every recall and R@sum of one run minus those of another, with 95% intervals; keys as in the metrics.
+
+    Args:
+        captions: numbers of the captions that count, and with them their images; None for all.
+
+    Raises:
+        InputError: the runs were evaluated on different samples.
+    """
+    _check_same_samples(first, last, split)
+    return rank_gains(first.ranks(split), last.ranks(split), first.image_of_text(split), captions)
+
+
+def rank_gains(
+    before: Mapping[str, np.ndarray],
+    after: Mapping[str, np.ndarray],
+    image_of_text: np.ndarray,
+    captions: np.ndarray | None = None,
+) -> dict[str, Difference]:
+    """`gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
+    rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
+    owner = np.asarray(image_of_text)[rows]
+    images = np.isin(np.arange(len(before["i2t"])), owner)
+    row, reference = (
+        count_hits(np.where(images, ranks["i2t"], -1), np.asarray(ranks["t2i"])[rows], owner)
+        for ranks in (after, before)
+    )
+    return differences(row, reference)
+
+
+def gain_in_words(
+    first: Run, last: Run, split: str, recall: str = "rsum", captions: np.ndarray | None = None
+) -> str:
+    """A recall ("t2i_r1", …) or R@sum of one run against another with its 95% interval, and whether it may be noise;
+    `captions` and errors as for `gains`."""
+    gain = gains(first, last, split, captions)[recall]
+    return in_words(recall, gain, f"of {last.name}", f"that of {first.name}")
+
+
+def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
+    """One sentence: "Text → image R@1 of a against that of b: +1.2 (95% interval …), it may be noise: …".
+
+    Args:
+        recall: a key of `gains`. row, reference: what is compared, "of a" and "that of b".
+    """
+    direction, _, rank = recall.partition("_r")
+    name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
+    noise = "it may be noise: other images could undo it"
+    verdict = "beyond what other images would change" if gain.beyond_noise else noise
+    if not gain.low and not gain.high:
+        verdict = "no difference"
+    interval = f"95% interval {gain.low:+.1f} to {gain.high:+.1f}, paired bootstrap over images"
+    return f"{name} {row} against {reference}: {gain.mean:+.1f} ({interval}), {verdict}."

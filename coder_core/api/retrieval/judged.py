@@ -1,6 +1,7 @@
-"""Results that people judged to be matches although no label says so, and recall by their judgements.
+"""Judgements of people beyond the labels: which results they judged to be matches, recall by that, and probes.
 
-Facts of a file or of COCO's judges, in contrast to the guesses of `likely`; they stand beside the recall of the labels.
+Facts of a file or of COCO's judges, in contrast to the guesses of `likely`; they are shown beside the recall of the
+labels. A probe asks whether a run scores a picture's caption above the same caption made wrong.
 """
 
 from __future__ import annotations
@@ -8,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sides import Array, Direction
-from coder_core.data.judgements import COCO_JUDGEMENTS, PACKAGE, Judgements, read_judgements
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS, Array, Direction
+from coder_core.console.faults import InputError
+from coder_core.console.progress import Progress, silent
+from coder_core.data.judgements import (
+    COCO_JUDGEMENTS,
+    PACKAGE,
+    Judgements,
+    Probe,
+    picture_key,
+    read_judgements,
+)
+from coder_core.data.pictures import open_picture
 from coder_core.evaluation.bootstrap import RANKS
 from coder_core.runs.analysis.read import stored_sources
-
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
 LABELLED, JUDGED = [f"labels_{k}" for k in RANKS], [f"judged_{k}" for k in RANKS]
@@ -43,15 +51,13 @@ def run_judgements(run: Run, split: str, source: str | Path) -> Judgements:
 
 
 def judged_results(run: Run, split: str, direction: Direction, judgements: Judgements) -> Array:
-    """(Q, K) bool: which of the ten best results of every query no label names, but the judgements do."""
-    analysis, owner = run.analysis(split), run.image_of_text(split)
-    texts = direction == "t2i"
-    best = np.asarray(analysis.text_best if texts else analysis.image_best).astype(np.int64)
+    """(Q, K) bool: true for those of the ten best results of every query that only the judgements call a match."""
+    best = run.best(split, direction).astype(np.int64)
     query = np.arange(len(best))[:, None]
-    pairs = (judgements.of_texts if texts else judgements.of_images)[:, :: 1 if texts else -1]
-    width = max(run.count(split, "image"), len(owner))
-    label = best == owner[query] if texts else owner[best] == query
-    return np.asarray(np.isin(query * width + best, pairs[:, 0] * width + pairs[:, 1]) & ~label)
+    pairs = judgements.of_texts if direction == "t2i" else judgements.of_images[:, ::-1]
+    width = max(run.count(split, "image"), run.count(split, "text"))
+    judged = np.isin(query * width + best, pairs[:, 0] * width + pairs[:, 1])
+    return np.asarray(judged & ~run.matches(split, direction, query, best))
 
 
 def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
@@ -73,7 +79,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
     alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
-    # Of captions with their label as the only positive, most of a split, the ranks tell everything
+    # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
     judged["t2i"][alone] = np.stack([ranks["t2i"][alone] < k for k in (1, 1, *RANKS)], 1)
     tables = []
     for direction, values in judged.items():
@@ -100,11 +106,75 @@ def judged_recall(
         where no query counts.
     """
     rows = []
-    for direction in ("i2t", "t2i"):
+    for direction in DIRECTIONS:
         for name, table in zip(names, values, strict=True):
-            own = table[table["direction"] == direction]
+            counted = table[table["direction"] == direction]
             if queries is not None:
-                own = own[own["query"].isin(queries[direction])]
-            means = 100 * own[[*LABELLED, *JUDGED_VALUES]].mean()
-            rows.append({"direction": direction, "run": name, "queries": len(own), **means.to_dict()})
+                counted = counted[counted["query"].isin(queries[direction])]
+            means = 100 * counted[[*LABELLED, *JUDGED_VALUES]].mean()
+            rows.append({"direction": direction, "run": name, "queries": len(counted), **means.to_dict()})
     return pd.DataFrame(rows)
+
+
+def probe_run(
+    run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "", progress: Progress = silent
+) -> pd.DataFrame:
+    """Score every probe whose picture the run knows or can read.
+
+    Args:
+        run: with an analysis of `split`, whose images are recognised by their file names.
+        probes: from `read_probes`.
+        pictures: folder of the pictures that are not of the split, for a run that reads pictures; empty takes the
+            split's own.
+        progress: called with the pictures done and all there are.
+
+    Returns:
+        One row a probe: kind, picture, score, negative (that of the wrong caption), right (score above negative; a tie
+        is wrong).
+
+    Raises:
+        InputError: the run can neither read nor find any of the pictures, or cannot embed new texts.
+    """
+    rows = {picture_key(name): row for row, name in enumerate(run.image_names(split))}
+    folder = pictures or run.analysis(split).picture_folder
+    groups: dict[str, list[Probe]] = {}
+    for probe in probes:
+        groups.setdefault(probe.picture, []).append(probe)
+    table: list[tuple[str, str, float, float]] = []
+    for done, (name, group) in enumerate(groups.items()):
+        row = rows.get(picture_key(name))
+        texts = [text for probe in group for text in (probe.caption, probe.negative)]
+        if row is not None and run.scores(split) is not None:
+            parts, lengths = (part[row : row + 1] for part in run.image_parts(split))
+            scores = np.asarray(run.model.score_texts(texts, parts, lengths)[:, 0])
+        else:
+            image = run.scoring(split)[0][row] if row is not None else _encoded(run, split, folder, name)
+            if image is None:
+                continue
+            scores = run.encode_text(texts) @ image
+        pairs = zip(group, scores.reshape(-1, 2).tolist(), strict=True)
+        table += [(probe.kind, name, *pair) for probe, pair in pairs]
+        progress(done + 1, len(groups))
+    if not table:
+        fact = f"knows none of the {len(groups):,} pictures of the probes in split {split!r}, and reads none of them"
+        fix = "evaluate a split with these pictures, or name their folder for a run that reads pictures"
+        raise InputError.at(f"run {run.name}", fact, fix=fix)
+    frame = pd.DataFrame(table, columns=["kind", "picture", "score", "negative"])
+    return frame.assign(right=frame["score"] > frame["negative"])
+
+
+def _encoded(run: Run, split: str, folder: str, name: str) -> Array | None:
+    """The embedding of a picture outside the split; None where it is missing or the run reads no pictures."""
+    if not folder or not run.reads_pictures(split):
+        return None
+    try:
+        picture = open_picture(folder, name)
+    except InputError:
+        return None
+    return run.encode_picture(picture, split=split)
+
+
+def accuracies(table: pd.DataFrame) -> dict[str, float]:
+    """Share of probes answered right, in percent, by kind and as "all"."""
+    by_kind = 100 * table.groupby("kind", sort=True)["right"].mean()
+    return {str(kind): float(share) for kind, share in by_kind.items()} | {"all": 100 * table["right"].mean()}

@@ -1,33 +1,33 @@
-"""A run's similarity matrix before and after diversity scaling: its samples in order, its cells, and as a table."""
+"""A run's similarity matrix before and after diversity scaling: its samples in order, its cells, and as a table; μ and
+γ to read a run with that was not trained by eq. 4."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity.anchor import Loss
-from coder_core.api.sides import Array, Direction, Sides
+from coder_core.api.diversity import Loss
+from coder_core.api.run import Run
+from coder_core.api.sides import QUERIES, Array, Direction, Sides
 from coder_core.api.similarity.samples import MatrixSamples, Order, order_samples
 from coder_core.api.similarity.scaling import CELLS, Scaled, anchor_diversity, scale
 
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
-
 LABEL_LENGTH = 80  # letters of a caption in a label
+PAIRS_AT_MOST = 200_000
+TOP_OF_NEGATIVES = 0.99
+MEDIANS_TO_MU = 1 / 3  # puts μ at the paper's 0.1 where the two medians lie 0.3 apart, as on Flickr8k
+LEAST_MU = 0.005
 
 
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
     """The anchors ("i2t": images) and candidates of a matrix, in its order."""
     v, w, scores = run.compared(split)
-    v, w, owner = (
-        np.asarray(v[samples.images]),
-        np.asarray(w[samples.texts]),
-        run.image_of_text(split)[samples.texts],
-    )
+    v, w = np.asarray(v[samples.images]), np.asarray(w[samples.texts])
+    owner = run.image_of_text(split)[samples.texts]
     if scores is not None:
         scores = scores[np.ix_(samples.images, samples.texts)]
     if direction == "i2t":
@@ -42,7 +42,7 @@ def ordered(
     if by == "drawn":
         return samples
     diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
-    return order_samples(run, split, samples, by, diversity, "image" if direction == "i2t" else "text")
+    return order_samples(run, split, samples, by, diversity, QUERIES[direction])
 
 
 def scaled_matrix(
@@ -84,7 +84,7 @@ def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tupl
 def positions(samples: MatrixSamples, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
     """The cell (anchor, candidate) of an image and a caption; None when one of them is not shown.
 
-    An image that stands in a batch of pairs more than once is taken beside this caption, when it is its own.
+    An image that is in a batch of pairs more than once is taken beside this caption, when it is its own.
     """
     rows, columns = np.flatnonzero(samples.images == image), np.flatnonzero(samples.texts == text)
     if not len(rows) or not len(columns):
@@ -99,13 +99,12 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
 
     Own pairs have no exponent, change or share. Of blocks every value is a mean.
     """
-    (anchors, anchor_name, row_step), (candidates, candidate_name, column_step) = _axes(
-        scaled, samples, direction
-    )
-    anchors, candidates = anchors[::row_step], candidates[::column_step]
+    axes = _axes(scaled, samples, direction)
+    names = [f"first {name}" if step > 1 else name for _, name, step in axes]
+    anchors, candidates = (rows[::step] for rows, _, step in axes)
     table = {
-        f"{'first ' if row_step > 1 else ''}{anchor_name}": np.repeat(anchors, len(candidates)),
-        f"{'first ' if column_step > 1 else ''}{candidate_name}": np.tile(candidates, len(anchors)),
+        names[0]: np.repeat(anchors, len(candidates)),
+        names[1]: np.tile(candidates, len(anchors)),
         "similarity": scaled.similarity.ravel(),
         "exponent": scaled.exponent.ravel(),
         "diversity adds": scaled.change.ravel(),
@@ -123,9 +122,7 @@ def labels(
         scaled, samples, direction: of the matrix.
         captions: of the split; without them a caption is its number.
     """
-    anchors, candidates = (
-        _labels(*axis, captions if axis[1] == "caption" else ()) for axis in _axes(scaled, samples, direction)
-    )
+    anchors, candidates = (_labels(*axis, captions) for axis in _axes(scaled, samples, direction))
     return anchors, candidates
 
 
@@ -137,10 +134,57 @@ def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[
 
 
 def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[str]:
-    if step == 1:
-        texts = (
-            f": {shorten(captions[row], LABEL_LENGTH, placeholder=' …')}" if captions else "" for row in rows
-        )
-        return [f"{name} {row}{text}" for row, text in zip(rows.tolist(), texts, strict=True)]
-    blocks = [rows[start : start + step].tolist() for start in range(0, len(rows), step)]
-    return [f"{name}s {block[0]} … {block[-1]} ({len(block)})" for block in blocks]
+    if step > 1:
+        blocks = [rows[start : start + step].tolist() for start in range(0, len(rows), step)]
+        return [f"{name}s {block[0]} … {block[-1]} ({len(block)})" for block in blocks]
+    if name == "image" or not captions:
+        return [f"{name} {row}" for row in rows.tolist()]
+    return [
+        f"{name} {row}: {shorten(captions[row], LABEL_LENGTH, placeholder=' …')}" for row in rows.tolist()
+    ]
+
+
+@dataclass(frozen=True)
+class StartingValues:
+    """μ and γ that fit a run's similarities, and what they follow from.
+
+    Args:
+        loss: γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
+            at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
+        negatives, negatives_top: median and 99th percentile of the similarities of other pairs; NaN without any.
+        positives: median of those of matching pairs.
+    """
+
+    loss: Loss
+    negatives: float
+    negatives_top: float
+    positives: float
+
+
+def values_from_similarities(
+    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
+) -> StartingValues:
+    """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`.
+
+    Args:
+        pairs: of a larger split, this many random pairs are looked at (`seed`).
+    """
+    loss = run.loss
+    s = run.sides(split, "text")
+    captions, images = len(s.anchors), len(s.candidates)
+    positives = float(np.median(s.pairs(np.arange(captions), s.anchor_images)))
+    every = captions * images
+    cells = np.arange(every) if every <= pairs else np.random.default_rng(seed).integers(every, size=pairs)
+    anchors, candidates = np.divmod(cells, images)
+    other = s.anchor_images[anchors] != candidates
+    if not other.any():
+        return StartingValues(loss, float("nan"), float("nan"), positives)
+    scores = s.pairs(anchors[other], candidates[other])
+    middle, top = (float(value) for value in np.quantile(scores, [0.5, TOP_OF_NEGATIVES]))
+    mu = max(_rounded(MEDIANS_TO_MU * (positives - middle)), LEAST_MU)
+    loss = replace(loss, temperature=mu, gamma=_rounded((top + positives) / 2))
+    return StartingValues(loss, middle, top, positives)
+
+
+def _rounded(value: float) -> float:
+    return round(round(value / 0.005) * 0.005, 3)

@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from coder_core.api.sides import Array
-from coder_core.console.faults import Fault, InputError
-
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
+from coder_core.api.run import Run
+from coder_core.api.sides import Array, Modality
+from coder_core.console.faults import InputError
+from coder_core.geometry.text_space import unit_rows
 
 Source = Literal["seed", "chosen", "hardest", "split"]
 Order = Literal["drawn", "diversity", "cluster"]
 
-SCORES_AT_MOST = (
-    31_250_000  # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
-)
+# 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
+SCORES_AT_MOST = 31_250_000
 TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
-_NUMBERS = re.compile(r"[\d\s,;–-]+")
+_NUMBERS = re.compile(r"[\s,;–-]*\d[\d\s,;–-]*")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def choose_samples(
     """Choose the samples of a matrix.
 
     Args:
-        run: whose split; "hardest" also asks its ranks.
+        run: whose split; "hardest" also uses its ranks.
         source: "seed": random pairs, as training draws them; "chosen": what `chosen` says; "hardest": the captions
             furthest behind another image, each followed by the image that beats it; "split": all samples, or as many
             random images with their captions as keep the matrix below 2,500 × 12,500.
@@ -68,25 +66,20 @@ def choose_samples(
     """
     owner = run.image_of_text(split)
     if len(owner) < 2:
-        raise InputError(Fault(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives"))
-    pairs = np.arange(len(owner)) if within is None else within
-    if (
-        len(np.unique(owner[pairs])) < 2
-        and within is not None
-        and not (source == "chosen" and _is_numbers(chosen))
-    ):
+        raise InputError.at(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives")
+    by_number = source == "chosen" and _NUMBERS.fullmatch(chosen) is not None
+    if within is not None and not by_number and len(np.unique(owner[within])) < 2:
         fact = "holds captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
-        fix = "clear the slice, or take a larger one"
-        raise InputError(
-            Fault("the slice", fact, "captions of at least 2 images: others are no negatives", fix)
-        )
+        expected = "captions of at least 2 images: others are not negatives"
+        raise InputError.at("the slice", fact, expected, "clear the slice, or take a larger one")
+    pairs = np.arange(len(owner)) if within is None else within
     of = f"{len(owner):,} pairs" if within is None else f"the slice’s {len(pairs):,} pairs"
     if source == "split":
-        return _every_pair(owner, pairs, len(run.ranks(split)["i2t"]) if within is None else None, seed)
+        return _every_pair(owner, pairs, run.count(split, "image") if within is None else None, seed)
     if size < 2:
-        raise InputError(Fault("the batch", f"has {size} pair", "at least 2: a pair alone has no negatives"))
+        raise InputError.at("the batch", f"has {size} pair", "at least 2: a pair alone has no negatives")
     if source == "chosen":
-        texts, about = _chosen(run.captions(split), chosen, size, within)
+        texts, about = _chosen(run.captions(split), chosen, by_number, size, within)
     elif source == "hardest":
         texts = _hardest(run, split, pairs, size)
         where = "" if within is None else " where the slice has it"
@@ -98,38 +91,34 @@ def choose_samples(
 
 
 def order_samples(
-    run: Run, split: str, samples: MatrixSamples, by: Order, diversity: Array, anchors: str
+    run: Run, split: str, samples: MatrixSamples, by: Order, diversity: Array, anchors: Modality
 ) -> MatrixSamples:
     """Put samples into another order.
 
     Args:
-        by: "drawn"; "diversity" of the anchors, the most ambiguous first; "cluster", alike ones side by side.
+        by: "diversity" of the anchors, the most ambiguous first; or "cluster", alike ones side by side.
         diversity: of the anchors, in the batch's present order.
-        anchors: "image" or "text", the modality `diversity` belongs to.
+        anchors: the modality `diversity` belongs to.
     """
-    if by == "drawn":
-        return samples
+    images, texts = samples.images, samples.texts
+    v, w, scores = run.compared(split)
     if samples.paired:
-        order = (
-            np.argsort(diversity, kind="stable")
-            if by == "diversity"
-            else _alike(_pair_vectors(run, split, samples))
-        )
-        return replace(samples, images=samples.images[order], texts=samples.texts[order])
-    owner = np.searchsorted(samples.images, run.image_of_text(split)[samples.texts])  # images ascend
+        if by == "diversity":
+            order = np.argsort(diversity, kind="stable")
+        else:
+            order = _alike(v[images] + w[texts] if scores is None else scores[np.ix_(images, texts)])
+        return replace(samples, images=images[order], texts=texts[order])
+    owner = np.searchsorted(images, run.image_of_text(split)[texts])  # images ascend
     if by == "cluster":
-        v, _, scores = run.compared(split)
-        image_order = _alike(
-            v[samples.images] if scores is None else scores[np.ix_(samples.images, samples.texts)]
-        )
+        image_order = _alike(v[images] if scores is None else scores[np.ix_(images, texts)])
     elif anchors == "image":
         image_order = np.argsort(diversity, kind="stable")
     else:
-        count = np.maximum(np.bincount(owner, minlength=len(samples.images)), 1)
+        count = np.maximum(np.bincount(owner, minlength=len(images)), 1)
         image_order = np.argsort(np.bincount(owner, diversity, minlength=len(count)) / count, kind="stable")
     by_image = by == "cluster" or anchors == "image"
     text_order = np.argsort(np.argsort(image_order)[owner] if by_image else diversity, kind="stable")
-    return replace(samples, images=samples.images[image_order], texts=samples.texts[text_order])
+    return replace(samples, images=images[image_order], texts=texts[text_order])
 
 
 def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) -> MatrixSamples:
@@ -143,35 +132,30 @@ def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) ->
     count = max(2, int(len(images) * (SCORES_AT_MOST / total) ** 0.5))
     rows = np.sort(np.random.default_rng(seed).choice(images, count, replace=False))
     texts = pairs[np.isin(owner[pairs], rows)]
-    about = (
-        f"{count:,} of {len(images):,} images{of_slice}, drawn at random with seed {seed}, and their {len(texts):,} "
-        f"captions{of_slice}"
-    )
+    about = f"{count:,} of {len(images):,} images{of_slice}, drawn at random with seed {seed}, "
+    about += f"and their {len(texts):,} captions{of_slice}"
     return MatrixSamples(rows, texts, False, about)
-
-
-def _is_numbers(chosen: str) -> bool:
-    return _NUMBERS.fullmatch(chosen) is not None and any(letter.isdigit() for letter in chosen)
 
 
 def _count(pairs: int) -> str:
     return "1 pair" if pairs else "no pair"
 
 
-def _chosen(captions: Sequence[str], chosen: str, size: int, within: Array | None) -> tuple[Array, str]:
-    if _is_numbers(chosen):
-        matches = _numbers(chosen, len(captions))
-        reason = "chosen by number"
+def _chosen(
+    captions: Sequence[str], chosen: str, by_number: bool, size: int, within: Array | None
+) -> tuple[Array, str]:
+    if by_number:
+        matches, reason = _numbers(chosen, len(captions)), "chosen by number"
     else:
         words, pairs = chosen.lower().split(), range(len(captions)) if within is None else within.tolist()
         matches = [k for k in pairs if words and all(word in captions[k].lower() for word in words)]
         reason = "that hold the words" if within is None else "of the slice that hold the words"
     if len(matches) < 2:
         fix = "name captions as 0-31, 77, or a word that several hold"
-        raise InputError(Fault("the selection", f"gives {_count(len(matches))}", "at least 2", fix))
+        raise InputError.at("the selection", f"gives {_count(len(matches))}", "at least 2", fix)
     texts = np.array(matches[:size], dtype=np.int64)
     about = f"{len(texts):,} of the {len(matches):,} pairs {reason}"
-    if within is not None and _is_numbers(chosen):
+    if within is not None and by_number:
         about += f", {int(np.isin(texts, within).sum()):,} of them in the slice"
     return texts, about
 
@@ -183,9 +167,10 @@ def _numbers(chosen: str, count: int) -> list[int]:
         ends = re.fullmatch(r"([0-9]{1,11})(?:-([0-9]{1,11}))?", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last:
-            raise InputError(Fault(f"the selection, {part[:40]!r}", "is no number and no range", "0-31, 77"))
+            found = "is neither a number nor a range"
+            raise InputError.at(f"the selection, {part[:40]!r}", found, "0-31, 77")
         if last >= count:
-            raise InputError(Fault(f"caption {last}", "is not in the split", f"0 to {count - 1}"))
+            raise InputError.at(f"caption {last}", "is not in the split", f"0 to {count - 1}")
         numbers.update(dict.fromkeys(range(first, last + 1)))
     return list(numbers)
 
@@ -193,31 +178,21 @@ def _numbers(chosen: str, count: int) -> list[int]:
 def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
     """Captions among `pairs` that rank furthest behind another image, each followed by the first of them that
     belongs to that image."""
-    s = run.sides(split, "text")
-    owner, best = run.image_of_text(split), np.asarray(run.analysis(split).text_best)
+    s, best = run.sides(split, "text"), run.best(split, "t2i")
     if best.shape[1] < 2:
         return pairs[:size]
-    own = owner[pairs]
-    rival = np.where(best[pairs, 0] != own, best[pairs, 0], best[pairs, 1])
-    gap = s.pairs(pairs, rival) - s.pairs(pairs, own)
-    first = np.full(len(run.ranks(split)["i2t"]), -1)
-    first[own[::-1]] = pairs[::-1]
+    image = run.image_of_text(split)[pairs]
+    rival = np.where(best[pairs, 0] != image, best[pairs, 0], best[pairs, 1])
+    gap = s.pairs(pairs, rival) - s.pairs(pairs, image)
+    first_pair = dict(zip(image[::-1].tolist(), pairs[::-1].tolist(), strict=True))
     hardest: dict[int, None] = {}
     for row in np.argsort(-gap, kind="stable").tolist():
-        for pair in (int(pairs[row]), int(first[rival[row]])):
-            if pair >= 0 and len(hardest) < size:
-                hardest[pair] = None
+        hardest[int(pairs[row])] = None
+        if int(rival[row]) in first_pair:
+            hardest[first_pair[int(rival[row])]] = None
         if len(hardest) >= size:
             break
-    return np.fromiter(hardest, np.int64, len(hardest))
-
-
-def _pair_vectors(run: Run, split: str, samples: MatrixSamples) -> Array:
-    """Vectors that make similar pairs similar: the sum of their embeddings, or their images' scores with the captions."""
-    v, w, scores = run.compared(split)
-    if scores is not None:
-        return np.asarray(scores[np.ix_(samples.images, samples.texts)])
-    return np.asarray(v[samples.images] + w[samples.texts])
+    return np.array(list(hardest)[:size], np.int64)
 
 
 def _alike(vectors: Array) -> Array:
@@ -225,15 +200,14 @@ def _alike(vectors: Array) -> Array:
 
     Above 2,000 of them: by angle in the plane of the two largest principal components.
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = unit_rows(np.asarray(vectors))
     if len(unit) < 3:
         return np.arange(len(unit))
     if len(unit) <= TREE_AT_MOST:
         from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
 
-        return np.asarray(
-            leaves_list(linkage(unit, "average"))
-        )  # on unit rows euclidean orders as cosine does
+        # Between unit rows euclidean distances order as cosines do
+        return np.asarray(leaves_list(linkage(unit, "average")))
     centred = unit - unit.mean(0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     plane = centred @ axes[:, -2:]

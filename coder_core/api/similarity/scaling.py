@@ -11,12 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from coder_core.api.diversity.anchor import Loss
-from coder_core.api.diversity.table import entropy_over_split, normalise, shares, std_over_split
+from coder_core.api.diversity import Loss, entropy_over_split, normalise, shares, std_over_split
 from coder_core.api.sides import Array, Sides
 from coder_core.ops.diversity_scaling import sharpness, squash
 
-TILE = 2_097_152  # 8 MiB of float32: the largest piece of S that is ever held
+TILE = 2_097_152  # 8 MiB of float32: the largest piece of S in memory
 CELLS = 256  # a side: up to here every pair is a cell of its own
 
 
@@ -42,7 +41,7 @@ class Scaled:
     Args:
         similarity: S, the own pairs included.
         exponent: (S − γ) / (μ·div). change: what diversity adds to (S − γ) / μ. share: p, of the loss.
-            Own pairs are no negatives: NaN there.
+            NaN for own pairs, which are not negatives.
         row_step, column_step: samples in a cell; 1 where every pair is a cell, otherwise the cell is a block's mean.
         spread: of the anchors. loss: μ, γ, ε used.
     """
@@ -66,7 +65,7 @@ def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> Ancho
     """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors.
 
     Args:
-        spread: what `spread_over` gave for these sides, when it is known.
+        spread: the result of `spread_over` for these sides, when it is known.
     """
     spread = spread_over(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
@@ -74,7 +73,7 @@ def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> Ancho
 
 
 def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
-    """The four matrices, at most `cells` a side. Never more of S is held than one tile.
+    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time.
 
     Args:
         s: unit rows, in the order in which they are shown. spread: of the same anchors. loss: μ and γ.
@@ -85,12 +84,10 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
     plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
     total, width = len(s.anchors), len(s.candidates)
     row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
-    starts = np.arange(0, width, column_step)
-    lengths = np.diff(np.append(starts, width))
-    tops = np.arange(0, total, row_step)
-    heights = np.diff(np.append(tops, total))
+    tops, starts = np.arange(0, total, row_step), np.arange(0, width, column_step)
+    sizes = np.outer(np.diff(np.append(tops, total)), np.diff(np.append(starts, width)))
+    counts = sizes.copy()  # negatives of a block
     _, own_rows, own_columns = s.own_pairs()
-    counts = heights[:, None] * lengths[None, :]  # negatives of a block
     np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
     of_rows = np.stack([scaled, scaled - plain]).astype(np.float32)
     sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
@@ -107,9 +104,8 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
         tile[own] = -np.inf
         np.add.reduceat(shares(tile), first, out=added[3])
         sums[:, block] += np.add.reduceat(added, starts, 2)
-    every, *of_negatives = sums
-    means = [every / (heights[:, None] * lengths[None, :])]
-    means += [summed / np.where(counts > 0, counts, np.nan) for summed in of_negatives]
+    negatives = np.where(counts > 0, counts, np.nan)
+    means = [sums[0] / sizes, *(summed / negatives for summed in sums[1:])]
     similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
     return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
 
@@ -119,7 +115,7 @@ class Pair:
     """One cell: every number of eq. 3 and 4 for an anchor and a candidate.
 
     Args:
-        similarity: S. own: it is the anchor's own, so it is no negative: exponents and shares are NaN.
+        similarity: S. own: the candidate is the anchor's own and not a negative: exponents and shares are NaN.
         negatives: how many the anchor has here. spread, raw, largest, diversity: eq. 3; largest is over all anchors.
         effective: μ·div. plain, exponent: (S − γ)/μ and (S − γ)/(μ·div).
         total_plain, total: 1 + Σ exp over the anchor's negatives. share_plain, share: exp over that total.
@@ -161,23 +157,19 @@ def open_pair(
     """
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
-    mu = loss.temperature
-    scale_plain, scale_scaled = sharpness(1.0, mu), sharpness(float(spread.diversity[anchor]), mu)
+    mu, diversity = loss.temperature, float(spread.diversity[anchor])
+    scales = sharpness(1.0, mu), sharpness(diversity, mu)
     scores = s.row(anchor).astype(np.float64)
     negatives = s.candidate_images != s.anchor_images[anchor]
     own = not bool(negatives[candidate])
-    diversity = float(spread.diversity[anchor])
-    value = float(scores[candidate])
-    above = float("nan") if own else value - loss.gamma
-    plain, exponent = above * scale_plain, above * scale_scaled
+    above = float("nan") if own else float(scores[candidate]) - loss.gamma
+    plain, exponent = (above * scale for scale in scales)
     every = np.append(scores[negatives] - loss.gamma, 0.0)  # the 1 in the sum is exp(0)
-    log_plain, log_scaled = (
-        float(np.logaddexp.reduce(every * scale)) for scale in (scale_plain, scale_scaled)
-    )
+    log_plain, log_scaled = (float(np.logaddexp.reduce(every * scale)) for scale in scales)
     positive = float(scores[anchor]) if paired else float("nan")
     pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
     return Pair(
-        similarity=value,
+        similarity=float(scores[candidate]),
         own=own,
         negatives=int(negatives.sum()),
         spread=float(spread.spread[anchor]),

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_core.api.clusters.tables import prototypes
+from coder_core.api.clusters import prototypes
+from coder_core.api.run import Run
 from coder_core.api.slices.expressions import Columns
-from coder_core.api.slices.lists import COLOURS, NEGATIONS, NUMBERS, SPATIAL
 from coder_core.data.words import tokenise
 
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
-
-KINDS = {"numbers": NUMBERS, "colours": COLOURS, "spatial": SPATIAL, "negations": NEGATIONS}
+NUMBERS = """two three four five six seven eight nine ten eleven twelve dozen dozens several many few couple pair both
+half single double triple multiple numerous another"""  # "one" is mostly a pronoun ("one of them")
+COLOURS = """black white grey gray red blue green yellow orange brown pink purple violet gold golden silver beige tan
+navy maroon turquoise teal cream blond blonde brunette khaki crimson scarlet lavender colored coloured colorful
+colourful multicolored striped plaid"""
+SPATIAL = """above across against along alongside among around atop before behind below beneath beside between beyond
+bottom front inside left near next opposite outside over right through top toward towards under underneath upon facing
+middle edge corner foreground background"""
+NEGATIONS = "no not n't without nobody nothing none neither nor never cannot empty missing"
+KINDS = {
+    "numbers": frozenset(NUMBERS.split()),
+    "colours": frozenset(COLOURS.split()),
+    "spatial": frozenset(SPATIAL.split()),
+    "negations": frozenset(NEGATIONS.split()),
+}
 TENTHS = 10
 NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
 
@@ -25,7 +35,6 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
 
     Args:
         run: whose clusters, concepts and diversity they are.
-        split: name of the split.
         tags: caption → tags, from reviews.
 
     Returns:
@@ -38,11 +47,11 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
     """
     captions, owner = run.captions(split), run.image_of_text(split)
     tokens = [tokenise(caption) for caption in captions]
-    numbers: dict[str, np.ndarray] = {
+    numbers = {
         "length": np.array([len(words) for words in tokens]),
         "image": owner,
         "rank": run.ranks(split)["t2i"] + 1,
-        **{kind: _count(tokens, words, digits=kind == "numbers") for kind, words in KINDS.items()},
+        **{kind: np.array([_count(words, kind) for words in tokens]) for kind in KINDS},
     }
     if run.sample(split) is None:
         order = np.argsort(run.diversity(split)["diversity"].to_numpy(), kind="stable")
@@ -56,7 +65,7 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         sets["neighbours"] = _Neighbours(texts, NEIGHBOURS, np.arange(len(texts)))
         sets["image_neighbours"] = _Neighbours(images, IMAGE_NEIGHBOURS, owner)
     if tags is not None:
-        sets["tags"] = _rows([[tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions))])
+        sets["tags"] = _rows([tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions)))
     labels = {}
     if (view := run.concepts(split)) is not None:
         names = view.names
@@ -65,7 +74,7 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
 
 
 class _Neighbours(Mapping[str, np.ndarray]):
-    """Number of a sample → the captions of the samples nearest to it, computed when asked for.
+    """Number of a sample → the captions of the samples nearest to it, computed on demand.
 
     Args:
         vectors: (k, D) of the samples, unit rows. count: how many are near, beside the sample itself.
@@ -89,16 +98,15 @@ class _Neighbours(Mapping[str, np.ndarray]):
         return len(self._vectors)
 
 
-def _count(tokens: Sequence[Sequence[str]], words: frozenset[str], *, digits: bool) -> np.ndarray:
-    return np.array(
-        [sum(word in words or (digits and word[0].isdigit()) for word in caption) for caption in tokens]
-    )
+def _count(words: Sequence[str], kind: str) -> int:
+    """Number of words of a kind; digits are numbers, too."""
+    return sum(word in KINDS[kind] or (kind == "numbers" and word[0].isdigit()) for word in words)
 
 
 def _rows(members: Iterable[Iterable[str]]) -> dict[str, np.ndarray]:
     """member → sorted rows that hold it."""
     rows: dict[str, list[int]] = {}
-    for row, held in enumerate(members):
-        for member in set(held):
-            rows.setdefault(member, []).append(row)
-    return {member: np.array(where) for member, where in rows.items()}
+    for row, names in enumerate(members):
+        for name in set(names):
+            rows.setdefault(name, []).append(row)
+    return {name: np.array(numbers) for name, numbers in rows.items()}

@@ -1,4 +1,9 @@
-"""Select captions by an expression: `length > 15 and "dog" in caption`. Parsed by Python, evaluated here.
+"""Select captions by an expression, parsed by Python and evaluated here, or search them by plain words.
+
+    length > 15 and "dog" in caption     an expression
+    dog frisbee, "a phrase" dog          captions that hold every word, and every phrase in quotes
+
+An expression may hold
 
     "dog" in words                       the caption has the word
     "a dog" in caption                   the caption holds this text, in any case
@@ -10,24 +15,32 @@
     12 in image_neighbours               the captions of the images most similar to image 12
     and, or, not, (…)
 
-What else there is (cluster, concepts, diversity, tags …) depends on the run; a name that is not there is an error that
-lists those that are. Nothing is executed: calls, attributes and everything else of Python are refused.
+Other columns (cluster, concepts, diversity, tags …) depend on the run; a name that is not a column is an error that
+lists the columns. Nothing is executed: calls, attributes and everything else of Python are refused.
+
+A text is plain where it holds nothing but words, phrases in double quotes and . , ; ! ? - ' and is not an attempt at an
+expression: no name of a column alone, before a number, or beside `and`, `or`, `not`; no quoted text before `in`;
+nothing that Python reads as a condition joined by `and`, `or`, `not`, `in`. So an expression with a typing error is an
+error and not a search; a single word is an expression only where it is the name of a column.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
+from coder_core.data.words import tokenise
 
 LONGEST_EXPRESSION = 500  # characters
-_PLACE = "the slice"
+UNREADABLE = SyntaxError, ValueError, MemoryError, RecursionError  # what ast.parse raises
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -36,6 +49,10 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+_PHRASE = re.compile(r'"([^"“”]*)"|“([^"“”]*)”')
+_PLAIN = re.compile(r"(?:[^\W_]|[\s.,;!?'’-])*")
+_QUOTED_IN = re.compile(r"""(?:["”]|(?:^|\s)'[^']*')\s*(?:not\s+)?in\b""")
+_JOINING = frozenset({"and", "or", "not"})
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,7 @@ def select(expression: str, columns: Columns) -> np.ndarray:
         raise _refusal(f"has {len(expression):,} characters", f"at most {LONGEST_EXPRESSION}")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+    except UNREADABLE as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise _refusal(f"cannot be read: {reason}") from None
     return _mask(tree.body, columns)
@@ -101,17 +118,13 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
         ) if name in columns.labels:
             inside = _rows_of(columns.labels[name], label, columns.count)
             return inside if isinstance(op, ast.Eq) else ~inside
-        case ast.Compare(left=left, ops=ops, comparators=comparators) if all(
-            type(op) in _COMPARISONS for op in ops
-        ):
-            values = [_number(part, columns) for part in (left, *comparators)]
-            parts = [
-                _COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)
-            ]
-            return np.broadcast_to(np.logical_and.reduce(parts), (columns.count,)).copy()
+        case ast.Compare(left=left, ops=ops, comparators=parts) if {*map(type, ops)} <= {*_COMPARISONS}:
+            pairs = pairwise(_number(part, columns) for part in (left, *parts))
+            results = [_COMPARISONS[type(op)](*pair) for op, pair in zip(ops, pairs, strict=True)]
+            return np.broadcast_to(np.logical_and.reduce(results), (columns.count,)).copy()
         case ast.Name(id=name) if name in columns.numbers:
             return np.asarray(columns.numbers[name] > 0)
-    raise _refusal(f"holds {ast.unparse(node)[:60]!r}, which is no condition")
+    raise _refusal(f"holds {ast.unparse(node)[:60]!r}, which is not a condition")
 
 
 def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
@@ -121,26 +134,24 @@ def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
     return holding(str(left.value), name, columns)
 
 
-def holding(wanted: str, name: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions whose text `name` holds `wanted`, or whose set `name` has it as a member; in any case.
+def holding(text: str, name: str, columns: Columns) -> np.ndarray:
+    """(m,) bool: the captions whose text `name` holds `text`, or whose set `name` has it as a member; in any case.
 
     Raises:
-        InputError: there is no such text and no such set.
+        InputError: `columns` has neither such a text nor such a set.
     """
     if name in columns.texts:
-        needle = wanted.casefold()
-        return np.array([needle in text.casefold() for text in columns.texts[name]], dtype=bool)
+        needle = text.casefold()
+        return np.array([needle in caption.casefold() for caption in columns.texts[name]], dtype=bool)
     if name in columns.sets:
-        return _rows_of(columns.sets[name], wanted, columns.count)
-    raise _about_label(name) if name in columns.labels else _unknown(name, columns)
+        return _rows_of(columns.sets[name], text, columns.count)
+    raise _unusable(name, columns)
 
 
-def _rows_of(rows: Mapping[str, np.ndarray], wanted: str, count: int) -> np.ndarray:
+def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndarray:
     """(count,) bool: the rows of one member, in any case."""
     mask = np.zeros(count, dtype=bool)
-    chosen = rows.get(wanted.casefold())
-    if chosen is not None:
-        mask[chosen] = True
+    mask[rows.get(member.casefold(), [])] = True
     return mask
 
 
@@ -154,20 +165,85 @@ def _number(node: ast.expr, columns: Columns) -> Any:
             return columns.numbers[name]
         case ast.Name(id=name) if name in columns.sets or name in columns.texts:
             raise _refusal(f"compares {name} with a number", f'"word" in {name}')
-        case ast.Name(id=name) if name in columns.labels:
-            raise _about_label(name)
         case ast.Name(id=name):
-            raise _unknown(name, columns)
-    raise _refusal(f"compares {ast.unparse(node)[:60]!r}", "a number, or a name that stands for numbers")
+            raise _unusable(name, columns)
+    raise _refusal(f"compares {ast.unparse(node)[:60]!r}", "a number, or the name of a column of numbers")
 
 
-def _about_label(name: str) -> InputError:
-    return _refusal(f"does not say which {name}", f'{name} == "dog"')
-
-
-def _unknown(name: str, columns: Columns) -> InputError:
+def _unusable(name: str, columns: Columns) -> InputError:
+    """The error for a name that is unknown, or a label without a value."""
+    if name in columns.labels:
+        return _refusal(f"does not say which {name}", f'{name} == "dog"')
     return _refusal(f"asks for {name[:40]!r}", f"one of {', '.join(columns.names)}")
 
 
 def _refusal(fact: str, expected: str = 'a condition, as length > 15 and "dog" in caption') -> InputError:
-    return InputError(Fault(_PLACE, fact, expected))
+    return InputError.at("the slice", fact, expected)
+
+
+@dataclass(frozen=True)
+class PlainWords:
+    """Requirements on captions: whole `words`, and `phrases` anywhere in the text; case is ignored."""
+
+    words: tuple[str, ...]
+    phrases: tuple[str, ...]
+
+    def __str__(self) -> str:
+        *first, last = [f"“{text}”" for text in (*self.words, *self.phrases)]
+        return f"{', '.join(first)} and {last}" if first else last
+
+
+def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
+    """The words and phrases of a plain text; None where it is an expression, or an attempt at one.
+
+    Args:
+        names: of the columns that an expression may ask for.
+
+    >>> str(plain_words('Dog "on the grass"', ["length"]))
+    '“dog” and “on the grass”'
+    >>> plain_words("lenght > 3", ["length"]) is None
+    True
+    """
+    rest = _PHRASE.sub(" ", text)
+    if not _PLAIN.fullmatch(rest) or _QUOTED_IN.search(text) or _is_condition(text):
+        return None
+    beside = any(
+        (a in _JOINING and b in names) or (a in names and (b in _JOINING or b.isdecimal()))
+        for a, b in pairwise(rest.split())
+    )
+    if beside or text.strip() in names:
+        return None
+    phrases = (" ".join((straight or curly).split()) for straight, curly in _PHRASE.findall(text))
+    plain = PlainWords(tuple(dict.fromkeys(tokenise(rest))), tuple(dict.fromkeys(filter(None, phrases))))
+    return plain if plain.words or plain.phrases else None
+
+
+def search(text: str, columns: Columns) -> np.ndarray:
+    """(m,) bool: the captions with these plain words, or those that an expression selects.
+
+    Raises:
+        InputError: the text is too long, or an expression that `select` refuses.
+    """
+    plain = plain_words(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
+    if plain is None:
+        try:
+            return select(text, columns)
+        except InputError as error:
+            if not text.strip() or not _PLAIN.fullmatch(text):
+                raise
+            fix = f'for captions with these words put them in quotes: "{text.strip()[:60]}"'
+            raise InputError(replace(error.faults[0], fix=fix)) from None
+    masks = [holding(word, "words", columns) for word in plain.words]
+    masks += [holding(phrase, "caption", columns) for phrase in plain.phrases]
+    return np.asarray(np.logical_and.reduce(masks))
+
+
+def _is_condition(text: str) -> bool:
+    """True if Python parses it as a condition joined by words alone."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except UNREADABLE:
+        return False
+    if isinstance(node, ast.Compare):
+        return isinstance(node.ops[0], ast.In | ast.NotIn)
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))

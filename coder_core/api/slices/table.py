@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from coder_core.api.run import Run
 from coder_core.api.sides import Direction
-from coder_core.api.slices.columns import TENTHS
+from coder_core.api.slices.columns import KINDS, TENTHS
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.lemmas import STOP_WORDS
-
-if TYPE_CHECKING:
-    from coder_core.api.run import Run
 
 LEAST_QUERIES = 20  # of a slice that is listed
 MOST_IMAGES = 10_000
@@ -36,33 +34,26 @@ class Slice(NamedTuple):
 def usual_slices(columns: Columns) -> list[Slice]:
     """Slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
 
-    What no expression has room for, as a word of 500 letters, is left out.
+    Members too long for an expression, as a word of 500 letters, are left out.
     """
-    slices = [
-        Slice("length", "length <= 6"),
-        Slice("length", "7 <= length <= 10"),
-        Slice("length", "11 <= length <= 15"),
-        Slice("length", "length > 15"),
-        *(Slice("kind of word", kind) for kind in ("numbers", "colours", "spatial", "negations")),
-        Slice("kind of word", "colours >= 2"),
-        Slice("kind of word", "not colours and not numbers and not spatial"),
-    ]
-    if "tenth" in columns.numbers:
-        slices += [Slice("diversity", f"tenth == {tenth}") for tenth in range(1, TENTHS + 1)]
-    if "cluster" in columns.numbers:
-        slices += [Slice("cluster", f"cluster == {label}") for label in np.unique(columns.numbers["cluster"])]
-    concepts = columns.labels.get("concept", {})
-    frequent = sorted(concepts, key=lambda concept: (-len(concepts[concept]), concept))[:MOST_WORDS]
-    slices += [
-        Slice("concept", f"concept == {json.dumps(concept, ensure_ascii=False)}") for concept in frequent
-    ]
-    words = columns.sets["words"]
-    frequent = sorted(
-        (word for word in words if word not in STOP_WORDS), key=lambda word: (-len(words[word]), word)
-    )
-    slices += [Slice("word", f'"{word}" in words') for word in frequent[:MOST_WORDS]]
-    slices += [Slice("tag", f"{tag!r} in tags") for tag in sorted(columns.sets.get("tags", {}))]
-    return [each for each in slices if len(each.expression) <= LONGEST_EXPRESSION]
+    words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
+    concepts = _frequent(columns.labels.get("concept", {}))
+    expressions = {
+        "length": ["length <= 6", "7 <= length <= 10", "11 <= length <= 15", "length > 15"],
+        "kind of word": [*KINDS, "colours >= 2", "not colours and not numbers and not spatial"],
+        "diversity": [f"tenth == {n}" for n in range(1, TENTHS + 1)] if "tenth" in columns.numbers else [],
+        "cluster": [f"cluster == {label}" for label in np.unique(columns.numbers.get("cluster", []))],
+        "concept": [f"concept == {json.dumps(concept, ensure_ascii=False)}" for concept in concepts],
+        "word": [f'"{word}" in words' for word in _frequent(words)],
+        "tag": [f"{tag!r} in tags" for tag in sorted(columns.sets.get("tags", {}))],
+    }
+    slices = [Slice(kind, expression) for kind, of_kind in expressions.items() for expression in of_kind]
+    return [entry for entry in slices if len(entry.expression) <= LONGEST_EXPRESSION]
+
+
+def _frequent(rows: Mapping[str, np.ndarray]) -> list[str]:
+    """The members of most rows."""
+    return sorted(rows, key=lambda name: (-len(rows[name]), name))[:MOST_WORDS]
 
 
 def slice_table(
@@ -70,7 +61,7 @@ def slice_table(
 ) -> pd.DataFrame:
     """Recall of slices, the one with the most misses beyond the expected ones first.
 
-    A slice is discovered on one half of the images and reported on the other: its place in the table follows from
+    A slice is discovered on one half of the images and reported on the other: its position in the table follows from
     `excess` on the half that is fixed by a seed, every other number is of the other half, so that the worst of many
     slices is not worst by chance. An image→text query belongs to a slice by any of its captions.
 
@@ -85,40 +76,37 @@ def slice_table(
         excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
         and 95% interval, a bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
     """
-    shown = images_counted(runs[0], split)
-    images = len(shown)
-    members, queries, query_image = _members(runs[0], split, direction, slices, columns, shown)
-    answers = [run.ranks(split)[direction][queries] for run in runs]
-    asks = answers[0] >= 0
-    per_image = sparse.csr_array(
-        (np.ones(len(asks)), (np.arange(len(asks)), query_image)), shape=(len(asks), images)
+    images = images_counted(runs[0], split)
+    members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
+    every = sparse.vstack(
+        [members, sparse.csr_array(np.ones((1, len(queries))))]
+    )  # the last row is the split
+    per_image = _one_hot(query_image, len(images))
+    ranks = [run.ranks(split)[direction][queries] for run in runs]
+    asks = ranks[0] >= 0
+    # (slices + 1, images): queries of each slice and image, and those that each run answers
+    counts, *hits = (
+        np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
+        for counted in (asks, *((answers >= 0) & (answers < at) for answers in ranks))
     )
-
-    def counted(queries: np.ndarray) -> np.ndarray:
-        """(slices + 1, images) how many of these queries each slice has of each image; the last row is the split."""
-        every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(asks))))])
-        return np.asarray((sparse.csr_array(every.multiply(queries)) @ per_image).toarray())
-
-    counts, hits = counted(asks), [counted((ranks >= 0) & (ranks < at)) for ranks in answers]
-    discovery = np.zeros(images, dtype=bool)
-    discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
-    large = (counts[:-1, discovery].sum(1) >= LEAST_QUERIES) & (
-        counts[:-1, ~discovery].sum(1) >= LEAST_QUERIES
-    )
-    listed = np.flatnonzero(large)
-    listed = listed[np.argsort(-_excess(counts, hits[-1], discovery)[listed], kind="stable")]
-    chosen = [slices[int(row)] for row in listed]
+    discovery = np.zeros(len(images), dtype=bool)
+    discovery[np.random.default_rng(HALVES_SEED).permutation(len(images))[: len(images) // 2]] = True
+    halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
+    rows = np.flatnonzero(halves[0] & halves[1])
+    rows = rows[np.argsort(-_excess(counts, hits[-1], discovery)[rows], kind="stable")]
     frame = pd.DataFrame(
         {
-            "kind": [each.kind for each in chosen],
-            "expression": [each.expression for each in chosen],
-            "queries": counts[listed].sum(1).astype(np.int64),
-            "share": 100 * counts[listed].sum(1) / max(asks.sum(), 1),
-            "excess": _excess(counts, hits[-1], ~discovery)[listed],
+            "kind": [slices[row].kind for row in rows.tolist()],
+            "expression": [slices[row].expression for row in rows.tolist()],
+            "queries": counts[rows].sum(1).astype(np.int64),
+            "share": 100 * counts[rows].sum(1) / max(asks.sum(), 1),
+            "excess": _excess(counts, hits[-1], ~discovery)[rows],
         }
     )
-    reported = counts[listed][:, ~discovery], [own[listed][:, ~discovery] for own in hits]
-    return frame.assign(**_recalls(*reported)) if len(listed) else frame
+    if not len(rows):
+        return frame
+    of_queries, *of_hits = (table[rows][:, ~discovery] for table in (counts, *hits))
+    return frame.assign(**_recalls(of_queries, of_hits))
 
 
 def slice_metrics(run: Run, split: str, captions: np.ndarray) -> Metrics:
@@ -141,25 +129,26 @@ def images_counted(run: Run, split: str) -> np.ndarray:
 
 
 def _members(
-    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, shown: np.ndarray
+    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, images: np.ndarray
 ) -> tuple[sparse.csr_array, np.ndarray, np.ndarray]:
-    """(slices, queries) which queries belong to each slice, (queries,) their numbers, and the place of the image of
-    each among those shown."""
+    """(slices, queries) 1 for the queries of each slice, (queries,) their numbers, and the position of each one's image
+    among `images`."""
     position = np.full(run.count(split, "image"), -1)
-    position[shown] = np.arange(len(shown))
+    position[images] = np.arange(len(images))
     captions = np.flatnonzero(position[run.image_of_text(split)] >= 0)
     owner = position[run.image_of_text(split)[captions]]
-    rows = [np.flatnonzero(select(each.expression, columns)[captions]) for each in slices]
-    ends = np.cumsum([0, *map(len, rows)])
-    masks = sparse.csr_array(
-        (np.ones(ends[-1]), np.concatenate(rows), ends), shape=(len(slices), len(captions))
-    )
+    masks = [select(entry.expression, columns)[captions] for entry in slices]
+    members = sparse.csr_array(np.stack(masks)).astype(np.float64)
     if direction == "t2i":
-        return masks, captions, owner
-    owners = sparse.csr_array(
-        (np.ones(len(owner)), (np.arange(len(owner)), owner)), shape=(len(owner), len(shown))
-    )
-    return sparse.csr_array(((masks @ owners) > 0).astype(np.float64)), shown, np.arange(len(shown))
+        return members, captions, owner
+    of_images = (members @ _one_hot(owner, len(images))) > 0
+    return sparse.csr_array(of_images.astype(np.float64)), images, np.arange(len(images))
+
+
+def _one_hot(columns: np.ndarray, width: int) -> sparse.csr_array:
+    """(k, width) with a 1 in one column of every row."""
+    rows = np.arange(len(columns))
+    return sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(columns), width))
 
 
 def _excess(counts: np.ndarray, hits: np.ndarray, half: np.ndarray) -> np.ndarray:
@@ -175,22 +164,17 @@ def _recalls(counts: np.ndarray, hits: Sequence[np.ndarray]) -> dict[str, np.nda
         counts: (slices, images) queries. hits: of each run, (slices, images) those answered.
     """
     images = counts.shape[1]
-    weights = (
-        np.random.default_rng(_SEED)
-        .multinomial(images, np.full(images, 1 / images), size=DRAWS)
-        .astype(float)
-    )
-    columns: dict[str, np.ndarray] = {}
+    draws = np.random.default_rng(_SEED).multinomial(images, np.full(images, 1 / images), size=DRAWS)
+    weights = draws.astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):  # a draw without any query of a slice has no recall
-        draws = [100 * (weights @ own.T) / (weights @ counts.T) for own in hits]
-    for number, own in enumerate(hits):
-        columns[f"recall_{number}"] = 100 * own.sum(1) / counts.sum(1)
-        columns[f"low_{number}"], columns[f"high_{number}"] = np.nanpercentile(
-            draws[number], [2.5, 97.5], axis=0
-        )
+        drawn = [100 * (weights @ answered.T) / (weights @ counts.T) for answered in hits]
+    recalls = [100 * answered.sum(1) / counts.sum(1) for answered in hits]
+    columns: dict[str, np.ndarray] = {}
+    for run, recall in enumerate(recalls):
+        columns[f"recall_{run}"] = recall
+        columns[f"low_{run}"], columns[f"high_{run}"] = np.nanpercentile(drawn[run], [2.5, 97.5], axis=0)
     if len(hits) > 1:
-        columns["gain"] = columns[f"recall_{len(hits) - 1}"] - columns["recall_0"]
-        columns["gain_low"], columns["gain_high"] = np.nanpercentile(
-            draws[-1] - draws[0], [2.5, 97.5], axis=0
-        )
+        columns["gain"] = recalls[-1] - recalls[0]
+        ends = np.nanpercentile(drawn[-1] - drawn[0], [2.5, 97.5], axis=0)
+        columns["gain_low"], columns["gain_high"] = ends
     return columns

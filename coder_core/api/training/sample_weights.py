@@ -1,4 +1,4 @@
-"""Sample weights of a split: which pairs training listens to most, and what the weights have to do with diversity.
+"""Sample weights of a split: which pairs training weighs most, and how the weights relate to diversity.
 
 Thomas & Kovashka, figure 4 and table 1; section 3 of docs/equations.md. Written with the analysis of a run that was
 trained with `--sample-weights`.
@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.run import Run
-from coder_core.api.sides import Array, Modality
+from coder_core.api.sides import Modality
 from coder_core.console.documents import check_values, trusting
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 
 WEIGHT, DIVERSITY, DISCREPANCY, CODER = "weight", "DIVERSITY", "DISCREPANCY", "CODER"
 _ARRAYS = {DIVERSITY: "weight_diversity", DISCREPANCY: "weight_discrepancy"}
-_COLUMNS: dict[Modality, int] = {"image": 0, "text": 1}
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Weighting:
 
     Args:
         kind: "diversity", "combined", "hal" …. total: λ, which the weights of a batch sum to.
-        neighbours: N; 0 for weights that have no neighbours. text_space: where these were found.
+        neighbours: N; 0 for weights without neighbours. text_space: where these were found.
         statistics: one row a measure, μ and σ of its raw score over all pairs and both modalities, as in table 1.
     """
 
@@ -52,24 +51,21 @@ def weighting(run: Run, split: str) -> Weighting:
     """
     if not has_weights(run, split):
         fix = "train with --sample-weights diversity, or another of them"
-        raise InputError(Fault(f"run {run.name}", "was trained without sample weights", fix=fix))
-    about = _document(run, split)
+        raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)
+    document = _document(run, split)
     with trusting(f"{run.analysis(split).path}/weighting.json"):
-        means, deviations = about.get("mean", {}), about.get("std", {})
-        names = [name for name in (DIVERSITY, DISCREPANCY) if name.lower() in means]
-        statistics = pd.DataFrame(
-            {
-                "measure": names,
-                "mean": [float(means[name.lower()]) for name in names],
-                "std": [float(deviations[name.lower()]) for name in names],
-            }
-        )
+        means, deviations = document.get("mean", {}), document.get("std", {})
+        rows = [
+            (name, float(means[name.lower()]), float(deviations[name.lower()]))
+            for name in _ARRAYS
+            if name.lower() in means
+        ]
         return Weighting(
-            str(about["sample_weights"]),
-            float(about["lambda"]),
-            int(about.get("neighbours", 0)),
-            str(about.get("text_space", "")),
-            statistics,
+            str(document["sample_weights"]),
+            float(document["lambda"]),
+            int(document.get("neighbours", 0)),
+            str(document.get("text_space", "")),
+            pd.DataFrame(rows, columns=["measure", "mean", "std"]),
         )
 
 
@@ -77,7 +73,7 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
     """One row a caption-image pair.
 
     Args:
-        modality: whose DIVERSITY, DISCREPANCY and CODER diversity stand beside the weight.
+        modality: whose DIVERSITY, DISCREPANCY and CODER diversity are listed beside the weight.
 
     Returns:
         text (the caption's number), image, weight (mean 1), rank (of the caption's image, from 1), CODER (standard
@@ -97,7 +93,11 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
     )
     for name, array in _ARRAYS.items():
         if array in analysis.arrays:
-            table[name] = -_direction(run, split) * _column(analysis.array(array), modality)
+            # Γ, with which the raw scores were written; 0 where the run had none
+            direction = int(_document(run, split).get("direction", -1)) or -1
+            scores = np.asarray(analysis.array(array), dtype=np.float64)
+            scores = scores if scores.ndim == 1 else scores[:, int(modality == "text")]
+            table[name] = -direction * scores
     return table
 
 
@@ -107,18 +107,8 @@ def correlations(table: pd.DataFrame) -> pd.DataFrame:
     return table[measures].corr(method="spearman").mask(np.eye(len(measures), dtype=bool), 1.0)
 
 
-def _direction(run: Run, split: str) -> int:
-    """Γ, with which the raw scores were written; −1 where the run had none."""
-    return int(_document(run, split).get("direction", -1)) or -1
-
-
 def _document(run: Run, split: str) -> dict[str, Any]:
     analysis = run.analysis(split)
     document: dict[str, Any] = analysis.document("weighting")
     check_values(document, {"direction": int, "mean": dict, "std": dict}, f"{analysis.path}/weighting.json")
     return document
-
-
-def _column(values: Array, modality: Modality) -> Array:
-    both = np.asarray(values, dtype=np.float64)
-    return both if both.ndim == 1 else both[:, _COLUMNS[modality]]

@@ -1,6 +1,6 @@
 """The form that starts a run: its presets, settings and data sets, and the arguments of the command that follow.
 
-No setting here names a file: data sets lie in folders the person named when starting the program, and the other
+No setting here names a file: data sets are in folders the person named when starting the program, and the other
 settings are numbers, switches and fixed choices.
 """
 
@@ -16,7 +16,7 @@ from coder_core.config.checks import problems
 from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import RUN_NAME, Config, settings, to_document, with_settings
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.dataset import find_layout, leaves
 from coder_core.model.towers.pretrained import find_model
@@ -27,14 +27,8 @@ LONGEST_NAME = 40
 KINDS: dict[type, Kind] = {int: "number", float: "decimal", bool: "switch", str: "choice"}
 # A teacher reads the same captions, so these agree; a start from its weights needs the rest of [model] but UNSHAPED.
 READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))
-UNSHAPED = (
-    "image_dropout",
-    "image_dropout_mask",
-    "word_dropout",
-    "embedding_dropout",
-    "beta",
-    "concept_smoothing",
-)
+DROPOUTS = ("image_dropout", "image_dropout_mask", "word_dropout", "embedding_dropout")
+UNSHAPED = (*DROPOUTS, "beta", "concept_smoothing")
 
 
 @dataclass(frozen=True)
@@ -89,14 +83,15 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
         data: leave out presets made for other data. The built-in pictures take the presets made for them, other
             region features every preset that reads them, pictures with captions those with an image tower.
     """
-    if data is None:
-        return {name: preset.about for name, preset in PRESETS.items()}
     return {
-        name: preset.about
-        for name, preset in PRESETS.items()
-        if bool(preset.config.towers.image_tower) == data.pictures
-        and (data.path != DEMO or preset.config.data.data == DEMO)
+        name: preset.about for name, preset in PRESETS.items() if data is None or _fits(preset.config, data)
     }
+
+
+def _fits(config: Config, data: DataSet) -> bool:
+    """True if a preset was made for this kind of data."""
+    same_kind = bool(config.towers.image_tower) == data.pictures
+    return same_kind and (data.path != DEMO or config.data.data == DEMO)
 
 
 def wanted_data(preset: str) -> str:
@@ -104,11 +99,7 @@ def wanted_data(preset: str) -> str:
     config = find_preset(preset)
     if config.data.data == DEMO:
         return "the built-in pictures"
-    return (
-        "a data set of pictures with captions"
-        if config.towers.image_tower
-        else "a data set of region features"
-    )
+    return f"a data set of {'pictures with captions' if config.towers.image_tower else 'region features'}"
 
 
 def missing_models(preset: str) -> list[Fault]:
@@ -117,10 +108,7 @@ def missing_models(preset: str) -> list[Fault]:
     faults: list[Fault] = []
     for name in dict.fromkeys((towers.image_tower, towers.text_tower)):
         if name and ":" not in name:
-            try:
-                find_model(name, place=name)
-            except InputError as error:
-                faults += error.faults
+            collect(lambda name=name: find_model(name, place=name), faults)  # type: ignore[misc]
     return faults
 
 
@@ -150,7 +138,7 @@ def options(preset: str) -> list[Option]:
 
 
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
-    """The built-in data, and every data set that is, or lies right inside, one of these folders, by name.
+    """The built-in data, and every data set that is, or is right inside, one of these folders, by name.
 
     Leaves out hidden folders and data sets that a link takes out of a root. Looks at names only: training reads.
     """
@@ -188,22 +176,19 @@ def teacher_runs(
     Args:
         runs: from `list_runs`. preset, data, changes: as for `arguments`.
     """
-    wanted = to_document(find_preset(preset))
+    student = to_document(find_preset(preset))
     for key, value in changes.items():
-        wanted[settings()[key].section][key] = value
+        student[settings()[key].section][key] = value
     defaults = to_document(Config())  # of what a run older than a setting did not write down
     teachers = []
     for run in runs:
-        if (
-            run.state != "finished"
-            or run.fault
-            or not _same_folder(run.config.get("data", {}).get("data", ""), data)
-        ):
+        same_data = _same_folder(run.config.get("data", {}).get("data", ""), data)
+        if run.state != "finished" or run.fault or not same_data:
             continue
-        if any(run.config.get(section, {}).get(key) != wanted[section][key] for section, key in READ_BY):
+        if any(run.config.get(section, {}).get(key) != student[section][key] for section, key in READ_BY):
             continue
         model = defaults["model"] | run.config.get("model", {})
-        same = all(model[key] == value for key, value in wanted["model"].items() if key not in UNSHAPED)
+        same = all(model[key] == value for key, value in student["model"].items() if key not in UNSHAPED)
         teachers.append(TeacherRun(run.name, str(run.path), same))
     return teachers
 
@@ -229,19 +214,16 @@ def arguments(
         teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
 
     Raises:
-        InputError: what training would refuse, in its words; or a setting that is no option.
+        InputError: what training would refuse, in its words; or a setting that is not an option.
     """
     offered = {option.key: option for option in options(preset)}
-    if unknown := [key for key in changes if key not in offered]:
-        raise InputError(
-            [Fault(f"the setting {key!r}"[:80], "cannot be changed from here") for key in unknown]
-        )
     for key, value in changes.items():
+        if key not in offered:
+            raise InputError.at(f"the setting {key!r}"[:80], "cannot be changed from here")
         choices = offered[key].choices
         if choices and value not in choices:
-            raise InputError(
-                Fault(settings()[key].flag, f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}")
-            )
+            found, expected = f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"
+            raise InputError.at(settings()[key].flag, found, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
     config = with_settings(start, {**changes, **files})

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
-from coder_core.api.clusters.marking_words import Marking, marking_words
 from coder_core.api.run import Run
-from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, slices
+from coder_core.api.sides import BOTH, TILE_ELEMENTS, Array, slices
 from coder_core.api.stored import StoredResult, read_stored
+from coder_core.data.words import tokenise
 from coder_core.geometry.settings import ClusterSettings
+from coder_core.geometry.text_space import unit_rows
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 MOST_MATCHED = 2_000
-_BOTH: tuple[Modality, Modality] = ("image", "text")
-_PIECE = 16_384  # rows of attention in memory at once
+PIECE = 16_384  # rows of attention in memory at once
+PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group before it is compared
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Clusters:
         origin: "prototypes" learned in training (CODER eq. 7), or "offline" k-means of the finished embeddings.
         centroids: (K, D) unit rows.
         pairs: (m,) the nearest centroid of every caption with its image; cosines: (m,) to it.
-        images: (n,) and texts: (m,) the label of each alone: what PGC's classifier names, offline the nearest centroid.
+        images: (n,) and texts: (m,) the label of each alone, by PGC's classifier; offline the nearest centroid.
         trained: (K,) pairs of the train split that belong to each; None offline.
     """
 
@@ -57,32 +60,26 @@ def prototypes(run: Run, split: str) -> Clusters | None:
 
 def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredResult[Clusters]:
     """Clusters that `python -m coder_core.cluster` computed."""
-    stored_folder = clusters_folder(run.path, split, settings, run.analysis(split))
+    folder = clusters_folder(run.path, split, settings, run.analysis(split))
 
     def read() -> Clusters | None:
-        stored = read_clusters(stored_folder)
+        stored = read_clusters(folder)
         if stored is None:
             return None
-        pairs, cosines = _nearest_of_pairs(run, split, stored.centroids)
-        return Clusters("offline", stored.centroids, pairs, cosines, stored.image_labels, stored.text_labels)
+        captions = np.arange(run.count(split, "text"))
+        labels, cosines = np.empty(len(captions), np.int32), np.empty(len(captions), np.float32)
+        for part in slices(len(captions), TILE_ELEMENTS // max(stored.centroids.shape)):
+            scores = pair_rows(run, split, captions[part]) @ stored.centroids.T
+            labels[part], cosines[part] = scores.argmax(1), scores.max(1)
+        return Clusters("offline", stored.centroids, labels, cosines, stored.image_labels, stored.text_labels)
 
-    return read_stored(stored_folder.name, read)
+    return read_stored(folder.name, read)
 
 
-def pair_tiles(run: Run, split: str, captions: Array) -> Array:
+def pair_rows(run: Run, split: str, captions: Array) -> Array:
     """(k, D) unit rows of v + w of some captions with their images; CODER eq. 7."""
     v, w = run.embeddings(split)
-    joined = w[captions] + v[run.image_of_text(split)[captions]]
-    return np.asarray(joined / np.maximum(np.linalg.norm(joined, axis=1, keepdims=True), 1e-12))
-
-
-def _nearest_of_pairs(run: Run, split: str, centroids: Array) -> tuple[Array, Array]:
-    captions = np.arange(run.count(split, "text"))
-    labels, cosines = np.empty(len(captions), dtype=np.int32), np.empty(len(captions), dtype=np.float32)
-    for part in slices(len(captions), TILE_ELEMENTS // max(len(centroids), centroids.shape[1])):
-        scores = pair_tiles(run, split, captions[part]) @ centroids.T
-        labels[part], cosines[part] = scores.argmax(1), scores.max(1)
-    return labels, cosines
+    return unit_rows(w[captions] + v[run.image_of_text(split)[captions]])
 
 
 def agreement(clusters: Clusters, owner: Array) -> Array:
@@ -102,19 +99,20 @@ def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -
 
     Returns:
         cluster, size (pairs), images (distinct), agreement (% of its pairs whose image and caption carry the same
-        label), cohesion (mean cosine of its pairs to the centroid), words (those that mark it), and trained (pairs of
-        the train split) for prototypes.
+        label), cohesion (mean cosine of its pairs to the centroid), words (that mark it), and trained (pairs of the
+        train split) for prototypes.
     """
     owner = run.image_of_text(split)
-    agree = 100.0 * agreement(clusters, owner)
-    pairs = pd.DataFrame(
-        {"cluster": clusters.pairs, "image": owner, "agree": agree, "cosine": clusters.cosines}
-    )
-    table = pairs.groupby("cluster", as_index=False).agg(
-        size=("image", "size"),
-        images=("image", "nunique"),
-        agreement=("agree", "mean"),
-        cohesion=("cosine", "mean"),
+    pairs = {"cluster": clusters.pairs, "image": owner, "cosine": clusters.cosines}
+    table = (
+        pd.DataFrame(pairs | {"agree": 100.0 * agreement(clusters, owner)})
+        .groupby("cluster", as_index=False)
+        .agg(
+            size=("image", "size"),
+            images=("image", "nunique"),
+            agreement=("agree", "mean"),
+            cohesion=("cosine", "mean"),
+        )
     )
     marked = marking(run, split, clusters)
     table["words"] = [", ".join(marked.top(int(cluster), words)["word"]) for cluster in table["cluster"]]
@@ -123,47 +121,11 @@ def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -
     return table.sort_values(["size", "cluster"], ascending=[False, True], ignore_index=True)
 
 
-def marking(run: Run, split: str, clusters: Clusters) -> Marking:
-    """The words that mark every cluster, from the captions of its pairs."""
-    return marking_words(run.captions(split), clusters.pairs, clusters.count)
-
-
-def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
-    """The concepts that images and captions of a cluster read more than others do.
-
-    Returns:
-        word, kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both
-        modalities), gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts.
-    """
-    tables = run.analysis(split).concepts
-    if tables is None:
-        return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])
-    captions = np.flatnonzero(clusters.pairs == cluster)
-    images = np.unique(run.image_of_text(split)[captions])
-    image, text = tables.attention("image", images).mean(0), tables.attention("text", captions).mean(0)
-    means = []
-    for modality, rows in zip(_BOTH, (len(clusters.images), len(clusters.texts)), strict=True):
-        parts = (tables.attention(modality, part).sum(0, dtype=np.float64) for part in slices(rows, _PIECE))
-        means.append(sum(parts, np.zeros(len(tables.words))) / rows)
-    elsewhere = (means[0] + means[1]) / 2
-    gain = (image + text) / 2 - elsewhere
-    columns = {
-        "word": tables.words,
-        "kind": tables.kinds,
-        "image": image,
-        "text": text,
-        "elsewhere": elsewhere,
-    }
-    table = pd.DataFrame(columns | {"gain": gain}).sort_values("gain", ascending=False, kind="stable")
-    return table[table["gain"] > 0].head(count).reset_index(drop=True)
-
-
 def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
     """The pairs of a cluster, nearest to its centre first: caption, image, cosine, image_label, text_label, agree."""
-    owner = run.image_of_text(split)
     captions = np.flatnonzero(clusters.pairs == cluster)
     captions = captions[np.argsort(-clusters.cosines[captions], kind="stable")]
-    images = owner[captions]
+    images = run.image_of_text(split)[captions]
     return pd.DataFrame(
         {
             "caption": captions,
@@ -203,15 +165,14 @@ def between(
     """
     captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
     captions = captions if within is None else np.intersect1d(captions, within)
-    cosines = pair_tiles(run, split, captions) @ clusters.centroids[[first, second]].T
+    cosines = pair_rows(run, split, captions) @ clusters.centroids[[first, second]].T
     margin = np.abs(cosines[:, 0] - cosines[:, 1])
     best = np.argsort(margin, kind="stable")[:count]
-    rows = captions[best]
     return pd.DataFrame(
         {
-            "caption": rows,
-            "image": run.image_of_text(split)[rows],
-            "cluster": clusters.pairs[rows],
+            "caption": captions[best],
+            "image": run.image_of_text(split)[captions[best]],
+            "cluster": clusters.pairs[captions[best]],
             "to_one": cosines[best, 0],
             "to_other": cosines[best, 1],
             "margin": margin[best],
@@ -246,3 +207,97 @@ def same_grouping(first: Clusters, second: Clusters) -> float:
     from sklearn.metrics import adjusted_mutual_info_score  # a second to import
 
     return float(adjusted_mutual_info_score(first.pairs, second.pairs))
+
+
+def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
+    """The concepts that images and captions of a cluster read more than others do.
+
+    Returns:
+        word, kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both
+        modalities), gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts.
+    """
+    tables = run.analysis(split).concepts
+    if tables is None:
+        return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])
+    captions = np.flatnonzero(clusters.pairs == cluster)
+    images = np.unique(run.image_of_text(split)[captions])
+    image, text = tables.attention("image", images).mean(0), tables.attention("text", captions).mean(0)
+    means = []
+    for modality in BOTH:
+        rows = run.count(split, modality)
+        sums = (tables.attention(modality, part).sum(0, dtype=np.float64) for part in slices(rows, PIECE))
+        means.append(sum(sums, np.zeros(len(tables.words))) / rows)
+    elsewhere = (means[0] + means[1]) / 2
+    table = pd.DataFrame(
+        {
+            "word": tables.words,
+            "kind": tables.kinds,
+            "image": image,
+            "text": text,
+            "elsewhere": elsewhere,
+            "gain": (image + text) / 2 - elsewhere,
+        }
+    )
+    table = table[table["gain"] > 0].sort_values("gain", ascending=False, kind="stable")
+    return table.head(count).reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class Marking:
+    """Strength with which each word marks each group of captions against all others. Monroe et al. 2008, eq. 22.
+
+    Args:
+        words: the vocabulary. scores: (K, V) sparse z-scores of the log-odds, where the group holds the word.
+        counts: (K, V) sparse, how often it does.
+    """
+
+    words: tuple[str, ...]
+    scores: sparse.csr_matrix
+    counts: sparse.csr_matrix
+
+    def top(self, group: int, count: int = 10) -> pd.DataFrame:
+        """The words that mark a group most: word, score (z), count. Only those more frequent here than elsewhere."""
+        row = self.scores.getrow(group)
+        order = np.argsort(-row.data, kind="stable")[:count]
+        order = order[row.data[order] > 0]
+        columns = row.indices[order]
+        counts = np.asarray(self.counts[group].todense()).ravel()[columns]
+        return pd.DataFrame(
+            {"word": [self.words[c] for c in columns], "score": row.data[order], "count": counts.astype(int)}
+        )
+
+
+def marking(run: Run, split: str, clusters: Clusters) -> Marking:
+    """The words that mark every cluster, from the captions of its pairs."""
+    return marking_words(run.captions(split), clusters.pairs, clusters.count)
+
+
+def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking:
+    """Log-odds of every word in a group against all other captions, with an informative Dirichlet prior.
+
+    Args:
+        captions: m strings. groups: (m,) the group of each, from 0. count: K groups.
+
+    For word w in group i against the rest j, with prior α_w proportional to the word's frequency everywhere:
+    δ = log((y_wi + α_w) / (n_i + α_0 − y_wi − α_w)) − the same for j; z = δ / √(1 / (y_wi + α_w) + 1 / (y_wj + α_w)).
+    """
+    numbers: dict[str, int] = {}
+    rows, columns = [], []
+    for group, caption in zip(np.asarray(groups).tolist(), captions, strict=True):
+        for word in tokenise(caption):
+            rows.append(group)
+            columns.append(numbers.setdefault(word, len(numbers)))
+    shape = (count, max(len(numbers), 1))
+    counts = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+    counts.sum_duplicates()
+    total = np.asarray(counts.sum(0)).ravel()
+    total_words = max(float(total.sum()), 1.0)
+    entries = counts.tocoo()
+    alpha = (PRIOR_WORDS * total / total_words)[entries.col]
+    size = np.asarray(counts.sum(1)).ravel()[entries.row]
+    inside = entries.data + alpha
+    outside = total[entries.col] - entries.data + alpha
+    odds = np.log(inside / np.maximum(size + PRIOR_WORDS - inside, 1e-9))
+    odds -= np.log(outside / np.maximum(total_words - size + PRIOR_WORDS - outside, 1e-9))
+    z = odds / np.sqrt(1 / inside + 1 / outside)
+    return Marking(tuple(numbers), sparse.csr_matrix((z, (entries.row, entries.col)), shape=shape), counts)

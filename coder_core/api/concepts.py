@@ -1,0 +1,345 @@
+"""The concept branch of a run: its concepts, their graph, who reads which, and where each is drawn. CODER section 3.2.2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.sides import Array, Modality, slices
+from coder_core.console.faults import InputError
+from coder_core.runs.analysis.concepts import ConceptTables
+
+PIECE = 8_192  # rows of attention in memory at once
+
+Strength = Literal["captions", "edges", "read"]
+ROW = 10  # concepts without an edge in one row below the others
+LOW, STEP = 0.02, 0.085  # height of the lowest of these rows, and of one row
+APART = 3.0  # steps between parts of the graph: enough to tell them apart
+ROOM = (0.085, 0.072)  # width and height of a mark with its name
+STEPS = 150
+_TINY = 1e-9
+
+
+class ConceptView:
+    """The concept branch on one split. CODER section 3.2.2, supplement A.2.
+
+    Attributes:
+        beta: share of the instance branch in a score; the concept branch has the rest.
+        words: g names. kinds: g times "object", "property" or "motion".
+    """
+
+    def __init__(self, tables: ConceptTables) -> None:
+        self._tables = tables
+        self.beta = tables.beta
+        self.words = tables.words
+        self.kinds = tables.kinds
+
+    @property
+    def names(self) -> list[str]:
+        """The g words; one that is a concept of several kinds carries its kind in brackets."""
+        count = Counter(self.words)
+        return [w if count[w] == 1 else f"{w} ({k})" for w, k in zip(self.words, self.kinds, strict=True)]
+
+    def count(self, modality: Modality) -> int:
+        """Number of images or captions."""
+        tables = self._tables
+        return len(tables.image_embeddings if modality == "image" else tables.text_embeddings)
+
+    @property
+    def whole(self) -> bool:
+        """True if the attention to every concept was kept, False if only the strongest of every sample."""
+        return all(f"concept_{modality}_attention" in self._tables.arrays for modality in ("image", "text"))
+
+    def rows(self, modality: Modality, numbers: Array | slice) -> Array:
+        """(k, g) float32 attention of some images or captions; what was not kept is 0."""
+        return self._tables.attention(modality, numbers)
+
+    def pieces(self, modality: Modality) -> Iterator[Array]:
+        """`rows` of all images or captions, piece by piece."""
+        return (self.rows(modality, part) for part in slices(self.count(modality), PIECE))
+
+    def strongest(self, modality: Modality) -> Array:
+        """(rows,) the concept that every image or caption reads most, the first of equal ones."""
+        return np.concatenate([np.zeros(0, np.int64), *(rows.argmax(1) for rows in self.pieces(modality))])
+
+    def table(self) -> pd.DataFrame:
+        """One row a concept: concept, word, kind, count (train captions), forms, reads (edges from it), read_by."""
+        edges = self._edges()
+        return pd.DataFrame(
+            {
+                "concept": np.arange(len(self.words)),
+                "word": self.words,
+                "kind": self.kinds,
+                "count": self._tables.counts,
+                "forms": [", ".join(forms) for forms in self._tables.forms],
+                "reads": edges.sum(1),
+                "read_by": edges.sum(0),
+            }
+        )
+
+    def edges(self) -> pd.DataFrame:
+        """The graph, one row an edge: concept, neighbour, weight (Â), together (train captions that hold both),
+        probability (of the neighbour in a caption that holds the concept); the strongest first."""
+        rows, columns = np.nonzero(self._edges())
+        together = np.asarray(self._tables.together)[rows, columns]
+        frame = pd.DataFrame(
+            {
+                "concept": rows,
+                "neighbour": columns,
+                "weight": np.asarray(self._tables.graph)[rows, columns],
+                "together": together,
+                "probability": together / np.maximum(np.asarray(self._tables.counts), 1)[rows],
+            }
+        )
+        return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
+
+    def attention(self, modality: Modality, number: int, *, top: int = 20) -> pd.DataFrame:
+        """The concepts one image or caption reads most: concept, word, kind, attention (of all concepts sums to 1).
+
+        Raises:
+            InputError: there is no such sample.
+        """
+        attention = self._row(modality, number)
+        order = np.argsort(-attention, kind="stable")[:top]
+        return self._frame(order, attention=attention[order])
+
+    def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
+        """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
+        the largest difference of either sign first."""
+        by_image, by_text = self._row("image", image), self._row("text", text)
+        difference = by_image - by_text
+        order = np.argsort(-np.abs(difference), kind="stable")[:top]
+        return self._frame(order, image=by_image[order], text=by_text[order], difference=difference[order])
+
+    def readers(
+        self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None
+    ) -> pd.DataFrame:
+        """The images or captions (of those `within`) that read a concept most: sample, attention.
+
+        Raises:
+            InputError: there is no such concept.
+        """
+        if not 0 <= concept < len(self.words):
+            raise InputError.at(f"concept {concept}", "is not in the run", f"0 to {len(self.words) - 1}")
+        attention = np.concatenate([rows[:, concept] for rows in self.pieces(modality)])
+        order = np.argsort(-attention, kind="stable")
+        order = (order if within is None else order[np.isin(order, within)])[:top]
+        return pd.DataFrame({"sample": order, "attention": attention[order]})
+
+    def _edges(self) -> Array:
+        """(g, g) bool: Â without the loops that its + I adds."""
+        graph = np.asarray(self._tables.graph).copy()
+        np.fill_diagonal(graph, 0)
+        return np.asarray(graph > 0)
+
+    def _row(self, modality: Modality, number: int) -> Array:
+        last = self.count(modality) - 1
+        if not 0 <= number <= last:
+            raise InputError.at(f"{modality} {number}", "is not in the split", f"0 to {last}")
+        return self.rows(modality, np.array([number]))[0]
+
+    def _frame(self, order: Array, **columns: Array) -> pd.DataFrame:
+        words, kinds = np.array(self.words, dtype=object)[order], np.array(self.kinds, dtype=object)[order]
+        return pd.DataFrame({"concept": order, "word": words, "kind": kinds, **columns})
+
+
+@dataclass(frozen=True)
+class AttentionSummary:
+    """The attention of k images or captions.
+
+    Attributes:
+        samples: (k,) their numbers.
+        perplexity: (k,) exp of the entropy of the attention: the number of concepts read alike that would spread as
+            much; from 1 (one concept has all) to g.
+        first: (k,) the concept read most. share: (k,) its attention.
+        mean: (g,) mean attention of a concept; sums to 1.
+    """
+
+    samples: Array
+    perplexity: Array
+    first: Array
+    share: Array
+    mean: Array
+
+    @property
+    def named(self) -> int:
+        """Number of concepts that some sample reads most."""
+        return len(np.unique(self.first))
+
+
+@dataclass(frozen=True)
+class SharedAttention:
+    """The attention that captions share with their image: Σ_c min(image_c, caption_c), from 0 to 1.
+
+    Attributes:
+        texts: (k,) numbers of the captions. own: (k,) with their own image.
+        other: (k,) with another image drawn at random: agreement by chance.
+    """
+
+    texts: Array
+    own: Array
+    other: Array
+
+
+def summarise_attention(
+    view: ConceptView, modality: Modality, samples: Array | None = None
+) -> AttentionSummary:
+    """Sum up the attention of some samples (None: all), piece by piece. Rows are divided by their sum: half precision
+    rounds them, and where only the strongest concepts were kept, those are all that is known."""
+    numbers = np.arange(view.count(modality)) if samples is None else np.asarray(samples)
+    perplexity, first, share = np.ones(len(numbers)), np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
+    total = np.zeros(len(view.words))
+    for piece in slices(len(numbers), PIECE):
+        rows = _shares(view.rows(modality, numbers[piece]))
+        perplexity[piece] = np.exp(-(rows * np.log(np.maximum(rows, 1e-12))).sum(1))
+        first[piece] = rows.argmax(1)
+        share[piece] = rows.max(1)
+        total += rows.sum(0)
+    return AttentionSummary(numbers, perplexity, first, share, total / max(len(numbers), 1))
+
+
+def shared_attention(
+    view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0
+) -> SharedAttention:
+    """Agreement of captions (None: all) and their images on the concepts they read.
+
+    Args:
+        image_of_text: (m,) the image of every caption of the split.
+    """
+    owner = np.asarray(image_of_text)
+    numbers = np.arange(len(owner)) if texts is None else np.asarray(texts)
+    images = view.count("image")
+    away = np.random.default_rng(seed).integers(1, max(images, 2), len(numbers))
+    strangers = (owner[numbers] + away) % images
+    own, other = np.zeros(len(numbers)), np.zeros(len(numbers))
+    for piece in slices(len(numbers), PIECE):
+        words = _shares(view.rows("text", numbers[piece]))
+        own[piece] = np.minimum(words, _shares(view.rows("image", owner[numbers[piece]]))).sum(1)
+        other[piece] = np.minimum(words, _shares(view.rows("image", strangers[piece]))).sum(1)
+    return SharedAttention(numbers, own, other)
+
+
+def _shares(rows: Array) -> Array:
+    """Rows divided by their sums."""
+    exact = rows.astype(np.float64)
+    return np.asarray(exact / np.maximum(exact.sum(1, keepdims=True), 1e-12))
+
+
+@dataclass(frozen=True)
+class ConceptGraph:
+    """Concepts and the edges among them.
+
+    Attributes:
+        nodes: concept, word, kind, count, reads, read_by, x and y from 0 to 1.
+        edges: concept, neighbour, weight, together, probability, as `ConceptView.edges`, among these nodes.
+    """
+
+    nodes: pd.DataFrame
+    edges: pd.DataFrame
+
+
+def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array:
+    """The strongest concepts of a kind ("" for all), the strongest first.
+
+    Args:
+        table: of `ConceptView.table`, with the column "read" for that strength.
+        by: train captions that hold the concept, edges to and from it, or the attention it gets.
+    """
+    table = table[table["kind"] == kind] if kind else table
+    columns = {"captions": ["count"], "edges": ["reads", "read_by"], "read": ["read"]}[by]
+    order = np.argsort(-table[columns].sum(axis=1).to_numpy(), kind="stable")[:count]
+    return np.asarray(table["concept"].to_numpy()[order])
+
+
+def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
+    """A concept and those it has an edge to or from, the strongest first; `count` in all."""
+    away = edges.loc[edges["concept"] == concept, ["neighbour", "weight", "together"]].to_numpy()
+    back = edges.loc[edges["neighbour"] == concept, ["concept", "weight", "together"]].to_numpy()
+    both = np.concatenate([away, back])
+    order = np.lexsort((-both[:, 2], -both[:, 1]))
+    numbers = list(dict.fromkeys([concept, *both[order, 0].astype(int).tolist()]))
+    return np.array(numbers[:count])
+
+
+def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
+    """These concepts with the edges among them and where to draw them; the same input is drawn the same.
+
+    Concepts without an edge here are drawn in rows at the bottom.
+    """
+    table, edges = view.table(), view.edges()
+    inside = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
+    nodes = table.iloc[np.asarray(concepts, dtype=int)].reset_index(drop=True)
+    joined = nodes["concept"].isin({*inside["concept"], *inside["neighbour"]}).to_numpy()
+    spots = np.zeros((len(nodes), 2))
+    alone = np.flatnonzero(~joined)
+    rows = -(-len(alone) // ROW)
+    row, column = np.divmod(np.arange(len(alone)), ROW)
+    spots[alone] = np.stack([(column + 0.5) / ROW, LOW + STEP * (rows - 1 - row)], axis=1)
+    if joined.any():
+        floor = LOW + STEP * rows + (0.05 if rows else 0.0)
+        spots[joined] = _springs(nodes["concept"][joined].tolist(), inside, floor)
+    return ConceptGraph(nodes.assign(x=spots[:, 0], y=spots[:, 1]), inside)
+
+
+def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> Array:
+    """(k, 2) in [0, 1] × [floor, 1]: as far apart as the edges between them, then names moved off one another."""
+    reach = np.array([1.0, 1.0 - floor])
+    spots = _by_distance(_steps(ids, edges))
+    low, extent = spots.min(0), np.ptp(spots, axis=0)
+    spots = np.where(extent > 0, (spots - low) / np.maximum(extent, _TINY), 0.5) * reach
+    return _apart(spots, reach) + np.array([0.0, floor])
+
+
+def _steps(ids: list[int], edges: pd.DataFrame) -> Array:
+    """(k, k) edges between two concepts on the shortest path; at most three between parts that have none."""
+    from scipy.sparse.csgraph import shortest_path  # a quarter of a second to import
+
+    joined = np.zeros((len(ids), len(ids)))
+    joined[[ids.index(i) for i in edges["concept"]], [ids.index(i) for i in edges["neighbour"]]] = 1.0
+    steps = shortest_path(joined, directed=False, unweighted=True)
+    reachable = np.isfinite(steps)
+    return np.asarray(np.where(reachable, steps, min(steps[reachable].max() + 1.0, APART)))
+
+
+def _by_distance(steps: Array) -> Array:
+    """(k, 2) spots whose distances are the steps, as nearly as a plane allows, near ones first: stress majorisation
+    with the weights 1 / steps² (Gansner, Koren and North 2004), begun at classical scaling."""
+    count = len(steps)
+    if count == 1:
+        return np.zeros((1, 2))
+    centred = np.eye(count) - 1.0 / count
+    values, vectors = np.linalg.eigh(-0.5 * centred @ steps**2 @ centred)
+    spots = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    # Leaves of one hub begin on one spot
+    spots = spots + 0.05 * np.random.default_rng(0).normal(size=spots.shape)
+    weights = np.maximum(steps, 1.0) ** -2.0 * (1.0 - np.eye(count))
+    inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
+    for _ in range(STEPS):
+        between = np.linalg.norm(spots[:, None] - spots[None], axis=-1)
+        pull = weights * steps / np.maximum(between, _TINY)
+        spots = inverse @ ((np.diag(pull.sum(1)) - pull) @ spots)
+    return np.asarray(spots)
+
+
+def _apart(spots: Array, reach: Array) -> Array:
+    """Push marks apart, in the shorter direction, until no two share the room that a mark and its name need."""
+    spots = spots.copy()
+    order = np.sign(np.arange(len(spots))[:, None] - np.arange(len(spots)))[..., None]
+    for _ in range(STEPS):
+        between = spots[:, None] - spots[None]
+        short = np.array(ROOM) - np.abs(between)
+        overlap = (short > 0).all(-1)
+        np.fill_diagonal(overlap, False)
+        if not overlap.any():
+            break
+        sideways = short[..., 0] * ROOM[1] < short[..., 1] * ROOM[0]
+        direction = np.where(between == 0, order, np.sign(between))
+        push = direction * short * overlap[..., None] / 2
+        push *= np.stack([sideways, ~sideways], axis=-1)
+        spots = np.clip(spots + 0.6 * push.sum(1), 0.0, reach)
+    return spots

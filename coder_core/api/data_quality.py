@@ -1,0 +1,329 @@
+"""Faults of the data itself: captions of other images, and the splits behind a run with the report on their content.
+
+Captions that probably belong to another image are found by a run's embeddings. A run that trained on a pair has learned
+its mistake, too, so the list is for splits that were held out, or for train by cross-fitting: of two runs that trained
+on complementary halves of its images, each judges the pairs that it did not see.
+
+Three pieces of evidence, each standardised over the split (median and median absolute deviation):
+
+1.  the pair's similarity, less that of the nearest captions to the image and of the nearest images to the caption: a
+    pair counts as dissimilar only beside its neighbours in both modalities (CSLS of Conneau et al. 2018, eq. 4);
+2.  the caption's similarity to the image's other captions, as the run embeds them;
+3.  the same in a TF-IDF space, independent of the run.
+
+The score is the first plus the mean of the others. These take the place of the neighbours' captions in LEMoN (Zhang et
+al. 2024), which found fewer exchanged captions; an image with one caption has the first piece alone. The list's worth is
+measured by `python -m benchmarks.mismatches`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.pictures import jpeg
+from coder_core.api.run import Run
+from coder_core.api.sampling import Sample, SplitPart, part_of, sample_of
+from coder_core.api.sides import TILE_ELEMENTS, Array
+from coder_core.api.stored import StoredResult
+from coder_core.console.faults import InputError
+from coder_core.data.captioned.layouts import holds_pictures_only
+from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
+from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
+from coder_core.data.content import ContentReport, Finding, cached_report, content_key, content_words
+from coder_core.data.content.duplicates import plain_words
+from coder_core.data.dataset import available_splits, leaves, read_split
+from coder_core.data.pictures import picture_path, read_picture
+from coder_core.data.split import Split, captions_checksum, part_images
+from coder_core.demo import DEMO_FOLDER
+from coder_core.geometry.captions import caption_vectors
+
+KEY_SHOWN = 24
+FIRST = {"train": 0, "dev": 1, "val": 1}
+NEIGHBOURS = 10
+LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
+"""From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
+tenth of Flickr8k's dev captions exchanged, 99% of the first group were exchanged ones and 75% of the second."""
+VERDICTS = ("like a random pair", "doubtful", "plausible")
+TRAIN = "train"
+HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
+
+
+def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
+    """Score every caption with its image; the most suspicious pair first.
+
+    Args:
+        sample: of a large split: only its pairs, compared with its images and captions.
+
+    Returns:
+        caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random other
+        image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`).
+    """
+    v, w, scores = run.compared(split)
+    part, captions = part_of(v, w, run.image_of_text(split), sample, scores), run.captions(split)
+    vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
+    spaces = [part.texts] if part.scores is None else []
+    score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
+    better = 100 * np.searchsorted(np.sort(random), score) / max(len(random), 1)
+    verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
+    rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
+    table = pd.DataFrame(rows | {"score": score, "random": better, "verdict": verdict})
+    return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
+    """`mismatches` of train, each pair by the run that did not see its image, among other pairs that it did not see.
+
+    Args:
+        first, second: trained on complementary parts of the same train images, and evaluated on train.
+        sample: of a large split.
+
+    Returns:
+        The columns of `mismatches`, and judge: the name of the run.
+
+    Raises:
+        InputError: the runs are not such a pair; says what they were trained on.
+    """
+    tables = []
+    for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
+        images = unseen if sample is None else np.intersect1d(unseen, sample.images)
+        half = sample_of(images, run.count(TRAIN, "image"), run.image_of_text(TRAIN))
+        tables.append(mismatches(run, TRAIN, sample=half).assign(judge=run.name))
+    return pd.concat(tables).sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
+    """The rows of the train images that each of two runs did not train on; together they are all of them.
+
+    Raises:
+        InputError: as for `cross_fitted`.
+    """
+    runs = (first, second)
+    trained = [_trained_on(run) for run in runs]
+    part, seed, other = trained[0]
+    if part == 1 or trained[1] != (part, seed, not other):
+        facts = "; ".join(f"{run.name}: {_flags(*how)}" for run, how in zip(runs, trained, strict=True))
+        place = f"runs {first.name} and {second.name}"
+        raise InputError.at(place, f"did not train on complementary halves ({facts})", fix=HALVES)
+    metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
+    for content in ("captions", "features"):
+        if metadata[0].get(f"train_{content}_sha256") != metadata[1].get(f"train_{content}_sha256"):
+            fact = f"trained on other {content} than run {second.name}"
+            raise InputError.at(f"run {first.name}", fact, "the same data", HALVES)
+    for run in runs:
+        command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
+        if TRAIN not in run.splits:
+            raise InputError.at(f"run {run.name}", "was not evaluated on train", fix=command)
+        if captions_checksum(run.analysis(TRAIN)) != metadata[0].get("train_captions_sha256"):
+            fact = "was evaluated on another train split than it trained on"
+            raise InputError.at(f"run {run.name}", fact, fix=command)
+    n = first.count(TRAIN, "image")
+    drawn, rest = (part_images(n, part, seed, other=other) for other in (False, True))
+    return (drawn, rest) if other else (rest, drawn)
+
+
+def _trained_on(run: Run) -> tuple[float, int, bool]:
+    """Share of the train images (1: all), seed of the draw, and whether the run took the images outside the draw."""
+    data, training = (run.config.get(section, {}) for section in ("data", "training"))
+    part = min(float(data.get("train_part", 1.0)), 1.0)
+    return part, int(training.get("seed", 0)), bool(data.get("other_part", False))
+
+
+def _flags(part: float, seed: int, other: bool) -> str:
+    return "all images" if part == 1 else f"--train-part {part:g}{' --other-part' * other} --seed {seed}"
+
+
+def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[Array, Array]:
+    """Suspicion of every pair, and of every caption with a random other image.
+
+    Args:
+        part: n images and m captions.
+        spaces: (m, ·) rows of the captions; the inner product of two is how like they are.
+        seed: of the random images.
+
+    Returns:
+        (m,) and (m,) float64, higher is more suspicious; the second is empty where there is one image.
+    """
+    n, owner = len(part.image_rows), part.owner
+    pairs = [owner]
+    if n > 1:
+        pairs.append((owner + np.random.default_rng(seed).integers(1, n, len(owner))) % n)
+    image_level, text_level = _neighbour_levels(part)
+    similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
+    beside = [
+        np.asarray((image_level[images] + text_level) / 2 - similarity)
+        for images, similarity in zip(pairs, similarities, strict=True)
+    ]
+    scores = [standardised(values, beside[0]) for values in beside]
+    for space in spaces:
+        unlike = [_unlike_the_others(space, owner, images, n) for images in pairs]
+        for score, values in zip(scores, unlike, strict=True):
+            score += standardised(values, unlike[0]) / len(spaces)
+    return scores[0], scores[1] if n > 1 else np.zeros(0)
+
+
+def standardised(values: Array, matching: Array) -> Array:
+    """Distance of values from the median of matching pairs in robust standard deviations; 0 for NaN, no evidence."""
+    finite = matching[np.isfinite(matching)]
+    if not len(finite):
+        return np.zeros(len(values))
+    centre = np.median(finite)
+    width = max(1.4826 * float(np.median(np.abs(finite - centre))), 1e-6)
+    return np.nan_to_num((values - centre) / width)
+
+
+def _neighbour_levels(part: SplitPart) -> list[Array]:
+    """Mean similarity of every image to its nearest foreign captions (n,), and of every caption to its nearest foreign
+    images (m,); 0 where there are none."""
+    levels = []
+    for s in (part.sides("image"), part.sides("text")):
+        level = np.zeros(len(s.anchors))
+        for rows, tile, own in s.tiles(TILE_ELEMENTS):
+            tile[own] = -np.inf
+            nearest = np.partition(tile, -min(NEIGHBOURS, tile.shape[1]), axis=1)[:, -NEIGHBOURS:]
+            exists = np.isfinite(nearest)
+            level[rows] = np.where(exists, nearest, 0).sum(1) / np.maximum(exists.sum(1), 1)
+        levels.append(level)
+    return levels
+
+
+def _unlike_the_others(space: Array, owner: Array, images: Array, n: int) -> Array:
+    """(m,) minus the mean likeness of every caption to the other captions of an image; NaN where it has no others."""
+    order = np.argsort(owner, kind="stable")
+    captioned, starts = np.unique(owner[order], return_index=True)
+    total = np.zeros((n, space.shape[1]), np.float32)
+    total[captioned] = np.add.reduceat(space[order], starts, axis=0)
+    own = images == owner
+    count = np.bincount(owner, minlength=n)[images] - own
+    likeness = np.einsum("md,md->m", space, total[images]) - own * np.einsum("md,md->m", space, space)
+    return np.asarray(np.where(count > 0, -likeness / np.maximum(count, 1), np.nan))
+
+
+@dataclass
+class GuardedFiles(Files):
+    """Picture files that may not leave their folder: their names come from a run."""
+
+    def _path(self, image: int) -> Path | None:
+        try:
+            return picture_path(self.folder, self.names[image]) if self.folder is not None else None
+        except InputError:
+            return None
+
+
+def splits_of_run(run: Run) -> list[CaptionedSplit]:
+    """The splits a run was evaluated on, train first; and the others of its data, where that is still where the run
+    says and still holds the captions of these."""
+    splits = {split.name: split for split in _data_splits(run)}
+    for name in run.splits:
+        analysis, names = run.analysis(name), list(run.image_names(name))
+        folder = Path(analysis.picture_folder) if analysis.picture_folder else None
+        positions, owner = analysis.packed_pictures or GuardedFiles(folder, names), run.image_of_text(name)
+        rows = np.arange(len(names))
+        splits[name] = CaptionedSplit(name, names, list(run.captions(name)), owner, positions, rows)
+    return sorted(splits.values(), key=lambda split: (FIRST.get(split.name, 2), split.name))
+
+
+def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSplit]:
+    """Splits of region features, or of pictures, as those whose content can be checked."""
+    return [split if isinstance(split, CaptionedSplit) else _with_files(split) for split in splits]
+
+
+def _with_files(split: Split) -> CaptionedSplit:
+    names = split.image_names or [f"image {i}" for i in range(split.n_images)]
+    files, rows = GuardedFiles(split.picture_folder, names), np.arange(len(names))
+    return CaptionedSplit(split.name, names, split.captions, split.image_of_text, files, rows)
+
+
+def _data_splits(run: Run) -> list[CaptionedSplit]:
+    """The splits of the data that the run's configuration names, if the run was evaluated on one of them."""
+    data = run.config.get("data", {})
+    named = str(data.get("data", ""))
+    path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if named == "demo" else Path(named)
+    pictures = str(data.get("pictures", "")) or None
+    try:
+        if not named or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
+            return []
+        if holds_pictures_only(path, None):
+            splits = [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
+        else:
+            names = available_splits(path)
+            read = [read_split(path, name, pictures=pictures, check_values=False) for name in names]
+            splits = splits_of_data(read)
+    except (InputError, OSError):
+        return []
+    shared = [split for split in splits if split.name in run.splits]
+    same = bool(shared) and all(split.captions == list(run.captions(split.name)) for split in shared)
+    return splits if same else []
+
+
+def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
+    """The split without links that lead out of its folder of pictures, or out of the data for packed ones."""
+    positions = split.positions
+    if isinstance(positions, TarMembers | ParquetRows):
+        files = [Path(os.path.realpath(file)) for file in positions.files]
+        if all(file.is_relative_to(os.path.realpath(path)) for file in files):
+            return split
+        return replace(split, positions=GuardedFiles(None, positions.names))
+    assert isinstance(positions, Files)
+    return replace(split, positions=GuardedFiles(positions.folder, positions.names))
+
+
+def stored_report(key: str) -> StoredResult[ContentReport]:
+    """The report that `python -m coder_core.check_data --content` kept under a `content_key`; its name is the job's."""
+    report = cached_report(key)
+    return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
+
+
+def finding_table(
+    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
+) -> pd.DataFrame:
+    """One row a finding: first (the caption, or the file, of its first sample), what, samples, splits, likeness (%)."""
+    by_name = {split.name: split for split in splits}
+    rows = []
+    for finding in findings:
+        name, row = finding.samples[0]
+        first = by_name[name].captions[row] if captions else by_name[name].image_names[row]
+        names, likeness = ", ".join(finding.splits), 100 * finding.likeness
+        rows.append((first, finding.what, len(finding.samples), names, likeness))
+    return pd.DataFrame(rows, columns=["first", "what", "samples", "splits", "likeness"])
+
+
+def sample_rows(
+    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
+) -> pd.DataFrame:
+    """One row a sample of every finding, for a file: group, split, row, file, caption, what, likeness."""
+    by_name = {split.name: split for split in splits}
+    rows = []
+    for group, finding in enumerate(findings):
+        for name, row in finding.samples:
+            split = by_name[name]
+            image = int(split.image_of_text[row]) if captions else row
+            caption = split.captions[row] if captions else " | ".join(captions_of(split, row))
+            rows.append((group, name, row, split.image_names[image], caption, finding.what, finding.likeness))
+    kind = "caption id" if captions else "image id"
+    return pd.DataFrame(rows, columns=["group", "split", kind, "file", "caption", "what", "likeness"])
+
+
+def captions_of(split: CaptionedSplit, image: int) -> list[str]:
+    """The captions of an image."""
+    return [split.captions[row] for row in np.flatnonzero(split.image_of_text == image).tolist()]
+
+
+def split_thumbnail(split: CaptionedSplit, image: int, size: int) -> bytes | None:
+    """A picture of a split as JPEG bytes; None when it is missing or cannot be read."""
+    try:
+        return jpeg(read_picture(split.read(image), "the picture", size=size))
+    except InputError:
+        return None
+
+
+def caption_table(captions: Sequence[str]) -> pd.DataFrame:
+    """One row a caption: caption (its row), words, content (words that describe something)."""
+    rows = [(row, len(plain_words(text)), content_words(text)) for row, text in enumerate(captions)]
+    return pd.DataFrame(rows, columns=["caption", "words", "content"])

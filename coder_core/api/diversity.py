@@ -1,0 +1,394 @@
+"""Diversity of a run's anchors and what it does to the weights of their negatives, in NumPy. CODER eq. 3 and 4.
+
+From top to bottom: the spread of an anchor's similarities over its negatives, which may be a whole split, a random
+batch or a random bank; from spreads to diversities; from diversities to weights; one anchor opened. `squash` and
+`sharpness` are those of training (`coder_core.ops.diversity_scaling`).
+
+A matrix of all similarities of a split would not fit in memory: the standard deviation over a whole split comes from
+the candidates' covariance, entropy from tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.sampling import SplitPart
+from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, Sides, slices
+from coder_core.ops.diversity_scaling import normalise_by_largest, sharpness, squash
+
+Measure = Literal["std", "entropy"]
+Candidates = Literal["split", "batch", "bank"]
+
+BANK_SIZE = 4_096  # CODER's bank on Flickr30K, section 4.2
+ENTROPY_TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it should stay in the cache
+SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32's largest number
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The values of eq. 3 and 4 that an anchor is read with.
+
+    Args:
+        temperature: μ. gamma: γ. epsilon: ε.
+        function: the measure of diversity, "std" or "entropy". entropy_temperature: τ of the softmax inside entropy.
+        trained: False when the run was trained with another loss, so that these are only the paper's values.
+    """
+
+    temperature: float = 0.1
+    gamma: float = 0.3
+    epsilon: float = 0.1
+    function: Measure = "std"
+    entropy_temperature: float = 1.0
+    trained: bool = False
+
+
+@dataclass(frozen=True)
+class DiversitySettings:
+    """The choices behind a table of diversities.
+
+    Args:
+        modality: of the anchors. function: "std" (eq. 3) or "entropy" (supplement eq. 16).
+        candidates: "split", all negatives; "batch", those of one random batch; "bank", a random bank of pairs.
+        batch_size: pairs in a batch. bank_size: pairs in the bank. seed: of either draw.
+        temperature: of the softmax inside entropy.
+    """
+
+    modality: Modality = "text"
+    function: Measure = "std"
+    candidates: Candidates = "split"
+    batch_size: int = 128
+    bank_size: int = BANK_SIZE
+    seed: int = 0
+    temperature: float = 1.0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The values that change the spread."""
+        drawn = {"split": (), "batch": (self.batch_size, self.seed), "bank": (self.bank_size, self.seed)}
+        temperature = self.temperature if self.function == "entropy" else None
+        return self.modality, self.function, self.candidates, *drawn[self.candidates], temperature
+
+
+def std_over_split(s: Sides) -> Array:
+    """Population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
+
+    With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
+    its own candidates are then taken out. Exact, in O((Q + C)·D²), without a similarity matrix. Known scores are read
+    tile by tile.
+    """
+    if s.scores is not None:
+        return _std_of_scores(s)
+    count, width = s.candidates.shape
+    rows = TILE_ELEMENTS // width
+    centre = np.zeros(width)
+    for part in slices(count, rows):
+        centre += s.candidates[part].sum(0, dtype=np.float64)
+    centre /= max(count, 1)
+    scatter = np.zeros((width, width))
+    for part in slices(count, rows):
+        centred = s.candidates[part] - centre
+        scatter += centred.T @ centred
+    squares = np.empty(len(s.anchors))
+    for part in slices(len(s.anchors), rows):
+        anchors = np.asarray(s.anchors[part], dtype=np.float64)
+        squares[part] = np.einsum("qd,qd->q", anchors @ scatter, anchors)
+    positives, positive_sum, positive_squares = _own_moments(s, centre)
+    negatives = np.maximum(count - positives, 1)
+    variance = (squares - positive_squares) / negatives - (positive_sum / negatives) ** 2
+    return np.sqrt(np.maximum(variance, 0.0))
+
+
+def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
+    """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
+    count, anchor, candidate = s.own_pairs()
+    value = np.empty(len(anchor))
+    for part in slices(len(anchor), TILE_ELEMENTS // s.anchors.shape[1]):
+        centred = s.candidates[candidate[part]] - centre
+        value[part] = np.einsum("pd,pd->p", s.anchors[anchor[part]], centred, dtype=np.float64)
+    total, squares = (np.bincount(anchor, values, minlength=len(s.anchors)) for values in (value, value**2))
+    return count, total, squares
+
+
+def _std_of_scores(s: Sides) -> Array:
+    spread = np.zeros(len(s.anchors))
+    for rows, tile, own in s.tiles(TILE_ELEMENTS):
+        negatives = np.ones(tile.shape, dtype=bool)
+        negatives[own] = False
+        spread[rows] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
+    return spread
+
+
+def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
+    """Standard deviation or entropy of the scores (Q, C) where `negatives` (Q, C) is True; 0 without a negative."""
+    if measure == "std":
+        count = np.maximum(negatives.sum(1), 1)
+        mean = np.where(negatives, scores, 0.0).sum(1) / count
+        return np.asarray(np.sqrt((np.where(negatives, scores - mean[:, None], 0.0) ** 2).sum(1) / count))
+    from scipy.special import entr, softmax
+
+    share = softmax(np.where(negatives, scores / temperature, np.finfo(np.float64).min), axis=1)
+    return np.asarray(entr(np.where(negatives, share, 0.0)).sum(1) / np.log(2.0))
+
+
+def entropy_over_split(s: Sides, temperature: float) -> Array:
+    """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time.
+
+    Raises:
+        ValueError: temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    entropy = np.zeros(len(s.anchors))
+    scale = np.float32(1.0 / temperature)
+    for rows, tile, own in s.tiles(ENTROPY_TILE):
+        tile *= scale
+        tile[own] = -np.inf
+        if scale > SAFE_EXPONENT:  # entropy does not change with a shift; small exponents need none
+            largest = tile.max(1, initial=-np.inf, keepdims=True)
+            tile -= np.where(np.isfinite(largest), largest, 0.0)
+        weights = np.exp(tile)
+        tile[own] = 0.0  # 0 · ∞ is not 0
+        mass = weights.sum(1).astype(np.float64)
+        alone = mass == 0  # no negative at all
+        mass[alone] = 1.0
+        nats = np.log(mass) - np.einsum("qc,qc->q", weights, tile) / mass
+        entropy[rows] = np.where(alone, 0.0, nats)
+    return entropy / np.log(2.0)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random training batches that hold every anchor of a modality exactly once.
+
+    Args:
+        pair_image, pair_text: (Q,) the image and the caption of each anchor's pair.
+        batches: (K, B) anchors in each batch; the last one borrows from the first to be full.
+        batch_of: (Q,) the batch an anchor is judged in.
+    """
+
+    pair_image: Array
+    pair_text: Array
+    batches: Array
+    batch_of: Array
+
+
+def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
+    """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random.
+
+    None for settings with other candidates than "batch".
+
+    Raises:
+        ValueError: the batch is smaller than 2.
+    """
+    if settings.candidates != "batch":
+        return None
+    if settings.batch_size < 2:
+        size = settings.batch_size
+        raise ValueError(f"batch_size must be at least 2, got {size}: a pair alone has no negatives")
+    rng = np.random.default_rng(settings.seed)
+    if settings.modality == "image":
+        shuffled = rng.permutation(len(part.owner))
+        owner, first = np.unique(part.owner[shuffled], return_index=True)
+        pair_text = np.zeros(len(part.images), dtype=np.int64)
+        pair_text[owner] = shuffled[first]
+        pair_image = np.arange(len(part.images))
+    else:
+        pair_image, pair_text = np.asarray(part.owner, dtype=np.int64), np.arange(len(part.owner))
+    count = len(pair_image)
+    size = min(settings.batch_size, count)
+    order = rng.permutation(count)
+    starts = np.arange(0, count, size)
+    batches = order[(starts[:, None] + np.arange(size)[None, :]) % count]
+    batch_of = np.empty(count, dtype=np.int64)
+    batch_of[order] = np.arange(count) // size
+    return Draw(pair_image, pair_text, batches, batch_of)
+
+
+def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
+    """Rows of the captions in a bank of `size` pairs (or of all pairs), drawn without repetition.
+
+    Raises:
+        ValueError: the bank holds nothing.
+    """
+    if size < 1:
+        raise ValueError(f"a bank holds at least 1 pair, got {size}")
+    return np.sort(np.random.default_rng(seed).choice(pairs, min(size, pairs), replace=False))
+
+
+def _bank_rows(part: SplitPart, settings: DiversitySettings) -> Array:
+    """Candidates of a bank in the part. An image is in it once for each of its pairs, as in the coupled queues."""
+    pairs = draw_bank(len(part.texts), size=settings.bank_size, seed=settings.seed)
+    return pairs if settings.modality == "image" else part.owner[pairs]
+
+
+def spread(part: SplitPart, settings: DiversitySettings) -> Array:
+    """(Q,) standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
+    draw = draw_batches(part, settings)
+    if draw is not None:
+        return spread_in_batches(part, draw, settings)
+    sides = part.sides(settings.modality)
+    if settings.candidates == "bank":
+        sides = sides.among(_bank_rows(part, settings))
+    if settings.function == "std":
+        return std_over_split(sides)
+    return entropy_over_split(sides, settings.temperature)
+
+
+def spread_in_batches(part: SplitPart, draw: Draw, settings: DiversitySettings) -> Array:
+    """Each anchor's spread over the negatives of its batch, (Q,) float64."""
+    spread = np.zeros(len(draw.pair_image))
+    for number, batch in enumerate(draw.batches):
+        images, texts = draw.pair_image[batch], draw.pair_text[batch]
+        known = None if part.scores is None else part.scores[np.ix_(images, texts)]
+        scores = part.images[images] @ part.texts[texts].T if known is None else known
+        scores = np.asarray(scores if settings.modality == "image" else scores.T, dtype=np.float64)
+        negatives = images[:, None] != images[None, :]
+        spreads = masked_spread(scores, negatives, settings.function, settings.temperature)
+        judged = draw.batch_of[batch] == number
+        spread[batch[judged]] = spreads[judged]
+    return spread
+
+
+def normalise(raw: Array, batch_of: Array | None = None) -> Array:
+    """Divide by the largest raw value: over all anchors, or within each batch. Range (0.5, 1]."""
+    if not len(raw):
+        return raw
+    if batch_of is None:
+        return normalise_by_largest(raw)
+    largest = np.zeros(batch_of.max() + 1)
+    np.maximum.at(largest, batch_of, raw)
+    return normalise_by_largest(raw, largest[batch_of])
+
+
+def shares(exponents: Array) -> Array:
+    """exp(x) / (1 + Σ exp(x)) of every row, the share of the loss each negative carries. CODER eq. 4.
+
+    What is missing to 1 belongs to "no negative is too close".
+
+    Args:
+        exponents: (Q, C), −∞ where there is no negative; used up.
+    """
+    largest = exponents.max(1, keepdims=True, initial=0.0)
+    exponents -= largest
+    np.exp(exponents, out=exponents)
+    total = np.exp(-largest.astype(np.float64)) + exponents.sum(1, keepdims=True, dtype=np.float64)
+    exponents *= (1.0 / total).astype(exponents.dtype)
+    return exponents
+
+
+def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:
+    """Share of the loss each negative carries, x = (S − γ) / temperature. CODER eq. 4.
+
+    With the effective temperature μ·div a small diversity raises the exponent of negatives above γ and lowers that of
+    those below.
+
+    Raises:
+        ValueError: temperature is not positive.
+    """
+    exponents = (np.asarray(similarities, dtype=np.float64) - gamma) * sharpness(1.0, temperature)
+    return shares(exponents[None])[0]
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Everything about one anchor.
+
+    Args:
+        modality: "image" or "text"; number: its row in the split.
+        candidates: (N,) rows of its negatives in the other modality; similarities: (N,) cosines to them.
+        positives: (P,) similarities to its own candidates; positive_rows: (P,) their rows.
+        spread: standard deviation (or entropy, bits) of the similarities; raw: 1 / sigmoid(ε / spread).
+        diversity: raw over the largest raw of the modality, in (0.5, 1].
+        temperature: the effective one, μ·div.
+        plain, scaled: (N,) weight of every negative without and with diversity.
+        loss: the values used.
+    """
+
+    modality: Modality
+    number: int
+    candidates: Array
+    similarities: Array
+    positives: Array
+    positive_rows: Array
+    spread: float
+    raw: float
+    diversity: float
+    temperature: float
+    plain: Array
+    scaled: Array
+    loss: Loss
+
+    def nearest(self, count: int = 10) -> pd.DataFrame:
+        """The negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
+        rows = np.argsort(-self.similarities, kind="stable")[:count]
+        return pd.DataFrame(
+            {
+                "candidate": self.candidates[rows],
+                "similarity": self.similarities[rows].astype(np.float64),
+                "weight_plain": self.plain[rows],
+                "weight_diversity": self.scaled[rows],
+            }
+        )
+
+
+def open_anchor(
+    split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss
+) -> Anchor:
+    """Everything about one anchor.
+
+    An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
+    of the sample (at most 1).
+
+    Args:
+        split: all anchors and candidates. number: the anchor's row among them.
+        part: the split or a sample of it. settings, spreads: its diversities. loss: μ, γ and ε to use.
+    """
+    matches = np.flatnonzero(part.rows(settings.modality) == number)
+    position = int(matches[0]) if len(matches) else -1
+    draw = draw_batches(part, settings)
+    own = split.candidate_images == split.anchor_images[number]
+    candidates = _candidates(part, settings, position, draw)  # an image may be among them more than once
+    candidates = candidates[~own[candidates]]
+    similarities, positives = split.row(number, candidates), np.flatnonzero(own)
+    if position >= 0:
+        spread = float(spreads[position])
+    else:
+        negatives = np.ones((1, len(similarities)), bool)
+        measured = masked_spread(similarities[None], negatives, settings.function, settings.temperature)
+        spread = float(measured[0])
+    raw = float(squash(np.array([spread]), loss.epsilon)[0])
+    compared = spreads if draw is None else spreads[draw.batch_of == draw.batch_of[max(position, 0)]]
+    diversity = min(raw / float(squash(compared, loss.epsilon).max()), 1.0)
+    effective = loss.temperature * diversity
+    return Anchor(
+        modality=settings.modality,
+        number=number,
+        candidates=candidates,
+        similarities=similarities,
+        positives=split.row(number, positives),
+        positive_rows=positives,
+        spread=spread,
+        raw=raw,
+        diversity=diversity,
+        temperature=effective,
+        plain=negative_weights(similarities, temperature=loss.temperature, gamma=loss.gamma),
+        scaled=negative_weights(similarities, temperature=effective, gamma=loss.gamma),
+        loss=loss,
+    )
+
+
+def _candidates(part: SplitPart, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
+    """Rows, in the split, of the candidates one anchor is compared with, its own among them.
+
+    Args:
+        position: of the anchor in the part; −1, outside the sample, takes those of the first batch.
+    """
+    rows = part.rows("text" if settings.modality == "image" else "image")
+    if draw is not None:
+        pairs = draw.batches[draw.batch_of[position] if position >= 0 else 0]
+        return rows[(draw.pair_text if settings.modality == "image" else draw.pair_image)[pairs]]
+    return rows[_bank_rows(part, settings)] if settings.candidates == "bank" else rows

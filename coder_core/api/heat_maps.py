@@ -1,0 +1,322 @@
+"""Regions of a picture that each word of a caption reads. Words are (T, D), regions (L, D), maps (T, L).
+
+From top to bottom: the formulas; a run, a text and a picture -> a heat map; the regions of a run's images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from PIL.Image import Image
+
+from coder_core.api.run import Run
+from coder_core.api.sides import Array
+from coder_core.console.faults import InputError
+from coder_core.data.dataset import read_split
+from coder_core.data.features import FeatureRows, open_features
+from coder_core.data.split import Split
+from coder_core.data.words import tokenise
+from coder_core.demo.features import region_boxes
+from coder_core.demo.making import features_of, makes_features
+from coder_core.geometry.text_space import unit_rows
+from coder_core.runs.analysis.tables import IMAGE_PARTS
+
+Way = Literal["cosine", "attention", "tower"]
+WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which does not depend on the text
+NO_GRID = "These towers do not say where their features lie in the picture."
+PARTS_ONLY = "The run's data is not at its place, so it is not known where the regions lie in the picture."
+NO_FILE = "There is no file of boxes beside these features, so it is not known where the regions lie in the picture."
+IMS, BOXES = "_ims.npy", "_boxes.npy"
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Weights with which each word reads a picture.
+
+    Args:
+        words: T words.
+        values: (T, L) float32; NaN for a region that is missing in the data.
+        boxes: (L, 4) left, top, right, bottom of every region as shares of the picture's sides, or None.
+        unknown: why there are no boxes; "" where there are.
+    """
+
+    words: list[str]
+    values: Array
+    boxes: Array | None = None
+    unknown: str = ""
+
+    def strongest(self) -> Array:
+        """(T,) the region that each word reads most."""
+        return np.asarray(np.nan_to_num(self.values, nan=-np.inf).argmax(1))
+
+    def most_varied(self) -> int:
+        """The word whose values vary most over the regions."""
+        return int(np.nanstd(self.values, axis=1).argmax())
+
+
+class Laid(NamedTuple):
+    """Regions laid over a picture: cells between the edges of all boxes.
+
+    Args:
+        values: (rows, columns), the mean of the regions that cover a cell; NaN where none does.
+        x: (columns + 1,) edges as shares of the picture's width. y: (rows + 1,) of its height.
+    """
+
+    values: Array
+    x: Array
+    y: Array
+
+
+def cosines(words: Array, regions: Array) -> Array:
+    """(T, L): s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k. Lee et al. 2018 (SCAN), section 3.1.
+
+    Args:
+        words: (T, D). regions: (L, D); a region of zeros is missing and has NaN.
+    """
+    values = np.where(regions.any(1), unit_rows(words) @ unit_rows(regions).T, np.nan)
+    return np.asarray(values, dtype=np.float32)
+
+
+def interaction_attention(words: Array, regions: Array, sharpness: float) -> Array:
+    """(T, L): α_lk = softmax_k(λ · [s_lk]₊ / ‖[s_·k]₊‖), the weights with which word l reads the regions.
+
+    Diao et al. 2024 (Deep Boosting Learning), eq. 1, as `scoring.interaction` computes it: the norm is over the words
+    of the caption. A word's weights sum to 1.
+
+    Args:
+        words, regions: as for `cosines`. sharpness: λ.
+    """
+    s = np.maximum(cosines(words, regions), 0)
+    exponents = sharpness * s / np.maximum(np.linalg.norm(s, axis=0, keepdims=True), 1e-12)
+    weights = np.exp(exponents - np.nanmax(exponents, axis=1, keepdims=True))
+    return np.asarray(weights / np.nansum(weights, axis=1, keepdims=True), dtype=np.float32)
+
+
+def lay_over(values: Array, boxes: Array) -> Laid:
+    """Lay regions over a picture; where several overlap, take their mean.
+
+    Args:
+        values: (L,), NaN for a region to leave out. boxes: (L, 4) as in `HeatMap`.
+    """
+    x, y = (np.unique(np.round(boxes[:, sides], 5)) for sides in ((0, 2), (1, 3)))
+    left, top, right, bottom = np.round(boxes, 5).T
+    across = (left[:, None] <= x[:-1]) & (x[1:] <= right[:, None])  # (L, columns)
+    down = (top[:, None] <= y[:-1]) & (y[1:] <= bottom[:, None])  # (L, rows)
+    finite = np.isfinite(values)
+    covers = down[finite].T.astype(np.float64), across[finite].astype(np.float64)
+    count = covers[0] @ covers[1]
+    total = (covers[0] * values[finite]) @ covers[1]
+    return Laid(np.where(count > 0, total / np.maximum(count, 1), np.nan), x, y)
+
+
+def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
+    """The heat maps that a run can show, the best first, without loading a model; () where it cannot.
+
+    "cosine": of each word with each region; "attention": of the interaction scorer; "tower": the attention with which
+    a pretrained tower reads the patches of a picture.
+    """
+    if run.noted_towers is not None:
+        return ("cosine", "tower") if "model" in run.noted_towers else ("cosine",)
+    if run.summary.imported or not run.summary.has_best or _pools_inside(run):
+        return ()
+    interaction = run.config.get("model", {}).get("scorer") == "interaction"
+    return ("attention", "cosine") if interaction else ("cosine",)
+
+
+def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
+    """Load what encodes a run's new words, and with `pictures` its new pictures, so that the next answers are fast.
+
+    Raises:
+        InputError: the run has no model, or its towers are not on this machine.
+    """
+    _ = run.model if run.noted_towers is None else run.towers
+    if pictures and run.has_region_tower(split):
+        run.region_tower(split)
+
+
+def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
+    """Heat map of a text's words over an image of a split, or over a new upright RGB picture.
+
+    Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are embedded
+    alone, in the run's prompt: such towers were trained on whole texts, so their features before the pooling have no
+    meaning in the joint space.
+
+    Args:
+        way: one of `heat_map_ways`.
+
+    Raises:
+        InputError: the run cannot do this, or lacks its regions, its picture or its towers.
+    """
+    if way not in heat_map_ways(run, split):
+        raise InputError.at(f"run {run.name}", _lacking(run, way))
+    if run.noted_towers is not None:
+        return _of_towers(run, split, text, image, way)
+    words, features = run.model.word_features(text)
+    regions = _encoded_regions(run, split, image)
+    if way == "attention":
+        sharpness = float(run.model.config.model.interaction_sharpness)
+        values = interaction_attention(features, regions.features, sharpness)
+    else:
+        values = cosines(features, regions.features)
+    named = [row for row, word in enumerate(words) if word]
+    return HeatMap([words[row] for row in named], values[named], regions.boxes, regions.unknown)
+
+
+def _pools_inside(run: Run) -> bool:
+    model = run.config.get("model", {})
+    return "tower" in (model.get("image_pooling"), model.get("text_pooling"))
+
+
+def _lacking(run: Run, way: Way) -> str:
+    if heat_map_ways(run, run.splits[0]):
+        return f"has no map of the kind {way!r}"
+    if _pools_inside(run):
+        return "pools inside its towers, and keeps no features of single words and regions"
+    model = "imported embeddings" if run.summary.imported else "no saved model"
+    return f"holds {model}, and neither words nor regions to compare"
+
+
+def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
+    from coder_core.model.towers.patches import encode_patches  # torch is needed from here on, and only here
+
+    picture = image if isinstance(image, Image) else run.open_picture(split, image)
+    patches = encode_patches(run.towers, picture)
+    unknown = "" if patches.boxes is not None else NO_GRID
+    if way == "tower" and patches.attention is not None:
+        return HeatMap([WHOLE_CAPTION], patches.attention[None], patches.boxes, unknown)
+    words = tokenise(text)
+    if not words:
+        raise InputError.at("the text", "has no word", fix="ask with words")
+    values = cosines(run.towers.encode_texts(words)[0], patches.features)
+    return HeatMap(words, values, patches.boxes, unknown)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of one picture.
+
+    Args:
+        features: (R, F) float32. boxes: (R, 4) left, top, right, bottom as shares of the picture's sides, or None.
+        unknown: why there are no boxes; "" where there are.
+    """
+
+    features: Array
+    boxes: Array | None = None
+    unknown: str = ""
+
+
+def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
+    """Regions in the joint space; those that are zero in the data are left out of the model and stay zero."""
+    if run.has_image_tower:
+        picture = image if isinstance(image, Image) else run.open_picture(split, image)
+        features, boxes = run.model.patch_features(picture)
+        return Regions(features, boxes, "" if boxes is not None else NO_GRID)
+    if isinstance(image, Image):
+        regions = _picture_regions(run, split, image)
+    else:
+        try:
+            regions = _image_regions(run, split, image)
+        except InputError:
+            if IMAGE_PARTS not in run.analysis(split).arrays:
+                raise
+            parts, lengths = run.image_parts(split)
+            return Regions(parts[image][: int(lengths[image])].astype(np.float32), None, PARTS_ONLY)
+    exist = (regions.features != 0).any(1)
+    encoded = run.model.region_features(regions.features[exist])
+    features = np.zeros((len(exist), encoded.shape[1]), np.float32)
+    features[exist] = encoded
+    return Regions(features, regions.boxes, regions.unknown)
+
+
+def _picture_regions(run: Run, split: str, picture: Image) -> Regions:
+    """The regions of any upright RGB picture, for a run whose features are made from pixels.
+
+    Raises:
+        InputError: they come from files.
+    """
+    if run.has_region_tower(split):
+        tower = run.region_tower(split)
+        return Regions(tower.encode_picture(picture), tower.boxes_of(picture))
+    return Regions(features_of(run.analysis(split).picture_folder, picture), region_boxes())
+
+
+def _image_regions(run: Run, split: str, image: int) -> Regions:
+    """The regions of an image of a split: made from the picture for the demo, else read from the run's data, else made
+    by the tower that the run notes.
+
+    Raises:
+        InputError: none of these is possible.
+    """
+    if not makes_features(run.analysis(split).picture_folder):
+        try:
+            return _feature_files(run, split).of(image)
+        except InputError:
+            if not run.has_region_tower(split) or not run.has_pictures(split):
+                raise
+    return _picture_regions(run, split, run.open_picture(split, image))
+
+
+@dataclass(frozen=True)
+class FeatureFiles:
+    """The features of a split, and the boxes beside them."""
+
+    split: Split
+
+    @cached_property
+    def _features(self) -> FeatureRows:
+        return FeatureRows(self.split.features)
+
+    @cached_property
+    def _boxes(self) -> FeatureRows | str:
+        """Rows of boxes, or why there are none."""
+        features = Path(self.split.source.get("features", ""))
+        file = features.with_name(features.name.removesuffix(IMS) + BOXES)
+        if not features.name.endswith(IMS) or not file.exists():
+            return NO_FILE
+        try:
+            rows = FeatureRows(open_features(file, []).map())
+        except InputError as error:
+            return str(error)
+        last = self._row(self.split.n_images - 1)
+        if rows.regions != self.split.regions or rows.size != 4 or last >= rows.images:
+            return f"{file.name} has the shape {rows.features.shape}, which does not fit these features."
+        return rows
+
+    def _row(self, image: int) -> int:
+        start, _, stride = self.split.rows or (0, 0, 1)
+        return start + image * stride
+
+    def of(self, image: int) -> Regions:
+        """The regions of an image of the split."""
+        features = self._features.of_images(image, image + 1)[0].astype(np.float32)
+        if isinstance(self._boxes, str):
+            return Regions(features, None, self._boxes)
+        row = self._row(image)
+        boxes = self._boxes.of_images(row, row + 1)[0].astype(np.float32)
+        inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
+        if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
+            return Regions(features, None, "The boxes of this image are no shares of the picture's sides.")
+        return Regions(features, boxes.clip(0, 1))
+
+
+@lru_cache(maxsize=8)
+def _feature_files(run: Run, split: str) -> FeatureFiles:
+    """The features that a run was evaluated on, where its data is still where the run says; opened once.
+
+    Raises:
+        InputError: it is not, or it holds other captions now.
+    """
+    folder = str(run.config.get("data", {}).get("data", ""))
+    place = f"the data of run {run.name}"
+    if not folder or not Path(folder).exists():
+        fix = "start the program in the same folder, or put the data back"
+        raise InputError.at(place, f"is not at its place, {folder!r:.200}", "its region features", fix)
+    data = read_split(folder, split, check_values=False)
+    if data.captions != list(run.captions(split)):
+        fact = f"holds other captions in {split} now"
+        raise InputError.at(place, fact, "the captions of the run", "evaluate it")
+    return FeatureFiles(data)

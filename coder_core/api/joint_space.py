@@ -1,0 +1,141 @@
+"""The joint space of a run: modality gap, similarity distributions, maps, and every sample in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.retrieval.results import occurrences
+from coder_core.api.run import Run
+from coder_core.api.sampling import SCORES_AT_MOST, Sample
+from coder_core.api.sides import BOTH, Array, first_captions
+from coder_core.api.stored import StoredResult, read_stored
+from coder_core.evaluation import separation as pairs_apart
+from coder_core.evaluation.separation import PAIRS_AT_MOST, Distributions, Separation
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+from coder_core.geometry import points as clouds
+from coder_core.geometry.layout import FEWEST, Layout, lay_out, layout_seconds
+from coder_core.geometry.neighbour_layouts import MOST_POINTS as MOST_TSNE
+from coder_core.geometry.settings import LayoutSettings, Method, Modalities
+from coder_core.runs.derived.compute import layout_folder, read_layout
+
+
+def stored_layout(
+    run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
+) -> StoredResult[Layout]:
+    """A layout that `python -m coder_core.project` computed, aligned to `reference` when there is one.
+
+    Raises:
+        InputError: the analysis of a run is missing or damaged.
+    """
+    other = reference.analysis(split) if reference else None
+    folder = layout_folder(run.path, split, settings, run.analysis(split), other)
+    return read_stored(folder.name, lambda: read_layout(folder))
+
+
+def principal_layout(
+    run: Run,
+    split: str,
+    reference: Layout | None = None,
+    *,
+    sample: Sample | None = None,
+    modalities: Modalities = "both",
+) -> Layout:
+    """The principal plane of a split, or of a sample of it, computed now; laid over `reference` when there is one."""
+    part = run.part(split, sample)
+    settings = LayoutSettings("pca", modalities=modalities)
+    plane = None if reference is None else reference.plane
+    return lay_out(clouds.Points(part.images, part.texts), settings, reference=plane)
+
+
+def draw_points(images: int, captions: int, most: int, *, seed: int = 0) -> Array:
+    """Points to be drawn one by one: all, or `most` at random, images and captions in proportion. Ascending."""
+    return clouds.stratified((images, captions), most, seed)
+
+
+@dataclass(frozen=True)
+class ModalityGap(Separation):
+    """Distance of the two modalities; exact for the samples taken.
+
+    Args:
+        positive, negative: as in `Separation`. gap: distance between the mean image and the mean caption.
+    """
+
+    gap: float
+
+
+def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> ModalityGap:
+    """The modality gap and the mean similarities of a split, or of a sample of it."""
+    part = run.part(split, sample)
+    means = pairs_apart.separation([EmbeddingPair(part.images, part.texts)], part.owner)
+    return ModalityGap(means.positive, means.negative, clouds.modality_gap(part.images, part.texts))
+
+
+def distributions(
+    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0, sample: Sample | None = None
+) -> Distributions:
+    """Histograms of the instance embeddings' similarities, of a split or a sample of it."""
+    part = run.part(split, sample)
+    source = EmbeddingPair(part.images, part.texts)
+    return pairs_apart.distributions([source], part.owner, pairs=pairs, seed=seed)
+
+
+def score_separation(run: Run, split: str) -> Separation:
+    """The means of the scores by which the run ranks, of all pairs of a split: both branches where it has two."""
+    return pairs_apart.separation([_scored(run, split)], run.image_of_text(split))
+
+
+def score_distributions(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0) -> Distributions:
+    """Histograms of the scores by which the run ranks."""
+    return pairs_apart.distributions([_scored(run, split)], run.image_of_text(split), pairs=pairs, seed=seed)
+
+
+def _scored(run: Run, split: str) -> Source:
+    scores = run.scores(split)
+    return EmbeddingPair(*run.scoring(split)) if scores is None else ScoreMatrix(scores)
+
+
+def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
+    """Every sample of a split with its position in the joint space in numbers: images first, as the points of a layout.
+
+    Args:
+        sample: from `Run.points_sample`: only its rows are read; hubness then counts its queries, diversity is taken
+            over its candidates, and ranks are those in the whole split.
+
+    Returns:
+        One row a sample: modality ("image", "caption"), number (row in its modality), image, text (the caption; of an
+        image its first one), rank (of the best true match, from 1), similarity (to its match, of an image the best),
+        hubness (number of queries that have it among their first ten results), words (of the caption), and diversity
+        (with the run's ε) where the split, or the sample, is small enough to look at whole.
+    """
+    part = run.part(split, sample)
+    n, m, owner = len(part.images), len(part.texts), part.owner
+    split_captions = run.captions(split)
+    captions = [split_captions[j] for j in part.text_rows.tolist()]
+    similarity = pairs_apart.own_similarity([EmbeddingPair(part.images, part.texts)], owner)
+    best = np.full(n, np.nan)
+    np.fmax.at(best, owner, similarity)
+    first = first_captions(owner, n)
+    ranks = run.ranks(split)
+    rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
+    tables = [occurrences(run, split, direction, sample=sample) for direction in ("t2i", "i2t")]
+    lengths = np.array([caption.count(" ") + 1.0 for caption in captions])
+    table = pd.DataFrame(
+        {
+            "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
+            "number": np.concatenate([part.image_rows, part.text_rows]),
+            "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
+            "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
+            "rank": np.where(rank < 1, np.nan, rank),
+            "similarity": np.concatenate([best, similarity]),
+            "hubness": np.concatenate([table["count"].to_numpy() for table in tables]),
+            "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
+        }
+    )
+    if n * m <= SCORES_AT_MOST:
+        epsilon = run.loss.epsilon
+        tables = [run.diversity(split, epsilon=epsilon, sample=sample, modality=side) for side in BOTH]
+        table["diversity"] = np.concatenate([table["diversity"].to_numpy() for table in tables])
+    return table
