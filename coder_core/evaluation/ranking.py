@@ -9,7 +9,7 @@ from the very tiles, must stay under a quarter of δ, otherwise everything is co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -25,8 +25,8 @@ _COUNTED_ROWS = 32  # rows compared at a time, kept in the core's cache; at most
 _GUARD = 4  # least δ over the largest rounding error of a right answer
 _CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
 _NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
-_SIDE = 512  # … in squares of this side
-_PAIRS_WAITING = 1 << 16  # that exact scores are computed of at once: 1 MiB
+_SIDE = 512  # candidates scored exactly at once
+_EXACT_PAIRS = 1 << 16  # pairs scored exactly at once: 1 MiB
 _LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product hardly ever drops one
 _WITHOUT_SIGN = (1 << 31) - 1
@@ -85,57 +85,42 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
 
 
 class _Counts:
-    """Candidates of other images above, and exactly level with, the best right answer of every query."""
-
-    def __init__(self, queries: int) -> None:
-        self.above, self.level = torch.zeros(2, queries, dtype=torch.int64)
-
-    def add(self, queries: Tensor, scores: Tensor, own: Tensor) -> None:
-        """Add P compared candidates: their queries, their exact scores, the right answers' of all queries."""
-        self.above += torch.bincount(queries[scores > own[queries]], minlength=len(own))
-        self.level += torch.bincount(queries[scores == own[queries]], minlength=len(own))
-
-
-@dataclass
-class _Tally:
-    """One pass over all tiles: counts of clear cases, and the pairs to compare exactly.
+    """Candidates of other images above, and exactly level with, the best right answer of every query.
 
     Args:
-        images, texts: of both directions.
-        near_images, near_texts: (2, P) pairs too close to the right answer of the image, of the caption.
-        waiting: how many pairs these are.
-        crowded: tiles full of such pairs, as a collapsed model has them.
-        error: the largest rounding error of a right answer.
+        own: (Q,) exact scores p of the right answers.
+        delta: rounding that a fast score may have.
+
+    Attributes:
+        ends: (2, Q) p − δ, and the next number above p + δ.
     """
 
-    images: _Counts
-    texts: _Counts
-    near_images: list[Tensor] = field(default_factory=list)
-    near_texts: list[Tensor] = field(default_factory=list)
-    waiting: int = 0
-    crowded: list[tuple[slice, slice]] = field(default_factory=list)
-    error: float = 0.0
+    def __init__(self, own: Tensor, delta: float) -> None:
+        self.own = own
+        self.ends = torch.stack([own - delta, torch.nextafter(own + delta, own.new_tensor(torch.inf))])
+        self.above, self.level = torch.zeros(2, len(own), dtype=torch.int64)
+
+    def add(self, queries: Tensor, scores: Tensor) -> None:
+        """Add P compared candidates: their queries and their exact scores."""
+        own = self.own[queries]
+        self.above.index_add_(0, queries, (scores > own).long())
+        self.level.index_add_(0, queries, (scores == own).long())
 
 
 def _count(scores: ScoreTiles) -> tuple[_Counts, _Counts]:
-    """Count both directions: images asking for captions, captions asking for images."""
-    delta = 2 * scores.rounding_error()
+    """Count both directions: images as queries for captions, captions as queries for images."""
+    delta = 2 * scores.error
     while True:
-        tally = _count_tiles(scores, delta)
-        if _GUARD * tally.error <= delta:
-            break
-        delta = 2 * _GUARD * tally.error
-    _compare_exactly(scores, tally)
-    return tally.images, tally.texts
+        images, texts = _Counts(scores.best_by_image(), delta), _Counts(scores.own, delta)
+        error = _count_tiles(scores, images, texts)
+        if _GUARD * error <= delta:
+            return images, texts
+        delta = 2 * _GUARD * error
 
 
-def _count_tiles(scores: ScoreTiles, delta: float) -> _Tally:
-    tally = _Tally(_Counts(scores.n), _Counts(scores.m))
-    best = scores.best_by_image(scores.own)
-    by_image, by_text = (
-        torch.stack([own - delta, torch.nextafter(own + delta, own.new_tensor(torch.inf))])
-        for own in (best, scores.own)
-    )
+def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts) -> float:
+    """Count all tiles; return the largest error of a right answer's fast score."""
+    largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
     for rows in _slices(scores.n, _ROWS):
         for columns in _slices(scores.m, _COLUMNS):
@@ -144,95 +129,57 @@ def _count_tiles(scores: ScoreTiles, delta: float) -> _Tally:
             own = _own_entries(scores, rows, columns)
             if len(own[0]):
                 error = (tile[own] - scores.own[own[1] + columns.start]).abs().max()
-                tally.error = max(tally.error, float(error))
+                largest = max(largest, float(error))
                 tile[own] = -torch.inf
-            _count_tile(tally, tile, by_image[:, rows], by_text[:, columns], rows, columns)
-            if tally.waiting > _PAIRS_WAITING:
-                _compare_pairs(scores, tally)
-    return tally
+            if not _count_clear(scores, tile, images, texts, rows, columns):
+                exact = scores.exact(rows, columns)
+                exact[own] = -torch.inf
+                for counts, part, own_scores, axis in (
+                    (images, rows, images.own[rows, None], 1),
+                    (texts, columns, texts.own[columns], 0),
+                ):
+                    counts.above[part] += (exact > own_scores).sum(axis)
+                    counts.level[part] += (exact == own_scores).sum(axis)
+    return largest
 
 
-def _count_tile(
-    tally: _Tally, tile: Tensor, by_image: Tensor, by_text: Tensor, rows: slice, columns: slice
-) -> None:
-    """Count a tile. by_image (2, h), by_text (2, w): p − δ and p + δ of every right answer."""
-    (image_low, image_high), (text_low, text_high) = _count_reaching(tile, by_image, by_text)
-    unclear = max(int((image_low - image_high).sum()), int((text_low - text_high).sum()))
-    if unclear * _CROWDED > tile.numel():
-        tally.crowded.append((rows, columns))
-        return
-    tally.images.above[rows] += image_high
-    tally.texts.above[columns] += text_high
-    start = torch.tensor([[rows.start], [columns.start]])
-    for near, lines, thresholds in (
-        (tally.near_images, (image_low > image_high).nonzero()[:, 0], by_image),
-        (tally.near_texts, (text_low > text_high).nonzero()[:, 0], by_text),
+def _count_clear(
+    scores: ScoreTiles, tile: Tensor, images: _Counts, texts: _Counts, rows: slice, columns: slice
+) -> bool:
+    """Count a tile: clear cases as they are, the few others by exact scores; False if too many are unclear."""
+    reached = _count_reaching(tile, images.ends[:, rows], texts.ends[:, columns])
+    if max(int((low - high).sum()) for low, high in reached) * _CROWDED > tile.numel():
+        return False
+    for (low, high), counts, values, queries, candidates in (
+        (reached[0], images, tile, rows, columns),
+        (reached[1], texts, tile.T, columns, rows),
     ):
-        by_row = thresholds is by_image
-        for few in lines.split(_NEAR_LINES):
-            some, (low, high) = (tile[few] if by_row else tile[:, few]), thresholds[:, few]
-            low, high = (low[:, None], high[:, None]) if by_row else (low, high)
-            i, j = ((some >= low) & ~(some >= high)).nonzero().T
-            near.append(torch.stack([few[i], j] if by_row else [i, few[j]]) + start)
-            tally.waiting += len(i)
+        counts.above[queries] += high
+        for lines in (low > high).nonzero()[:, 0].split(_NEAR_LINES):
+            near, (start, end) = values[lines], counts.ends[:, queries][:, lines, None]
+            i, j = ((near >= start) & ~(near >= end)).nonzero().T
+            query, candidate = lines[i] + queries.start, j + candidates.start
+            pairs = (query, candidate) if counts is images else (candidate, query)
+            counts.add(query, scores.pairs(*pairs))
+    return True
 
 
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
-    """(2, h) and (2, w): entries of every row and of every column at or above each of its two thresholds.
+    """(2, h) and (2, w): entries of every row and of every column at or above each of its two ends.
 
     NumPy counts booleans, a byte each, several times faster than PyTorch.
     """
-    values, row_levels, column_levels = tile.numpy(), by_row.numpy(), by_column.numpy()
+    values, row_ends, column_ends = tile.numpy(), by_row.numpy(), by_column.numpy()
     rows, columns = np.empty(by_row.shape, np.int64), np.zeros(by_column.shape, np.int64)
     flags = np.empty((_COUNTED_ROWS, tile.shape[1]), bool)
     for part in _slices(len(tile), _COUNTED_ROWS):
         block, reached = values[part], flags[: part.stop - part.start]
         for k in range(2):
-            np.greater_equal(block, row_levels[k, part, None], out=reached)
+            np.greater_equal(block, row_ends[k, part, None], out=reached)
             rows[k, part] = [np.count_nonzero(row) for row in reached]
-            np.greater_equal(block, column_levels[k], out=reached)
+            np.greater_equal(block, column_ends[k], out=reached)
             columns[k] += reached.view(np.uint8).sum(0, dtype=np.uint8)
     return torch.from_numpy(rows), torch.from_numpy(columns)
-
-
-def _compare_pairs(scores: ScoreTiles, tally: _Tally) -> None:
-    """Decide the waiting pairs, and add them to the counts."""
-    nothing = torch.empty(2, 0, dtype=torch.int64)
-    by_image, by_text = (torch.cat([nothing, *near], 1) for near in (tally.near_images, tally.near_texts))
-    own = _exact_own(scores, by_image[0], by_text[1])
-    tally.images.add(by_image[0], scores.pairs(*by_image), scores.best_by_image(own))
-    tally.texts.add(by_text[1], scores.pairs(*by_text), own)
-    tally.near_images, tally.near_texts, tally.waiting = [], [], 0
-
-
-def _compare_exactly(scores: ScoreTiles, tally: _Tally) -> None:
-    """Decide what a fast product left unclear, and add it to the counts."""
-    _compare_pairs(scores, tally)
-    if not tally.crowded:
-        return
-    own = _exact_own(scores, scores.image_of_text, torch.arange(scores.m))
-    best = scores.best_by_image(own)
-    for tile in tally.crowded:
-        for rows in _slices(tile[0].stop, _SIDE, tile[0].start):
-            for columns in _slices(tile[1].stop, _SIDE, tile[1].start):
-                square = scores.exact(rows, columns)
-                square[_own_entries(scores, rows, columns)] = -torch.inf
-                for counts, part, threshold, axis in (
-                    (tally.images, rows, best[rows, None], 1),
-                    (tally.texts, columns, own[columns], 0),
-                ):
-                    counts.above[part] += (square > threshold).sum(axis)
-                    counts.level[part] += (square == threshold).sum(axis)
-
-
-def _exact_own(scores: ScoreTiles, images: Tensor, texts: Tensor) -> Tensor:
-    """(m,) the right answers' scores, exact for these images and captions."""
-    if scores.always_exact:
-        return scores.own
-    needed = torch.zeros(scores.n, dtype=torch.bool).index_fill_(0, images, True)[scores.image_of_text]
-    needed[texts] = True
-    captions = needed.nonzero()[:, 0]
-    return scores.own.index_copy(0, captions, scores.pairs(scores.image_of_text[captions], captions))
 
 
 def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
@@ -266,7 +213,7 @@ def best_lists(
     queries, candidates = len(asking), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists, listed = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
-    delta = 2 * scores.rounding_error() if width else 0.0
+    delta = 2 * scores.error if width else 0.0
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
         fast, candidate = _likeliest(scores, some, candidates, looked_at, by_image=by_image)
@@ -278,7 +225,7 @@ def best_lists(
         if looked_at < candidates:
             # Score all candidates exactly where the list cannot be separated from unlisted ones.
             level = (fast[:, -1] >= chosen_scores[:, -1] - delta).nonzero()[:, 0]
-            for part in level.split(max(1, _PAIRS_WAITING // candidates)) if len(level) else ():
+            for part in level.split(max(1, _EXACT_PAIRS // candidates)) if len(level) else ():
                 close, every = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T

@@ -82,8 +82,8 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     >>> all_metrics(scores, rank(scores))["md"]
     0.375
     """
-    own = None if scores.always_exact else scores.own.numpy()
-    md = separation(scores.sources, scores.image_of_text.numpy(), own, scores.total).mean_distance
+    owner, own = scores.image_of_text.numpy(), scores.own.numpy()
+    md = separation(scores.sources, owner, own).mean_distance
     return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
 
 

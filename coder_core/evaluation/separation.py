@@ -50,9 +50,7 @@ class Distributions:
     of_images: int
 
 
-def separation(
-    sources: Sequence[Source], image_of_text: Array, own: Array | None = None, total: float | None = None
-) -> Separation:
+def separation(sources: Sequence[Source], image_of_text: Array, own: Array | None = None) -> Separation:
     """Both means in float64, from the sums of the embeddings, so no matrix of scores is made.
 
     >>> from coder_core.evaluation import ScoreMatrix
@@ -64,14 +62,12 @@ def separation(
         sources: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
         image_of_text: (m,) the image each caption belongs to.
         own: (m,) the score of every caption with its image, where it is known already.
-        total: the sum of all scores, where it is known already.
     """
-    everything = sum(source.total() for source in sources) if total is None else total
+    images, texts = sources[0].shape
     own = own_similarity(sources, image_of_text) if own is None else own
-    matching = float(own.sum(dtype=np.float64))
-    others = sources[0].shape[0] * len(own) - len(own)
-    negative = (everything - matching) / others if others else float("nan")
-    return Separation(matching / len(own), negative)
+    matching, others = float(own.sum(dtype=np.float64)), (images - 1) * texts
+    rest = sum(source.total() for source in sources) - matching
+    return Separation(matching / texts, rest / others if others else float("nan"))
 
 
 def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:

@@ -50,7 +50,7 @@ class EmbeddingPair:
         step = max(1, TILE_ELEMENTS // v.shape[1])
         for start in range(0, len(w), step):
             rows = slice(start, start + step)
-            scores[rows] = np.einsum("md,md->m", v[image_of_text[rows]], w[rows], dtype=np.float64)
+            scores[rows] = np.vecdot(v[image_of_text[rows]], w[rows], dtype=np.float64)
         return self.weight * scores
 
     def rows(self, images: Array) -> Array:

@@ -1,8 +1,8 @@
 """Checked scores of all images with all captions, computed tile by tile: fast ones in float32, or exact ones.
 
 The exact score of a pair is the weighted sum of its sources in float64, rounded to float32. Rounding makes the value
-independent of the order of summation, so equal embeddings score equal at any position and for any the tile size,
-thread count or math library.
+independent of the order of summation, so equal embeddings score equal at any position, and for any tile size, thread
+count or math library.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source, column_sums
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
 
-_READ_AT_ONCE = 64  # captions: their rows and their images' stay in cache
 _PAIRS_AT_ONCE = 32  # two float64 blocks of 32 · D stay in cache
 _UNIT = 2.0**-24  # rounding error of one float32 operation
-_SMALLEST = 2.0**-126  # … of one whose result is no normal float32
+_SMALLEST = 2.0**-126  # … of one whose result is not a normal float32
 _BOUNDED_SIZE = 64
 _LENGTH_SLACK = 1 + 2.0**-10  # a float32 length may be too short by less
 _OTHER_ROUNDINGS = 6  # of the weight, the sum of sources, the thresholds and the exact score
@@ -45,16 +45,12 @@ class ScoreTiles:
     Args:
         sources: their weighted scores are added up; embeddings are float32 tensors.
         image_of_text: (m,) int64.
-        own: (m,) float32 score of every caption with its image; of embeddings alone not exact.
-        longest: of every source, the longest image's length times the longest caption's, rounded up; 0 of a matrix.
-        total: float64 sum of all n · m scores; None as soon as a matrix is among the sources.
+        error: largest error to expect of a fast score; 0 where `fast` is exact.
     """
 
     sources: Sequence[Source]
     image_of_text: Tensor
-    own: Tensor
-    longest: tuple[float, ...]
-    total: float | None
+    error: float
 
     @property
     def n(self) -> int:
@@ -66,19 +62,19 @@ class ScoreTiles:
         """Number of captions."""
         return len(self.image_of_text)
 
-    @property
-    def always_exact(self) -> bool:
-        """True if `fast` gives exact scores: a matrix is among the sources."""
-        return any(isinstance(source, ScoreMatrix) for source in self.sources)
+    @cached_property
+    def own(self) -> Tensor:
+        """(m,) float32 exact score of every caption with its image."""
+        return self.pairs(self.image_of_text, torch.arange(self.m))
 
     def fast(self, images: Rows, texts: Rows, out: Tensor | None = None) -> Tensor:
-        """Scores of a tile in float32, with the rounding of a matrix product.
+        """Scores of a tile in float32, with the rounding of a matrix product; exact if a matrix is among the sources.
 
         Args:
             images: h images. texts: w captions.
             out: (h, w) float32 that may be written to.
         """
-        if self.always_exact:
+        if any(isinstance(source, ScoreMatrix) for source in self.sources):
             return self.exact(images, texts)
         for k, source in enumerate(self.sources):
             assert isinstance(source, EmbeddingPair)
@@ -94,67 +90,44 @@ class ScoreTiles:
         Raises:
             InputError: a matrix holds a score that is NaN or infinite.
         """
-        total: Tensor | None = None
+        total: Tensor | float = 0.0
         for source in self.sources:
             if isinstance(source, EmbeddingPair):
                 part = source.image[images].double() @ source.text[texts].double().T
             else:
                 values = np.array(source.scores[_index(images), _index(texts)], np.float32)
                 _refuse_not_finite(values, np.arange(self.n)[_index(images)])
-                part = torch.from_numpy(values)
-            if len(self.sources) == 1 and source.weight == 1:
-                return part.float()
-            part = part.double().mul_(source.weight)
-            total = part if total is None else total.add_(part)
-        assert total is not None
+                part = torch.from_numpy(values).double()
+            total = part.mul_(source.weight).add_(total)
+        assert isinstance(total, Tensor)
         return total.float()
 
     def pairs(self, images: Tensor, texts: Tensor) -> Tensor:
         """(P,) float32 exact scores of P pairs."""
         scores = np.empty(len(images), np.float32)
         for start in range(0, len(images), _PAIRS_AT_ONCE):
-            i, j = images[start : start + _PAIRS_AT_ONCE], texts[start : start + _PAIRS_AT_ONCE]
+            i, j = (side[start : start + _PAIRS_AT_ONCE].numpy() for side in (images, texts))
             total = np.zeros(len(i))
             for source in self.sources:
                 if isinstance(source, EmbeddingPair):
-                    left, right = source.image[i].double().numpy(), source.text[j].double().numpy()
-                    total += source.weight * np.vecdot(left, right)
+                    left, right = source.image.numpy()[i], source.text.numpy()[j]
+                    total += source.weight * np.vecdot(left, right, dtype=np.float64)
                 else:
-                    total += source.weight * source.scores[i.numpy(), j.numpy()].astype(np.float32)
+                    total += source.weight * source.scores[i, j].astype(np.float32)
             scores[start : start + _PAIRS_AT_ONCE] = total
         return torch.from_numpy(scores)
 
-    def best_by_image(self, own: Tensor) -> Tensor:
-        """(n,) the largest score of every image's own captions; +inf for an image without captions.
-
-        Args:
-            own: (m,) score of every caption with its image.
-        """
+    def best_by_image(self) -> Tensor:
+        """(n,) the largest score of every image's own captions; +inf for an image without captions."""
         nothing = torch.full((self.n,), torch.inf)
-        return nothing.scatter_reduce(0, self.image_of_text, own, "amax", include_self=False)
-
-    def rounding_error(self) -> float:
-        """Largest error to expect of a fast score, of the longest image with the longest caption; 0 where exact.
-
-        Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error is no guide for short rows. For
-        longer rows √D · u · |image| · |text| (Higham & Mary 2019), which the caller checks.
-        """
-        if self.always_exact:
-            return 0.0
-        error = 0.0
-        for source, longest in zip(self.sources, self.longest, strict=True):
-            assert isinstance(source, EmbeddingPair)
-            size = source.image.shape[1]
-            terms = (size if size <= _BOUNDED_SIZE else math.sqrt(size)) + _OTHER_ROUNDINGS
-            error += abs(source.weight) * (longest * terms * _UNIT + size * _SMALLEST)
-        return error
+        return nothing.scatter_reduce(0, self.image_of_text, self.own, "amax", include_self=False)
 
 
 def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     """Bring the sources to float32 and refuse what cannot be ranked.
 
     Raises:
-        InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that is not there.
+        InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that does not exist.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> score_tiles([EmbeddingPair(np.eye(2), np.eye(2))], [0, 1]).own
@@ -166,23 +139,30 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     n, m = checked[0].shape
     for k, source in enumerate(checked):
         if source.shape != (n, m):
-            raise InputError(
-                Fault(f"source {k}", f"scores {source.shape} images and captions", f"{n:,} × {m:,}")
-            )
+            fact = f"scores {source.shape} images and captions"
+            raise InputError(Fault(f"source {k}", fact, f"{n:,} × {m:,}"))
     weights = [source.weight for source in checked]
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
     owner = _check_owners(image_of_text, n, m)
-    own, longest, total = np.zeros(m, np.float32), [0.0] * len(checked), 0.0
-    for k, source in enumerate(checked):
-        if isinstance(source, EmbeddingPair):
-            reading = _read(source, owner.numpy(), k)
-            own += source.weight * reading.own
-            longest[k], total = reading.longest, total + source.weight * reading.total
-    scores = ScoreTiles(checked, owner, torch.from_numpy(own), tuple(longest), total)
-    if scores.always_exact:
-        return replace(scores, own=scores.pairs(owner, torch.arange(m)), total=None)
-    return scores
+    errors = [_rounding_error(s, k) for k, s in enumerate(checked) if isinstance(s, EmbeddingPair)]
+    return ScoreTiles(checked, owner, sum(errors) if len(errors) == len(checked) else 0.0)
+
+
+def _rounding_error(source: EmbeddingPair, k: int) -> float:
+    """Largest error to expect of a fast score, of the longest image with the longest caption.
+
+    Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error is no guide for short rows. For
+    longer rows √D · u · |image| · |text| (Higham & Mary 2019), which the caller checks.
+    """
+    longest = _LENGTH_SLACK**2
+    for rows, kind in ((source.image, "image"), (source.text, "text")):
+        longest *= _longest_row(rows, f"{kind} embeddings of source {k}")
+    if longest * abs(source.weight) > torch.finfo(torch.float32).max:
+        raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
+    size = source.image.shape[1]
+    terms = (size if size <= _BOUNDED_SIZE else math.sqrt(size)) + _OTHER_ROUNDINGS
+    return abs(source.weight) * (longest * terms * _UNIT + size * _SMALLEST)
 
 
 def _float32(source: Source, k: int) -> Source:
@@ -194,61 +174,23 @@ def _float32(source: Source, k: int) -> Source:
     image = _matrix(source.image, f"image embeddings of source {k}")
     text = _matrix(source.text, f"text embeddings of source {k}")
     if image.shape[1] != text.shape[1]:
-        raise InputError(
-            Fault(f"source {k}", f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}")
-        )
+        widths = f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}"
+        raise InputError(Fault(f"source {k}", *widths))
     return EmbeddingPair(image, text, float(source.weight))
 
 
 def _matrix(values: Any, name: str) -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a map is read-only, and nothing writes to it
-        tensor = (
-            values.detach().cpu()
-            if isinstance(values, Tensor)
-            else torch.from_numpy(np.array(values, copy=None))
-        )
+        tensor = torch.as_tensor(values).detach().cpu()
     if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
         raise InputError(Fault(name, problem, "a matrix of floats, one row a sample"))
     return tensor.float().contiguous()
 
 
-class _Reading(NamedTuple):
-    """Results of one pass over the embeddings of a source.
-
-    Args:
-        own: (m,) float32 score of every caption with its image.
-        longest: the longest image's length times the longest caption's, rounded up.
-        total: float64 sum of the scores of every image with every caption.
-    """
-
-    own: np.ndarray
-    longest: float
-    total: float
-
-
-def _read(source: EmbeddingPair, owner: np.ndarray, k: int) -> _Reading:
-    """Read the captions once, a few at a time in cache; embeddings that are not finite are refused on the way."""
-    longest_image = _refuse_bad_rows(source.image, f"image embeddings of source {k}")
-    images, texts = source.image.numpy(), source.text.numpy()
-    own, squared = np.empty((2, len(texts)), np.float32)
-    sums = np.zeros(texts.shape[1])
-    for start in range(0, len(texts), _READ_AT_ONCE):
-        part = slice(start, start + _READ_AT_ONCE)
-        np.vecdot(images[owner[part]], texts[part], out=own[part])
-        np.vecdot(texts[part], texts[part], out=squared[part])
-        sums += texts[part].sum(0, dtype=np.float64)
-    if not np.isfinite(own).all():  # a row that is not finite has no finite score
-        _refuse_bad_rows(source.text, f"text embeddings of source {k}")
-        raise InputError(Fault(f"source {k}", "scores overflow float32", "unit rows"))
-    longest_text = math.sqrt(squared.max())
-    total = float(column_sums(images) @ sums)
-    return _Reading(own, longest_image * longest_text * _LENGTH_SLACK**2, total)
-
-
-def _refuse_bad_rows(matrix: Tensor, name: str) -> float:
-    """The length of the longest row."""
+def _longest_row(matrix: Tensor, name: str) -> float:
+    """Return the length of the longest row; refuse rows that are not finite."""
     norms = torch.linalg.vector_norm(matrix, dim=1)
     bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
     if bad:
@@ -260,9 +202,8 @@ def _refuse_bad_rows(matrix: Tensor, name: str) -> float:
 def _refuse_not_finite(scores: np.ndarray, images: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(scores).all(1))
     if len(bad):
-        raise InputError(
-            Fault(f"scores of image {images[bad[0]]}", "hold NaN or infinite values", fix="a NaN has no rank")
-        )
+        name = f"scores of image {images[bad[0]]}"
+        raise InputError(Fault(name, "hold NaN or infinite values", fix="a NaN has no rank"))
 
 
 def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:

@@ -19,11 +19,11 @@ from coder_core.evaluation import (
     EmbeddingPair,
     Ranks,
     ScoreMatrix,
-    ScoreTiles,
     mixture,
     rank,
     ranking,
     score_tiles,
+    tiles,
 )
 from coder_core.evaluation.ranking import Ties
 from tests.reference.ranking import brute_ranks, score
@@ -95,9 +95,8 @@ def test_a_collapsed_model_never_looks_good() -> None:
     assert (ranks(images, texts, owner, ties="optimistic").text_ranks == 0).all()
 
 
-def test_a_nearly_collapsed_model_agrees_with_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores a few rounding errors apart: whole tiles are scored exactly, in squares smaller than a tile."""
-    monkeypatch.setattr(ranking, "_SIDE", 9)
+def test_a_nearly_collapsed_model_agrees_with_the_loops() -> None:
+    """Scores a few rounding errors apart: whole tiles are scored exactly."""
     random = np.random.default_rng(1)
     images = unit(1 + 1e-6 * random.normal(size=(20, 40)))
     texts = unit(1 + 1e-6 * random.normal(size=(50, 40)))
@@ -114,7 +113,7 @@ def test_a_tie_across_tiles_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_small_a_delta_is_noticed_and_widened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ScoreTiles, "rounding_error", lambda scores: 1e-12)
+    monkeypatch.setattr(tiles, "_rounding_error", lambda source, k: 1e-12)
     images, texts, owner = embeddings(40, 100, 64, 3)
     texts[50:] = texts[:50]
     assert_agrees(images, texts, owner)
@@ -281,7 +280,7 @@ def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ranking, "_ROWS", request.param[0])
     monkeypatch.setattr(ranking, "_COLUMNS", request.param[1])
     monkeypatch.setattr(ranking, "_LISTED_ROWS", request.param[0])
-    monkeypatch.setattr(ranking, "_PAIRS_WAITING", request.param[0])
+    monkeypatch.setattr(ranking, "_EXACT_PAIRS", request.param[0])
 
 
 @pytest.mark.usefixtures("_tile_size")

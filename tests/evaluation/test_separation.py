@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.evaluation import (
-    EmbeddingPair,
-    ScoreMatrix,
-    ensemble_metrics,
-    retrieval_metrics,
-    score_tiles,
-    sources,
-)
+from coder_core.evaluation import EmbeddingPair, ScoreMatrix, ensemble_metrics, retrieval_metrics, sources
 from coder_core.evaluation import separation as maths
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import every_score
@@ -74,4 +67,3 @@ def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble() -> None:
     mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)
     assert mixed["md"] == pytest.approx(maths.separation(pairs, owner).mean_distance)
     assert ensemble_metrics(pairs, owner)["md"] == pytest.approx(mixed["md"])
-    assert score_tiles(pairs, owner).total == pytest.approx(sum(pair.total() for pair in pairs), rel=1e-12)
