@@ -1,6 +1,6 @@
 """Negatives of every anchor, the two directions of a batch, and the candidates' scores that losses read.
 
-A batch holds pairs of an image and one of its captions, so the positive of row i stands in column i, or, when the
+A batch holds pairs of an image and one of its captions, so the positive of row i is in column i, or, when the
 candidates were gathered from several processes, in column i + offset.
 """
 
@@ -18,12 +18,10 @@ LEFT_OUT = -1e4
 
 
 class AllExcept(NamedTuple):
-    """Negatives as a list of the few entries that are none: in a bank of 4096 nearly every candidate is a negative."""
+    """Negatives as a list of the few other entries: in a bank of 4096 nearly every candidate is a negative."""
 
-    rows: Tensor
-    """(P,) int64; each entry stands once."""
-    columns: Tensor
-    """(P,) int64."""
+    rows: Tensor  # (P,) int64; each entry is listed once
+    columns: Tensor  # (P,) int64
 
     def mask(self, scores: Tensor) -> Tensor:
         """(Q, C) bool, of the shape of the scores."""
@@ -37,19 +35,20 @@ class AllExcept(NamedTuple):
 
 
 Negatives = Tensor | AllExcept
-"""(Q, C) bool, or the list of what is no negative. Behind a mask scores may hold anything, NaN included; those that an
-`AllExcept` leaves out have to be finite."""
+"""(Q, C) bool, or the list of entries that are not negatives. Scores that a mask excludes may hold anything, NaN included;
+those that an `AllExcept` leaves out have to be finite."""
 
 
 class Direction(NamedTuple):
     """One direction of retrieval: the first three arguments of every objective."""
 
-    scores: Tensor
-    """(Q, C) similarity of every query to every candidate."""
-    positive_scores: Tensor
-    """(Q,) similarity of every query to its partner."""
-    negatives: Tensor
-    """(Q, C) bool."""
+    scores: Tensor  # (Q, C) similarity of every query to every candidate
+    positive_scores: Tensor  # (Q,) similarity of every query to its partner
+    negatives: Tensor  # (Q, C) bool
+
+
+Teacher = tuple[Tensor, Tensor]
+"""(Q, C) scores of another branch for the same queries and candidates, and (Q,) of the positives."""
 
 
 def same_image_negatives(
@@ -59,7 +58,7 @@ def same_image_negatives(
     *,
     positive_offset: int | None = 0,
 ) -> Tensor:
-    """Mask of the candidates that are negatives of each query: those of another image.
+    """Mark the candidates that are negatives of each query: those of another image.
 
     The paper does not say so and no ancestor of its code masks other captions of the query's image, although a bank of
     4096 on Flickr30K holds one for 10.7% of the queries; `keep_same_image` is that literal reading.
@@ -95,7 +94,7 @@ def all_except_same_image(
     *,
     positive_offset: int | None = 0,
 ) -> AllExcept:
-    """`same_image_negatives` as a list of what is no negative, found without comparing every query to every candidate.
+    """List the entries that `same_image_negatives` leaves out, without comparing every query to every candidate.
 
     >>> all_except_same_image(torch.tensor([7, 8]), torch.tensor([5, 8, 6, 7, -1]))
     AllExcept(rows=tensor([0, 0, 1, 1]), columns=tensor([3, 4, 1, 4]))
@@ -148,10 +147,8 @@ def in_batch_direction(
     """
     queries, candidates = scores.shape
     if queries + positive_offset > candidates:
-        raise ValueError(
-            f"{queries} anchors at offset {positive_offset} need at least {queries + positive_offset} candidates, "
-            f"got {candidates}"
-        )
+        anchors = f"{queries} anchors at offset {positive_offset}"
+        raise ValueError(f"{anchors} need at least {queries + positive_offset} candidates, got {candidates}")
     negatives = same_image_negatives(
         query_ids, candidate_ids, keep_same_image, positive_offset=positive_offset
     )
@@ -173,10 +170,11 @@ def both_directions(
     tensor([[0.9000, 0.2000],
             [0.1000, 0.8000]])
     """
-    return (
-        in_batch_direction(scores, image_ids, image_ids, keep_same_image=keep_same_image),
-        in_batch_direction(scores.mT, image_ids, image_ids, keep_same_image=keep_same_image),
+    ways = (scores, scores.mT)
+    out, back = (
+        in_batch_direction(way, image_ids, image_ids, keep_same_image=keep_same_image) for way in ways
     )
+    return out, back
 
 
 def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,6 +28,7 @@ from coder_core.objectives import (
     self_distillation,
 )
 from coder_core.objectives.boosting import soft_margin, soft_negative_margin
+from coder_core.objectives.pairs import Teacher
 from tests.reference import boosting, imitation
 from tests.reference.pairs import kept, negatives, transposed
 from tests.reference.problems import Problem, random_problem
@@ -76,20 +77,18 @@ def two_branches(seed: int) -> tuple[Problem, Tensor]:
     return problem, random_problem(seed + 1).scores.detach()
 
 
-def directions(seed: int) -> list[tuple[Direction, Tensor, Tensor]]:
-    """Both ways: the target's direction, the teacher's scores and its positives."""
+def directions(seed: int) -> list[tuple[Direction, Teacher]]:
+    """Return the target's direction and the teacher's scores, both ways."""
     problem, teacher = two_branches(seed)
-    ways = zip(
-        both_directions(problem.scores, problem.ids), both_directions(teacher, problem.ids), strict=True
-    )
-    return [(target, other.scores, other.positive_scores) for target, other in ways]
+    targets, teachers = (both_directions(scores, problem.ids) for scores in (problem.scores, teacher))
+    return [(target, other[:2]) for target, other in zip(targets, teachers, strict=True)]
 
 
 def first_positive(loss: Callable[..., Tensor], target: Tensor, teacher: Tensor, **switches: Any) -> Tensor:
     """The loss with the positive in column 0 and negatives in all others."""
     mask = torch.ones_like(target, dtype=torch.bool)
     mask[:, 0] = False
-    return loss(target, target[:, 0], mask, teacher, teacher[:, 0], **switches)
+    return loss(Direction(target, target[:, 0], mask), (teacher, teacher[:, 0]), **switches)
 
 
 @every_form
@@ -103,12 +102,12 @@ def test_both_directions_agree_with_the_loops(form: str, seed: int, margin: floa
     masks = negatives(problem.ids.tolist(), problem.ids.tolist())
     matrices = problem.scores.tolist(), teacher.tolist()
     ways = matrices, tuple(map(transposed, matrices))
-    for (target, scores, positives), branches in zip(directions(seed), ways, strict=True):
+    for (target, others), branches in zip(directions(seed), ways, strict=True):
         expected = [
             slow(*([rows[i][i], *kept(rows[i], mask)] for rows in branches), **switches)
             for i, mask in enumerate(masks)
         ]
-        assert fast(*target, scores, positives, **switches).tolist() == pytest.approx(expected, abs=1e-10)
+        assert fast(target, others, **switches).tolist() == pytest.approx(expected, abs=1e-10)
 
 
 @every_form
@@ -119,7 +118,7 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(form:
     mask = both_directions(problem.scores, problem.ids)[0].negatives
 
     def loss(scores: Tensor) -> Tensor:
-        return fast(scores, scores.diagonal(), mask, teacher, teacher.diagonal(), **switches)
+        return fast(Direction(scores, scores.diagonal(), mask), (teacher, teacher.diagonal()), **switches)
 
     loss(problem.scores).sum().backward()
     assert teacher.grad is None
@@ -134,9 +133,8 @@ def test_a_query_without_negatives_loses_nothing(form: str) -> None:
     fast, _, switches = FORMS[form]
     scores = torch.zeros(1, 2, requires_grad=True)
     teacher = torch.full((1, 2), 0.5)
-    value = fast(
-        scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool), teacher, teacher[:, 0], **switches
-    )
+    target = Direction(scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool))
+    value = fast(target, (teacher, teacher[:, 0]), **switches)
     value.sum().backward()
     assert value.tolist() == [0.0]
     assert scores.grad is not None
@@ -182,8 +180,7 @@ def test_the_pull_counts_for_every_negative_in_the_sum_and_once_in_the_hardest_f
 @given(seed=seeds, margin=st.floats(0, 1), split=st.floats(0, 1))
 def test_relative_never_exceeds_absolute(seed: int, margin: float, split: float) -> None:
     """Eq. 11-13: [x + y]₊ ≤ [x]₊ + [y]₊, on any scores."""
-    for target, teacher, positives in directions(seed):
-        branches = *target, teacher, positives
+    for branches in directions(seed):
         for relative, absolute in ((relative_sum, absolute_sum), (relative_max, absolute_max)):
             low, high = relative(*branches, margin=margin), absolute(*branches, margin=margin, split=split)
             assert bool((low <= high + 1e-12).all())
@@ -191,14 +188,14 @@ def test_relative_never_exceeds_absolute(seed: int, margin: float, split: float)
 
 @given(seed=seeds)
 def test_the_hardest_form_is_the_largest_term_of_the_sum(seed: int) -> None:
-    for target, teacher, positives in directions(seed):
+    for target, teacher in directions(seed):
         for hardest, summed in ((relative_max, relative_sum), (absolute_max, absolute_sum)):
             terms = []
             for column in range(target.scores.shape[1]):
                 alone = torch.zeros_like(target.negatives)
                 alone[:, column] = target.negatives[:, column]
-                terms.append(summed(*target._replace(negatives=alone), teacher, positives))
-            largest = hardest(*target, teacher, positives)
+                terms.append(summed(target._replace(negatives=alone), teacher))
+            largest = hardest(target, teacher)
             assert largest.tolist() == pytest.approx(torch.stack(terms).amax(0).tolist(), abs=1e-12)
 
 
@@ -247,9 +244,9 @@ def test_nothing_is_better_than_to_be_the_teacher(form: str, seed: int) -> None:
     fast, _, switches = FORMS[form]
     if "teacher_temperature" in switches:
         switches = {**switches, "teacher_temperature": T}
-    for target, scores, positives in directions(seed):
-        imitated = fast(scores, positives, target.negatives, scores, positives, **switches)
-        assert bool((imitated <= fast(*target, scores, positives, **switches) + 1e-12).all())
+    for target, others in directions(seed):
+        imitated = fast(Direction(*others, target.negatives), others, **switches)
+        assert bool((imitated <= fast(target, others, **switches) + 1e-12).all())
         if form != "dino":
             assert imitated.abs().max().item() == pytest.approx(0, abs=1e-12)
 
@@ -257,10 +254,10 @@ def test_nothing_is_better_than_to_be_the_teacher(form: str, seed: int) -> None:
 @given(seed=seeds)
 def test_dino_is_dml_and_the_teachers_entropy_where_both_are_equally_sharp(seed: int) -> None:
     dino = partial(self_distillation, temperature=T, teacher_temperature=T)
-    for target, scores, positives in directions(seed):
-        entropy = dino(scores, positives, target.negatives, scores, positives)
-        expected = mutual_learning(*target, scores, positives, temperature=T) + entropy
-        assert dino(*target, scores, positives).tolist() == pytest.approx(expected.tolist(), abs=1e-10)
+    for target, others in directions(seed):
+        entropy = dino(Direction(*others, target.negatives), others)
+        expected = mutual_learning(target, others, temperature=T) + entropy
+        assert dino(target, others).tolist() == pytest.approx(expected.tolist(), abs=1e-10)
 
 
 def test_rank_distillation_reads_the_negatives_the_teacher_scores_highest() -> None:

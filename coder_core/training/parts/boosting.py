@@ -183,7 +183,7 @@ def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
     if boosting.boosting in forms:
         return forms[boosting.boosting]
     first, second = (forms[name] for name in boosting.boosting.split("-"))  # rs-as, rm-am: table IV #H and #I
-    return lambda *scores: (first(*scores) + second(*scores)) / 2
+    return lambda *branches: (first(*branches) + second(*branches)) / 2
 
 
 def boosting_losses(target: Anchors, teachers: Sequence[Anchors], config: Config) -> Tensor:
@@ -203,7 +203,7 @@ def boosting_losses(target: Anchors, teachers: Sequence[Anchors], config: Config
     directions = batch_directions(target, keep_same_image=config.objective.same_image_negatives)
     for index, direction in enumerate(directions):
         for scores in teacher_scores:
-            losses.append(loss(*direction, scores[index], scores[index].diagonal(target.offset)))
+            losses.append(loss(direction, (scores[index], scores[index].diagonal(target.offset))))
     return torch.stack(losses).sum(0) / len(teachers)
 
 
