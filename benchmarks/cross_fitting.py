@@ -22,8 +22,8 @@ from coder_core.api.data_quality import cross_fitted, mismatches, unseen_images
 from coder_core.api.sampling import sample_of
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main as evaluate
+from coder_core.model.splits import data_folder
 from coder_core.train import main as train
-from coder_core.training.prepare import data_folder
 
 SHARE, SEED, SPLIT = 0.1, 0, "train"
 HALVES = {"half": ["--train-part", "0.5"], "other-half": ["--train-part", "0.5", "--other-part"]}

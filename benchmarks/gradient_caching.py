@@ -25,9 +25,9 @@ from coder_core.config.schema import Config
 from coder_core.config.towers import TowersConfig
 from coder_core.data.batches import Batch
 from coder_core.model.build import build_model
+from coder_core.model.device import peak_mebibytes
 from coder_core.model.products import use_onednn
 from coder_core.model.run_towers import open_towers
-from coder_core.training.device import peak_mebibytes
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses

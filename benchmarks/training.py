@@ -26,12 +26,10 @@ from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encoders.gru_kernel import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
-from coder_core.training.parts.make import make_parts
-from coder_core.training.parts.memory import MomentumMemory
-from coder_core.training.parts.part import Part
+from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Inputs, Prepared, prepare
-from coder_core.training.step import compute_losses
+from coder_core.training.step import Part, compute_losses
 
 STEP_BAR, WHOLE_BAR, BOOSTING_BAR = 1.6, 1.6, 1.25
 PAST_WARM_UP = 5.0  # epochs; every term counts by then

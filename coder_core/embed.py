@@ -162,12 +162,12 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.embed import embed_split
+    from coder_core.model import parallel
+    from coder_core.model.device import choose_device
+    from coder_core.model.splits import data_folder
     from coder_core.model.towers.dual_encoder import DualEncoder, Towers
     from coder_core.model.towers.own import OwnTowers
     from coder_core.runs.analysis.import_embeddings import place_of
-    from coder_core.training import parallel
-    from coder_core.training.device import choose_device
-    from coder_core.training.prepare import data_folder
 
     console = open_console()
     place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)

@@ -142,6 +142,8 @@ def main(arguments: list[str]) -> int:
 
 def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     """A row for every run or blend, their ensemble, and the runs with scores corrected for hubs."""
+    from coder_core.model.device import choose_device
+    from coder_core.model.splits import data_folder
     from coder_core.runs.analysis.blend import blend_rows, check_tuned
     from coder_core.runs.analysis.import_embeddings import is_imported
     from coder_core.runs.analysis.rows import (
@@ -152,8 +154,6 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
         read_data,
     )
     from coder_core.runs.load import load_model
-    from coder_core.training.device import choose_device
-    from coder_core.training.prepare import data_folder
 
     rows: list[RunRow] = []
     corrected: list[RunRow] = []

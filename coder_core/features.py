@@ -50,9 +50,9 @@ def main(arguments: list[str]) -> int:
     from coder_core.data.captioned.reading import read_captioned
     from coder_core.data.captioned.records import split_name
     from coder_core.embedding.regions import RegionFolder
+    from coder_core.model.device import choose_device
+    from coder_core.model.splits import data_folder
     from coder_core.model.towers.regions import own_regions, transformers_regions
-    from coder_core.training.device import choose_device
-    from coder_core.training.prepare import data_folder
 
     console = open_console()
     settings, source = parsed.towers, data_folder(str(parsed.data))

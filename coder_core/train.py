@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         _print_presets(console)
     parsed = read_arguments(arguments, default)
 
-    from coder_core.training import parallel
+    from coder_core.model import parallel
 
     named = {setting.key for setting in named_settings(arguments)}
     try:

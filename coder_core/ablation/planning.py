@@ -12,14 +12,13 @@ from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.config.checks import problems
 from coder_core.config.command_line import changed_flags, named_settings
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import Config, find_setting, with_settings
+from coder_core.config.schema import MAY_CHANGE, Config, differences, find_setting, with_settings
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.load import best_save, read_config
 from coder_core.runs.status import read_status
-from coder_core.training.launch import MAY_CHANGE, differences
 
 State = Literal["finished", "begun", "new"]
 TRAINED_SPLIT = "dev"  # the trainer evaluates it itself

@@ -23,6 +23,19 @@ from coder_core.config.weighting import WeightingConfig
 from coder_core.console.faults import Fault, InputError
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
+_CHANGEABLE = {
+    "data": ("data", "pictures", "reviews"),
+    "towers": ("image_tower", "text_tower", "workers"),
+    "model": ("concept_list",),
+    "boosting": ("boosting_teacher",),
+    "weighting": ("text_space",),
+    "training": (
+        *("device", "threads", "precision", "twin_precision", "compile", "save_every"),
+        *("gradient_checkpointing", "piece_size"),
+    ),
+}
+MAY_CHANGE = {f"{section}.{key}" for section, keys in _CHANGEABLE.items() for key in keys}
+"""Settings that may differ where a run is continued."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,18 @@ def name_faults(name: str) -> list[Fault]:
 def to_document(config: Config) -> dict[str, Any]:
     """Plain nested tables, ready for TOML."""
     return asdict(config)
+
+
+def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
+    """Return dotted key → (value before, value after) of all values that differ, the name left out."""
+    old, new = to_document(before), to_document(after)
+    return {
+        f"{section}.{key}": (value, new[section][key])
+        for section, table in old.items()
+        if isinstance(table, dict)
+        for key, value in table.items()
+        if value != new[section][key]
+    }
 
 
 def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Config:

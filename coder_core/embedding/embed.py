@@ -29,9 +29,9 @@ from coder_core.embedding.resumable import (
 )
 from coder_core.evaluation.recall import Metrics
 from coder_core.files import atomic
+from coder_core.model import parallel
 from coder_core.model.towers.dual_encoder import Towers
 from coder_core.runs.analysis.import_embeddings import import_run
-from coder_core.training import parallel
 
 FOLDER = ".unfinished"  # beside the runs, where none is looked for
 BROKEN = "broken-{}.json"  # image → why a process could not read it

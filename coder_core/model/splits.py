@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import Split
+from coder_core.demo import DEMO_FOLDER, make_demo
+from coder_core.model import parallel
 from coder_core.model.run_towers import RunTowers
 
 OPTIONAL = ("dev",)
+DEMO = "demo"
+CARD = "demo.json"  # in a folder of finished demo data
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,23 @@ class Splits:
     names: list[str]
     faults: list[Fault]
     checksums: dict[str, str] = field(default_factory=dict)
+
+
+def data_folder(name: str, progress: Progress = silent) -> Path:
+    """Return the folder of a data set; "demo" is made on first use, in .cache/demo or the folder $CODER_DEMO."""
+    if not name:
+        fix = "name the folder of {split}_ims.npy and {split}_caps.txt"
+        raise InputError(Fault("--data", "is empty", "a folder, or demo", fix))
+    if name != DEMO:
+        return Path(name)
+    custom = os.environ.get("CODER_DEMO")
+    folder = Path(custom or DEMO_FOLDER)
+    if custom and (folder / CARD).is_file():
+        return folder  # made beforehand, perhaps of another size
+    if parallel.rank() == 0:
+        make_demo(folder, progress=progress)
+    parallel.barrier()
+    return folder
 
 
 def read_splits(

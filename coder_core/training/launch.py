@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 
 from coder_core.config.checks import problems
-from coder_core.config.schema import Config, to_document
+from coder_core.config.schema import MAY_CHANGE, Config, differences, to_document
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
@@ -31,6 +31,8 @@ from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
+from coder_core.model import parallel
+from coder_core.model.device import no_grad_precision, set_up_device
 from coder_core.model.products import product_library
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
@@ -51,8 +53,6 @@ from coder_core.runs.load import (
 )
 from coder_core.runs.lock import IN_PLACE, RunLock
 from coder_core.runs.saves import SaveStore
-from coder_core.training import parallel
-from coder_core.training.device import no_grad_precision, set_up_device
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
@@ -63,25 +63,6 @@ from coder_core.training.trainer import Trainer
 TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher
 CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
-MAY_CHANGE = {
-    "data.data",
-    "data.pictures",
-    "data.reviews",
-    "towers.image_tower",
-    "towers.text_tower",
-    "towers.workers",
-    "model.concept_list",
-    "boosting.boosting_teacher",
-    "weighting.text_space",
-    "training.device",
-    "training.threads",
-    "training.precision",
-    "training.twin_precision",
-    "training.compile",
-    "training.save_every",
-    "training.gradient_checkpointing",
-    "training.piece_size",
-}
 
 
 def start_run(config: Config, root: Path, console: Console) -> Path:
@@ -190,16 +171,6 @@ def _check_teacher(prepared: Prepared, about: Mapping[str, Any], config: Config)
         flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
         fix = "give the teacher as it was then"
         raise InputError(Fault(flag, "holds another best model than when the run began", fix=fix))
-
-
-def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
-    """Return dotted key → (value before, value after) of all values that differ."""
-    changes: dict[str, tuple[object, object]] = {}
-    for section, table in to_document(before).items():
-        if isinstance(table, dict):
-            new = asdict(getattr(after, section))
-            changes |= {f"{section}.{key}": (old, new[key]) for key, old in table.items() if old != new[key]}
-    return changes
 
 
 def _merge(stored: Config, overrides: Config) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,26 +18,23 @@ from coder_core.data.augmentation import make_vague
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.geometry.text_space import TextSpace
+from coder_core.model import parallel
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_branch import make_concepts
 from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
 from coder_core.model.run_towers import RunTowers
-from coder_core.model.splits import read_splits
+from coder_core.model.splits import data_folder, read_splits
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
-from coder_core.training import parallel
 from coder_core.training.gradient_caching import check_pieces
-from coder_core.training.parts.teacher import read_teacher, start_from_teacher
+from coder_core.training.parts.boosting import read_teacher, start_from_teacher
 from coder_core.training.reviewed import UsedReviews, apply_reviews
 from coder_core.training.size_checks import check_sizes, check_towers
 
 BRANCH_STREAM = 8  # of the random numbers that an online branch of boosting starts from
-DEMO = "demo"
-CARD = "demo.json"  # in a folder of finished demo data
 
 
 @dataclass(frozen=True)
@@ -126,23 +122,6 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
     model, branches = _build_models(config, data, words, sources, inputs)
     data = replace(data, checksums=data.checksums or _checksums(data, progress))
     return Prepared(data, words, batches, sources, model, branches, inputs, (*faults, *notes))
-
-
-def data_folder(name: str, progress: Progress = silent) -> Path:
-    """Return the folder of a data set; "demo" is made on first use, in .cache/demo or the folder $CODER_DEMO."""
-    if not name:
-        fix = "name the folder of {split}_ims.npy and {split}_caps.txt"
-        raise InputError(Fault("--data", "is empty", "a folder, or demo", fix))
-    if name != DEMO:
-        return Path(name)
-    custom = os.environ.get("CODER_DEMO")
-    folder = Path(custom or DEMO_FOLDER)
-    if custom and (folder / CARD).is_file():
-        return folder  # made beforehand, perhaps of another size
-    if parallel.rank() == 0:
-        make_demo(folder, progress=progress)
-    parallel.barrier()
-    return folder
 
 
 def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:

@@ -18,18 +18,17 @@ from coder_core.console.progress import Progress
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
+from coder_core.model import parallel
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, score_split
 from coder_core.runs.history import STEPS_BETWEEN_LINES
-from coder_core.training import parallel
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.losses import Losses
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
 from coder_core.training.parts.make import make_parts
-from coder_core.training.parts.part import EpochEnd
 from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
-from coder_core.training.step import compute_losses
+from coder_core.training.step import EpochEnd, compute_losses
 from coder_core.training.stopping import StopRequest, StopRequestedError, check_losses
 
 

@@ -12,7 +12,8 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.support.tiny_runs import STILL, tiny_config

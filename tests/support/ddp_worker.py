@@ -15,9 +15,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review
+from coder_core.model import parallel
 from coder_core.model.encoders.regions import RegionBatchNorm
 from coder_core.model.run_towers import open_towers
-from coder_core.training import parallel
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts

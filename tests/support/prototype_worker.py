@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
-from coder_core.training import parallel
-from coder_core.training.parts.prototypes import make_prototypes
+from coder_core.model import parallel
+from coder_core.training.parts.make import make_prototypes
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several

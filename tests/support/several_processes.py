@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from coder_core.training import parallel
+from coder_core.model import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
 

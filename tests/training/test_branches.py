@@ -16,7 +16,8 @@ from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
-from coder_core.training.parts.boosting import OnlineBranches, make_boosting
+from coder_core.training.parts.boosting import OnlineBranches
+from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import boosting as reference

@@ -20,8 +20,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.make import ConceptLoss
-from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.make import ConceptLoss, make_memory
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference

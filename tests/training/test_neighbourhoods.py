@@ -16,7 +16,8 @@ from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS
 from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache, make_neighbourhoods
+from coder_core.training.parts.make import make_neighbourhoods
+from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
+from coder_core.model import parallel
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
-from coder_core.training import parallel
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, STEPS, everything

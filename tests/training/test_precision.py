@@ -14,15 +14,15 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.config.training import TrainingConfig
+from coder_core.model.device import no_grad_autocast, no_grad_precision
 from coder_core.model.encoders.pooling import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.runs.load import read_config
-from coder_core.training.device import no_grad_autocast, no_grad_precision
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
-from coder_core.training.parts.memory import make_memory
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_boosting, make_memory
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed

@@ -17,8 +17,8 @@ from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.make import ConceptLoss
-from coder_core.training.parts.prototypes import PrototypeClassification, make_prototypes
+from coder_core.training.parts.make import ConceptLoss, make_prototypes
+from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference

@@ -17,8 +17,8 @@ from coder_core.model.encoders.pooling import PVSEPooling
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
-from coder_core.training.parts.boosting import BoostingTeacher, make_boosting
-from coder_core.training.parts.make import make_parts
+from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_boosting, make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import boosting as reference

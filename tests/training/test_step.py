@@ -20,10 +20,9 @@ from coder_core.objectives.contrastive import info_nce, projection_matching
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.gathering import Keys, gather_anchors
-from coder_core.training.losses import Losses, concept_dcl, instance_dcl
+from coder_core.training.losses import Keys, Losses, concept_dcl, gather_anchors, instance_dcl
 from coder_core.training.memory.momentum import CoupledBank
-from coder_core.training.parts.memory import MomentumMemory, make_memory
+from coder_core.training.parts.make import MomentumMemory, make_memory
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference

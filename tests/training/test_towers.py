@@ -35,8 +35,7 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import make_parts
-from coder_core.training.parts.memory import MomentumMemory
+from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from tests.support import tower_worker as worker
 from tests.support.configs import changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -13,17 +14,19 @@ from coder_core.config.checks import SUMMED
 from coder_core.config.objective import LARGEST_SCALE
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
+from coder_core.model import parallel
 from coder_core.model.coder import Coder
+from coder_core.model.device import no_grad_autocast, no_grad_precision
 from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
-from coder_core.training.gathering import gather_anchors
-from coder_core.training.losses import Losses, Scale, concept_dcl
+from coder_core.training.gradient_caching import encode_in_pieces
+from coder_core.training.losses import Keys, Losses, Scale, concept_dcl, gather_anchors
+from coder_core.training.memory.momentum import CoupledBank, momentum_encoder, update_momentum
 from coder_core.training.optim import SCALE
-from coder_core.training.parts.boosting import make_boosting
-from coder_core.training.parts.memory import make_memory
-from coder_core.training.parts.neighbourhoods import make_neighbourhoods
-from coder_core.training.parts.part import Part, Step
-from coder_core.training.parts.prototypes import make_prototypes
+from coder_core.training.parts.boosting import Boosting, BoostingTeacher, OnlineBranches
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Prepared
+from coder_core.training.step import Part, Step
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
@@ -148,3 +151,94 @@ class EmbeddingRegularisers(Part):
             discrepancy = mean_discrepancy(pairs.images, pairs.texts, pairs.all_images, pairs.all_texts)
             losses = losses.plus("mmd", discrepancy, objective.weight_mmd * summed)
         return losses
+
+
+class MomentumMemory(Part):
+    """Encode keys with the momentum encoder before the loss; enqueue them after the step.
+
+    Args:
+        model: the momentum encoder starts as its copy.
+        precision: of the momentum encoder's passes, "float32" or "bfloat16".
+    """
+
+    state_file = "memory"
+
+    def __init__(self, config: Config, model: Coder, precision: str = "float32") -> None:
+        super().__init__()
+        self.precision, self.piece_size = precision, config.training.piece_size
+        self.momentum = config.memory.momentum
+        self.twin = momentum_encoder(model, dropout=config.memory.twin_dropout)  # named so in saved states
+        self.bank = CoupledBank(config.memory.bank_size, config.model.dimension)
+        self._pending: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
+        """Update the momentum encoder and return this step's keys with the bank."""
+        return {"keys": Keys(*self.encode_keys(model, batch), self.bank)}
+
+    @torch.no_grad()
+    def encode_keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys.
+
+        Keys are of the instance branch only (eq. 6); the update covers the concept branch, whose keys nothing reads.
+        """
+        update_momentum(self.twin, model, self.momentum)
+        with no_grad_autocast(self.precision, batch.regions.device):
+            images = encode_in_pieces(
+                self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths
+            )
+            texts = encode_in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
+        self._pending = (
+            parallel.gather_rows(images),
+            parallel.gather_rows(texts),
+            parallel.gather_rows(batch.image_groups),
+        )
+        return images, texts
+
+    def after_step(self, model: Coder, step: int) -> None:
+        """Enqueue the keys of all processes. After backward(): autograd reads the slots they overwrite."""
+        if self._pending is not None:
+            self.bank.enqueue(*self._pending)
+            self._pending = None
+
+    def report(self) -> dict[str, Any]:
+        """Return the number of filled slots of the bank."""
+        return {"bank_filled": self.bank.count}
+
+
+def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
+    """Make the memory of a configuration that has a bank."""
+    if config.memory.bank_size == 0:
+        return None
+    precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
+    return MomentumMemory(config, prepared.model, precision)
+
+
+def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
+    """Make the neighbourhoods of a configuration that reads neighbours."""
+    found, train = prepared.sources.neighbourhood, prepared.data.train
+    if found is None:
+        return None
+    return Neighbourhoods(config, found.neighbours, train.image_of_text, train.n_images)
+
+
+def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
+    """Make the other branches of a configuration; a moving average starts as the prepared model."""
+    boosting, piece_size, teacher = config.boosting, config.training.piece_size, prepared.sources.teacher
+    if boosting.boosting == "none":
+        return None
+    if boosting.boosting_scenario == "online":
+        return OnlineBranches(prepared.branches, piece_size)
+    steps = prepared.batches.per_epoch * config.training.epochs
+    precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
+    if teacher is not None:
+        return BoostingTeacher(teacher.model, steps, None, precision, piece_size=piece_size)
+    average = copy.deepcopy(prepared.model)
+    return BoostingTeacher(average, steps, boosting.boosting_momentum, precision, piece_size=piece_size)
+
+
+def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
+    """Make the prototypes of a configuration; the classifier's start follows from the seed."""
+    if config.memory.prototypes == 0:
+        return None
+    pass_pairs = prepared.batches.per_epoch * config.training.batch_size
+    return PrototypeClassification(config, prepared.data.train.image_of_text, pass_pairs)

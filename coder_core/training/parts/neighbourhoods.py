@@ -15,16 +15,14 @@ from torch import Tensor, nn
 from coder_core.config.schema import Config
 from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.data.batches import Batch
+from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour, within_modality
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
-from coder_core.training import parallel
-from coder_core.training.gathering import mean_vectors
-from coder_core.training.losses import Losses
-from coder_core.training.parts.part import Part, Step
-from coder_core.training.prepare import Prepared
+from coder_core.training.losses import Losses, mean_vectors
+from coder_core.training.step import Part, Step
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
 PARTNER_STREAM = 7  # of those that draw every pair a neighbour
@@ -197,11 +195,3 @@ class Neighbourhoods(Part):
         if self._pending is not None:
             self.cache.write(*self._pending)
             self._pending = None
-
-
-def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
-    """Make the neighbourhoods of a configuration that reads neighbours."""
-    found, train = prepared.sources.neighbourhood, prepared.data.train
-    if found is None:
-        return None
-    return Neighbourhoods(config, found.neighbours, train.image_of_text, train.n_images)

@@ -14,15 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
+from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
 from coder_core.ops import best_columns
 from coder_core.runs.saves import PROTOTYPES
-from coder_core.training import parallel
 from coder_core.training.losses import Losses
 from coder_core.training.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors, recluster
-from coder_core.training.parts.part import EpochEnd, Part, Step
-from coder_core.training.prepare import Prepared
+from coder_core.training.step import EpochEnd, Part, Step
 
 START_STREAM = 4  # of the random numbers the classifier starts from
 RECLUSTER_STREAM = 5  # of the random numbers a full clustering starts from
@@ -206,11 +205,3 @@ def in_words(report: Mapping[str, Any]) -> str:
     if "kept" in report:
         text += f" · reclustered, {report['kept']:.0%} kept their number"
     return text
-
-
-def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
-    """Make the prototypes of a configuration; the classifier's start follows from the seed."""
-    if config.memory.prototypes == 0:
-        return None
-    pass_pairs = prepared.batches.per_epoch * config.training.batch_size
-    return PrototypeClassification(config, prepared.data.train.image_of_text, pass_pairs)
