@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
 from coder_core.geometry.settings import ClusterSettings
@@ -52,7 +52,7 @@ def cluster_pairs(
     """
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
-        raise InputError(Fault("--clusters", problem, "at most one for every pair", "ask for fewer clusters"))
+        raise InputError.at("--clusters", problem, "at most one for every pair", "ask for fewer clusters")
     progress(0, 1, "adding every caption to its image")
     chosen = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = _unit(texts[chosen] + images[np.asarray(image_of_text)[chosen]])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import procrustes
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent, within
 from coder_core.geometry.neighbour_layouts import place_by_neighbours, tsne, umap, usable_perplexity
 from coder_core.geometry.points import Array, Points, stratified
@@ -57,7 +57,7 @@ def lay_out(
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
         way_out = "take PCA" if len(points) else ""
-        raise InputError(Fault("the layout", f"has {len(points)} points", f"at least {fewest}", way_out))
+        raise InputError.at("the layout", f"has {len(points)} points", f"at least {fewest}", way_out)
     notes: list[str] = []
     shares = None
     if settings.method == "pca":
@@ -66,8 +66,8 @@ def lay_out(
         _refuse_collapsed(points)
         plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, progress)
     if not np.isfinite(plane).all():
-        raise InputError(
-            Fault("the layout", "holds numbers that are not finite", fix="take another method or seed")
+        raise InputError.at(
+            "the layout", "holds numbers that are not finite", fix="take another method or seed"
         )
     disparity = None
     if reference is not None:
@@ -79,8 +79,8 @@ def _refuse_collapsed(points: Points) -> None:
     first = points.take(np.array([0]))[0]
     if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
         problem = "holds one and the same embedding everywhere: the run has collapsed"
-        raise InputError(
-            Fault("the split", problem, fix="nothing can be laid out; look at the run's training curves")
+        raise InputError.at(
+            "the split", problem, fix="nothing can be laid out; look at the run's training curves"
         )
 
 

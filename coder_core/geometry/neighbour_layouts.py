@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent, within
 from coder_core.geometry.points import TILE_ELEMENTS, Array
 
@@ -127,7 +127,7 @@ def tsne(
     """
     if len(points) > MOST_POINTS:
         way_out = "take UMAP or PCA, which take any number"
-        raise InputError(Fault("t-SNE", f"has {len(points):,} points", f"at most {MOST_POINTS:,}", way_out))
+        raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_POINTS:,}", way_out)
     from sklearn.manifold import TSNE  # a second to import
 
     start = "pca" if init is None else np.asarray(init - np.mean(init, axis=0), dtype=np.float32)

@@ -77,9 +77,9 @@ class ClusterSettings:
 
     def __post_init__(self) -> None:
         if self.clusters < 2:
-            raise InputError(Fault("--clusters", f"is {self.clusters}", "2 or more"))
+            raise InputError.at("--clusters", f"is {self.clusters}", "2 or more")
         if not 0 <= self.seed < 2**31:
-            raise InputError(Fault("--seed", f"is {self.seed}", "from 0 to 2147483647"))
+            raise InputError.at("--seed", f"is {self.seed}", "from 0 to 2147483647")
 
     def parameters(self) -> dict[str, Any]:
         """The settings results are looked up by."""

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 
 FORMAT = "coder-text-space-1"
@@ -91,12 +91,12 @@ class TfidfSpace:
             document: Any = json.loads(names)
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
-            raise InputError(Fault(f"{place}/{NAMES}", f"or {ARRAYS} cannot be read: {error}")) from None
+            raise InputError.at(f"{place}/{NAMES}", f"or {ARRAYS} cannot be read: {error}") from None
         terms = (
             document.get("terms") if isinstance(document, dict) and document.get("format") == FORMAT else None
         )
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
-            raise InputError(Fault(f"{place}/{NAMES}", "is no list of words", f'the format "{FORMAT}"'))
+            raise InputError.at(f"{place}/{NAMES}", "is no list of words", f'the format "{FORMAT}"')
         idf, components = tensors.get("idf"), tensors.get("components")
         if (
             idf is None
@@ -104,11 +104,11 @@ class TfidfSpace:
             or idf.shape != (len(terms),)
             or components.shape[1:] != (len(terms),)
         ):
-            raise InputError(
-                Fault(f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words")
+            raise InputError.at(
+                f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words"
             )
         if len(set(terms)) < len(terms):
-            raise InputError(Fault(f"{place}/{NAMES}", "names a word twice", "every word once"))
+            raise InputError.at(f"{place}/{NAMES}", "names a word twice", "every word once")
         wrong = [
             f"{name} ({values.dtype})"
             for name, values, dtype in (("idf", idf, np.float64), ("components", components, np.float32))
@@ -116,7 +116,7 @@ class TfidfSpace:
         ]
         if wrong or not len(components):
             problem = f"holds {', '.join(wrong) or 'no components'}"
-            raise InputError(Fault(f"{place}/{ARRAYS}", problem, "finite float64 idf and float32 components"))
+            raise InputError.at(f"{place}/{ARRAYS}", problem, "finite float64 idf and float32 components")
         return cls(tuple(terms), idf, components)
 
 
@@ -140,7 +140,7 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
     if weighted is None or min(weighted.shape) < 3:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
-        raise InputError(Fault("--text-space", f"is empty, and {problem}", "captions that share words", fix))
+        raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
     with np.errstate(
         invalid="ignore"
     ):  # its share of the variance, not read here, is 0 / 0 where captions are alike

@@ -61,60 +61,38 @@ def build_model(
     if towers is not None:
         image = towers.image_encoder(config.dimension, checkpointing)
         text = towers.text_encoder(config.dimension, checkpointing)
-    if text is None:
-        text = _text_encoder(config, words, vectors, checkpointing, pretrained, download)
+    if text is None and config.text_encoder == "bert":
+        options = {"checkpointing": checkpointing, "pretrained": pretrained, "download": download}
+        text = BertWords(config.bert, config.dimension, frozen=config.freeze_bert, **options)
+    elif text is None:
+        layers, dropout = config.text_layers, config.word_dropout
+        text = RecurrentWords(
+            words, config.word_size, config.dimension, layers=layers, dropout=dropout, vectors=vectors
+        )
     if image is None:
-        image = _image_encoder(config, feature_size)
-    poolings = [_pooling(config, name) for name in (config.image_pooling, config.text_pooling)]
+        image = RegionEncoder(
+            feature_size,
+            config.dimension,
+            layers=config.image_layers,
+            dropout=config.image_dropout,
+            rms=config.region_norm == "rms",
+            one_mask=config.image_dropout_mask == "image",
+        )
+    image_pooling, text_pooling = (
+        _pooling(config, name) for name in (config.image_pooling, config.text_pooling)
+    )
     # After the instance branch, whose random start then equals that of a model without concepts.
     branch = None if concepts is None else _concept_branch(config, concepts)
     return Coder(
         image,
         text,
-        *poolings,
+        image_pooling,
+        text_pooling,
         dimension=config.dimension,
         dropout=config.embedding_dropout,
         concepts=branch,
         concept_text_pooling=None if branch is None else POOLINGS[config.text_pooling](),
         scorer=_scorer(config),
-    )
-
-
-def _text_encoder(
-    config: ModelConfig,
-    words: int,
-    vectors: Tensor | None,
-    checkpointing: bool,
-    pretrained: bool,
-    download: bool,
-) -> nn.Module:
-    if config.text_encoder == "bert":
-        return BertWords(
-            config.bert,
-            config.dimension,
-            frozen=config.freeze_bert,
-            checkpointing=checkpointing,
-            pretrained=pretrained,
-            download=download,
-        )
-    return RecurrentWords(
-        words,
-        config.word_size,
-        config.dimension,
-        layers=config.text_layers,
-        dropout=config.word_dropout,
-        vectors=vectors,
-    )
-
-
-def _image_encoder(config: ModelConfig, feature_size: int) -> nn.Module:
-    return RegionEncoder(
-        feature_size,
-        config.dimension,
-        layers=config.image_layers,
-        dropout=config.image_dropout,
-        rms=config.region_norm == "rms",
-        one_mask=config.image_dropout_mask == "image",
     )
 
 
@@ -142,7 +120,6 @@ def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
 
 def _scorer(config: ModelConfig) -> Scorer:
     if config.scorer == "interaction":
-        return InteractionScorer(
-            config.dimension, size=config.interaction_size, sharpness=config.interaction_sharpness
-        )
+        size, sharpness = config.interaction_size, config.interaction_sharpness
+        return InteractionScorer(config.dimension, size=size, sharpness=sharpness)
     return CosineScorer() if config.embeddings == 1 else PVSEScorer()

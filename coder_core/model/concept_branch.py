@@ -46,14 +46,14 @@ def make_concepts(
         tagger = config.model.concept_tagger
         tagged = tag_captions(words, tagger, progress=progress)
         vocabulary, faults = choose_concepts(tagged, config.model.concepts, source=tagger)
-    together, occurrences = count_together([vocabulary.read(caption) for caption in words], len(vocabulary))
-    vectors, notes = concept_vectors(config, vocabulary, captions)
-    return Concepts(vocabulary, together, occurrences, vectors), faults + notes
+    together, occurrences = count_together(vocabulary.read(words), len(vocabulary))
+    vectors, note = concept_vectors(config, vocabulary, captions)
+    return Concepts(vocabulary, together, occurrences, vectors), [*faults, note]
 
 
 def concept_vectors(
     config: Config, vocabulary: ConceptVocabulary, captions: Sequence[str]
-) -> tuple[np.ndarray, list[Fault]]:
+) -> tuple[np.ndarray, Fault]:
     """(g, word size) float32 from the GloVe file of the run, else learned from the captions; and a note on coverage.
 
     A concept takes its own word's vector, else the mean of its forms', weighted by their counts, else random numbers
@@ -67,58 +67,57 @@ def concept_vectors(
         matrix = learn_word_vectors(captions, words, dimension=size, seed=seed)
         vector_of = {word: matrix[row] for word, row in words.number.items()}
         counts = dict(zip(words.words, words.counts, strict=True))
-        place = "concept vectors, learned from the captions"
+        where = "concept vectors, learned from the captions"
     else:
-        wanted = sorted({word for parts in forms for word in parts} | set(vocabulary.words))
-        glove = read_word_vectors(source, wanted, dimension=size)
-        vector_of = {word: glove.matrix[row] for row, word in enumerate(wanted) if glove.covered[row]}
-        place = f"concept vectors from {source}"
+        needed = sorted({word for parts in forms for word in parts} | set(vocabulary.words))
+        glove = read_word_vectors(source, needed, dimension=size)
+        vector_of = {word: glove.matrix[row] for row, word in enumerate(needed) if glove.covered[row]}
+        where = f"concept vectors from {source}"
     vectors = np.zeros((len(vocabulary), size), np.float32)
     missing = []
-    for index, (concept, parts) in enumerate(zip(vocabulary.concepts, forms, strict=True)):
-        names = [concept.word] if concept.word in vector_of else [word for word in parts if word in vector_of]
+    for index, (word, parts) in enumerate(zip(vocabulary.words, forms, strict=True)):
+        names = [word] if word in vector_of else [part for part in parts if part in vector_of]
         if names:
-            weights = [max(counts.get(word, 1), 1) for word in names]
-            vectors[index] = np.average([vector_of[word] for word in names], axis=0, weights=weights)
+            weights = [max(counts.get(name, 1), 1) for name in names]
+            vectors[index] = np.average([vector_of[name] for name in names], axis=0, weights=weights)
         else:
             missing.append(index)
-    if missing:
-        random = np.random.default_rng((seed, RANDOM_STREAM))
-        present = np.delete(vectors, missing, axis=0)
-        spread = float(present.std()) if present.size else 1.0
-        vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
     coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have one"
     if not missing:
-        return vectors, [Fault(place, coverage, severity="note")]
-    names = [vocabulary.words[index] for index in missing[:10]]
-    return vectors, [Fault(place, f"{coverage}; random: {', '.join(names)}", severity="warning")]
+        return vectors, Fault(where, coverage, severity="note")
+    random = np.random.default_rng((seed, RANDOM_STREAM))
+    present = np.delete(vectors, missing, axis=0)
+    spread = float(present.std()) if present.size else 1.0
+    vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
+    first = ", ".join(vocabulary.words[index] for index in missing[:10])
+    return vectors, Fault(where, f"{coverage}; random: {first}", severity="warning")
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:
     """A hand-written list of concepts, JSON with one list per kind; a kind may be left out.
 
     Raises:
-        InputError: not there, not such a file, a word twice, an empty word, or fewer than two words.
+        InputError: it does not exist, is not such a file, has a word twice, an empty word, or fewer than two words.
     """
-    place = f"--concept-list {path}"
+    where = f"--concept-list {path}"
     try:
         content: Any = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Fault(place, f"cannot be read: {error}", LIST_FORM)) from None
+        raise InputError.at(where, f"cannot be read: {error}", LIST_FORM) from None
     if not isinstance(content, dict) or not content or set(content) - set(LISTS):
         keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise InputError(Fault(place, f"holds {keys or 'nothing'}", LIST_FORM))
+        raise InputError.at(where, f"holds {keys or 'nothing'}", LIST_FORM)
     concepts: dict[Kind, list[str]] = {}
     key_of: dict[str, str] = {}
     faults = []
     for key, kind in LISTS.items():
         words = content.get(key, [])
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise InputError(Fault(f"{place} key {key}", "is not a list of words", LIST_FORM))
+            raise InputError.at(f"{where} key {key}", "is not a list of words", LIST_FORM)
         concepts[kind] = words
         for position, word in enumerate(words):
             tokens = " ".join(tokenise(word))
-            entry = f"{place} key {key} entry {position}"
+            entry = f"{where} key {key} entry {position}"
             if not tokens:
                 faults.append(Fault(entry, f"is {word!r}, which holds no word", "a word"))
             elif tokens in key_of:
@@ -126,7 +125,7 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
             else:
                 key_of[tokens] = key
     if not faults and len(key_of) < 2:
-        faults.append(Fault(place, f"holds {len(key_of)} words", "two or more"))
+        faults.append(Fault(where, f"holds {len(key_of)} words", "two or more"))
     if faults:
         raise InputError(faults)
     return concepts

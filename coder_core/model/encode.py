@@ -3,7 +3,7 @@ products, pair by pair into a matrix otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.split import Split
@@ -22,8 +22,11 @@ from coder_core.ops import mean_of_parts
 
 IMAGES_AT_ONCE = 128
 TEXTS_AT_ONCE = 256
+TEXTS_SCORED_AT_ONCE = 64
+PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half of it
 
 Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
+Chunks = Iterable[tuple[np.ndarray, Tensor, Tensor]]
 
 
 class SplitEmbeddings(NamedTuple):
@@ -52,16 +55,15 @@ class SplitEmbeddings(NamedTuple):
 
 def in_bfloat16(device: torch.device, precision: str) -> bool:
     """True to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
-    return precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
+    automatic = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16" or automatic
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
     """bfloat16 autocast, or nothing: see `in_bfloat16`."""
-    return (
-        torch.autocast(device.type, dtype=torch.bfloat16) if in_bfloat16(device, precision) else nullcontext()
-    )
+    if in_bfloat16(device, precision):
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()
 
 
 @contextmanager
@@ -86,40 +88,25 @@ def encode_split(
     progress: Progress = silent,
     attention: bool = False,
 ) -> SplitEmbeddings:
-    """Embed every image and caption of a split in every branch of the model.
-
-    Args:
-        model: on `device`.
-        split: with its features mapped.
-        tokens: the split's captions as numbers.
-        device: where the model is.
-        precision: see `autocast`.
-        progress: called with samples done and samples in all; may raise to stop.
-        attention: keep the concept attention too.
-    """
+    """Embed every image and caption of a split in every branch of the model; arguments as in `score_split`."""
     images, texts = (_empty(model, count, attention) for count in (split.n_images, split.n_texts))
     done = 0
 
-    def store(arrays: Arrays, ids: np.ndarray, branches: Branches) -> None:
+    def encode(chunks: Chunks, branches_of: Callable[..., Branches], arrays: Arrays) -> None:
         nonlocal done
-        for array, rows in zip(
-            arrays, (branches.instance, branches.concept, branches.attention), strict=True
-        ):
-            if array is not None and rows is not None:
-                array[ids] = rows.float().cpu().numpy()
-        done += len(ids)
-        progress(done, split.n_images + split.n_texts)
+        for ids, samples, lengths in chunks:
+            with autocast(device, precision):
+                branches = branches_of(samples.to(device), lengths.to(device), nodes)
+            for array, rows in zip(arrays, branches[:3], strict=True):
+                if array is not None and rows is not None:
+                    array[ids] = rows.float().cpu().numpy()
+            done += len(ids)
+            progress(done, split.n_images + split.n_texts)
 
     with evaluating(model):
         nodes = model.concept_nodes()
-        for ids, regions, lengths in image_chunks(split, IMAGES_AT_ONCE):
-            with autocast(device, precision):
-                branches = model.image_branches(regions.to(device), lengths.to(device), nodes)
-            store(images, ids, branches)
-        for ids, words, lengths in text_chunks(tokens, TEXTS_AT_ONCE):
-            with autocast(device, precision):
-                branches = model.text_branches(words.to(device), lengths.to(device), nodes)
-            store(texts, ids, branches)
+        encode(image_chunks(split, IMAGES_AT_ONCE), model.image_branches, images)
+        encode(text_chunks(tokens, TEXTS_AT_ONCE), model.text_branches, texts)
     return SplitEmbeddings(images[0], texts[0], images[1], texts[1], images[2], texts[2])
 
 
@@ -130,10 +117,6 @@ def _empty(model: Coder, count: int, attention: bool) -> Arrays:
         return instance, None, None
     weights = np.empty((count, model.concepts.count), np.float16) if attention else None
     return instance, np.empty_like(instance), weights
-
-
-TEXTS_SCORED_AT_ONCE = 64
-PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half of it
 
 
 class ImageParts(NamedTuple):
@@ -206,7 +189,7 @@ def score_pairs(
     if total > PAIRS_AT_MOST:
         problem = f"has {split.n_images:,} images and {split.n_texts:,} captions, {total:,} pairs"
         fix = "this model scores every pair; evaluate it on fewer images"
-        raise InputError(Fault(split.name, problem, f"at most {PAIRS_AT_MOST:,}", fix))
+        raise InputError.at(split.name, problem, f"at most {PAIRS_AT_MOST:,}", fix)
     scores = np.empty((split.n_images, split.n_texts), np.float32)
     words_done, words = 0, max(1, len(tokens.ids))
     with evaluating(model):

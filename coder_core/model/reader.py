@@ -14,8 +14,9 @@ from coder_core.console.faults import Fault
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
 from coder_core.data.words import SPECIAL_WORDS, UNKNOWN, Tokens, Vocabulary, tokenise
-from coder_core.model.encoders.bert import load_tokenizer
-from coder_core.model.towers.halves import TextHalf
+from coder_core.model.encoders.bert import load_tokeniser
+from coder_core.model.towers.halves import OwnTokeniser, TextHalf
+from coder_core.model.towers.pretrained import Tokeniser
 
 RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 
@@ -29,7 +30,7 @@ class CaptionReader:
         size: number of distinct ids.
         fixed_ends: a caption's first and last id must not be dropped ([CLS] and [SEP]).
         known_and_unknown: a text's words that have an id of their own, and those that have none, each once.
-        words: what each of a text's ids stands for: a word or a piece of one; "" for [CLS] and [SEP].
+        words: word or piece of a word behind each of a text's ids; "" for [CLS] and [SEP].
     """
 
     encode: Callable[[Sequence[str]], Tokens]
@@ -45,9 +46,9 @@ def make_reader(
     """The reader of a configuration; `vocabulary` is needed for a BiGRU, `download` is of BERT's word pieces, `tower`
     reads the captions of a run with a text tower."""
     if tower is not None:
-        return tower_reader(tower)
+        return piece_reader(tower.tokenise)
     if config.model.text_encoder == "bert":
-        return piece_reader(config.model.bert, download=download)
+        return piece_reader(load_tokeniser(config.model.bert, download=download))
     if vocabulary is None:
         raise ValueError("a BiGRU needs a vocabulary")
 
@@ -57,42 +58,20 @@ def make_reader(
     return CaptionReader(vocabulary.encode, len(vocabulary), False, vocabulary.known_and_unknown, words)
 
 
-def piece_reader(name: str, *, download: bool = True) -> CaptionReader:
-    """Word pieces of a BERT, [CLS] and [SEP] included, truncated at its number of positions (512)."""
-    tokenizer = load_tokenizer(name, download=download)
+def piece_reader(pieces: Tokeniser | OwnTokeniser) -> CaptionReader:
+    """Word pieces of a text tower or of BERT, the special ones at a caption's ends included."""
 
     def encode(captions: Sequence[str]) -> Tokens:
-        return _flat(tokenizer(list(captions), truncation=True)["input_ids"])
-
-    def known_and_unknown(text: str) -> tuple[list[str], list[str]]:
-        words = dict.fromkeys(tokenise(text))
-        unknown = [word for word in words if tokenizer.unk_token in tokenizer.tokenize(word)]
-        return [word for word in words if word not in unknown], unknown
-
-    def words(text: str) -> list[str]:
-        pieces = tokenizer.convert_ids_to_tokens(encode([text]).ids.tolist())
-        return ["" if piece in tokenizer.all_special_tokens else piece for piece in pieces]
-
-    return CaptionReader(encode, len(tokenizer), True, known_and_unknown, words)
-
-
-def tower_reader(tower: TextHalf) -> CaptionReader:
-    """Tokens of a text tower, the special ones at a caption's ends included."""
+        ids = pieces(captions)
+        offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+        return Tokens(np.fromiter((piece for row in ids for piece in row), np.int32, offsets[-1]), offsets)
 
     def known_and_unknown(text: str) -> tuple[list[str], list[str]]:
         words = list(dict.fromkeys(tokenise(text)))
-        unknown = set(tower.unknown(words))
-        return [word for word in words if word not in unknown], [word for word in words if word in unknown]
+        unknown = pieces.unknown(words)
+        return [word for word in words if word not in unknown], unknown
 
-    def encode(captions: Sequence[str]) -> Tokens:
-        return _flat(tower.tokenise(captions))
-
-    return CaptionReader(encode, tower.words, True, known_and_unknown, tower.pieces)
-
-
-def _flat(ids: Sequence[Sequence[int]]) -> Tokens:
-    offsets = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    return Tokens(np.fromiter((piece for pieces in ids for piece in pieces), np.int32, offsets[-1]), offsets)
+    return CaptionReader(encode, len(pieces), True, known_and_unknown, pieces.pieces)
 
 
 def initial_word_vectors(

@@ -10,7 +10,9 @@ from coder_core.ops import normalise, padding_mask
 
 
 class Scorer(nn.Module):
-    """Scores of n images with m captions, (n, m), from their pooled vectors.
+    """Scores of n images with m captions, from their pooled vectors.
+
+    Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; gives (n, m).
 
     Attributes:
         by_pair: scores are no inner products of one vector each, so a split is scored pair by pair into a matrix.
@@ -20,27 +22,11 @@ class Scorer(nn.Module):
     by_pair = False
     local = False
 
-    def forward(
-        self,
-        images: Tensor,
-        texts: Tensor,
-        image_lengths: Tensor | None = None,
-        text_lengths: Tensor | None = None,
-    ) -> Tensor:
-        """(n, …, D) images and (m, …, D) captions, with (n,) and (m,) lengths where `local`, -> (n, m)."""
-        raise NotImplementedError
-
 
 class CosineScorer(Scorer):
     """Inner product of one unit vector each."""
 
-    def forward(
-        self,
-        images: Tensor,
-        texts: Tensor,
-        image_lengths: Tensor | None = None,
-        text_lengths: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
         """(n, D), (m, D) -> (n, m)."""
         return images @ texts.T
 
@@ -50,13 +36,7 @@ class PVSEScorer(Scorer):
 
     by_pair = True
 
-    def forward(
-        self,
-        images: Tensor,
-        texts: Tensor,
-        image_lengths: Tensor | None = None,
-        text_lengths: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
         """(n, K, D), (m, K, D) -> (n, m). Where several are largest, the gradient is shared among them."""
         cosines = images.flatten(0, 1) @ texts.flatten(0, 1).T
         return cosines.view(*images.shape[:2], *texts.shape[:2]).amax((1, 3))
@@ -93,28 +73,17 @@ class InteractionScorer(Scorer):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(
-        self,
-        images: Tensor,
-        texts: Tensor,
-        image_lengths: Tensor | None = None,
-        text_lengths: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, images: Tensor, texts: Tensor, image_lengths: Tensor, text_lengths: Tensor) -> Tensor:
         """(n, R, D) regions, (m, T, D) words, (n,) and (m,) lengths -> (n, m) in (−1, 1)."""
-        if image_lengths is None or text_lengths is None:
-            raise ValueError("regions and words are padded: their lengths are needed")
         padded = padding_mask(image_lengths, images.shape[1])
-        order = torch.argsort(
-            text_lengths, stable=True
-        )  # captions of similar length together: little padding
+        order = torch.argsort(text_lengths, stable=True)  # similar lengths together: little padding
         lengths = text_lengths[order]
         columns, start = [], 0
         while start < len(order):
             # The last caption of a block is its longest, so the block may have to shrink once it is known.
             stop = min(start + self._texts_at_once(images, int(lengths[start])), len(order))
             stop = min(stop, start + self._texts_at_once(images, int(lengths[stop - 1])))
-            longest = int(lengths[stop - 1])
-            words = texts[order[start:stop], :longest]
+            words = texts[order[start:stop], : int(lengths[stop - 1])]
             columns.append(self._all_images(images, padded, words, lengths[start:stop]))
             start = stop
         return torch.cat(columns, 1)[:, torch.argsort(order)]
@@ -126,7 +95,7 @@ class InteractionScorer(Scorer):
         parts = zip(images.split(ROWS), padded.split(ROWS), strict=True)
         if torch.is_grad_enabled():
             return torch.cat(
-                [checkpoint(self._block, *part, words, lengths, use_reentrant=False) for part in parts]
+                [checkpoint(self._block, *p, words, lengths, use_reentrant=False) for p in parts]
             )
         return torch.cat([self._block(*part, words, lengths) for part in parts])
 

@@ -38,31 +38,24 @@ class SentenceSpace:
         Raises:
             InputError: transformers cannot load the folder.
         """
-        place = f"--text-space {self.folder}"
+        where = f"--text-space {self.folder}"
         model, tokenizer = (
-            load_model(self.folder, place, unread="pooler."),
-            load_tokenizer(self.folder, place),
+            load_model(self.folder, where, unread="pooler."),
+            load_tokenizer(self.folder, where),
         )
         longest = longest_text(model, tokenizer)
+        options = {"padding": True, "truncation": True, "max_length": longest, "return_tensors": "pt"}
         order = np.argsort([len(caption) for caption in captions], kind="stable")
-        encoded: np.ndarray | None = None
+        means = []
         with torch.inference_mode():
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 rows = order[start : start + SENTENCES_AT_ONCE]
-                part = [captions[row] for row in rows]
-                pieces = tokenizer(
-                    part, padding=True, truncation=True, max_length=longest, return_tensors="pt"
-                )
+                pieces = tokenizer([captions[row] for row in rows], **options)
                 states = model(**pieces).last_hidden_state.float()
                 mask = pieces["attention_mask"].unsqueeze(-1)
-                means = ((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy()
-                if encoded is None:
-                    encoded = np.empty((len(captions), means.shape[1]), np.float32)
-                encoded[rows] = means
+                means.append(((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy())
                 progress(start + len(rows), len(captions))
-        if encoded is None:
-            raise ValueError("there is no caption to encode")
-        return unit_rows(encoded)
+        return unit_rows(np.concatenate(means)[np.argsort(order)])
 
     def to_files(self) -> dict[str, bytes | str]:
         """Nothing: the folder is named in the configuration."""
@@ -78,8 +71,7 @@ def sentence_space(folder: str) -> SentenceSpace:
     path = Path(folder)
     if not path.is_dir():
         expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"
-        raise InputError(
-            Fault(f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF")
-        )
+        fault = Fault(f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF")
+        raise InputError(fault)
     check_folder(path, pictures=False)
     return SentenceSpace(path)

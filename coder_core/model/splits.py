@@ -26,7 +26,7 @@ class Splits:
     """Splits that were read.
 
     Args:
-        splits: by the names asked for.
+        splits: by name.
         names: of all splits of the data.
         faults: warnings and notes.
         checksums: "train_features", "train_captions" … where reading them gave them; {} otherwise.
@@ -59,7 +59,7 @@ def read_splits(
     config: Config,
     folder: Path,
     towers: RunTowers | None,
-    wanted: Sequence[str],
+    names: Sequence[str],
     *,
     progress: Progress = silent,
 ) -> Splits:
@@ -69,29 +69,34 @@ def read_splits(
         config: of the run.
         folder: of the data.
         towers: of the run.
-        wanted: names of splits; of several, dev may be missing.
+        names: of the splits to read; of several, dev may be missing.
         progress: of checking pictures.
 
     Raises:
         InputError: the data cannot be used.
     """
+    pictures = config.data.pictures or None
     if towers is None or towers.image is None:
-        return _with_features(config, folder, wanted)
+        splits = {}
+        for name in names:
+            if len(names) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
+                splits[name] = read_split(folder, name, pictures=pictures)
+        faults = [fault for split in splits.values() for fault in split.faults]
+        return Splits(splits, available_splits(folder), faults)
     from coder_core.data.captioned.checking import read_picture_split
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned
 
-    only = wanted[0] if len(wanted) == 1 else ""
-    data = read_captioned(folder, config.data, pictures=config.data.pictures or None, only=only)
-    faults = stop_on_errors(data.faults)
-    names = [split.name for split in data.splits]
-    asked = config.towers.workers
-    workers = usual_workers(config.training.device) if asked < 0 else asked
-    splits, checksums = dict[str, Split](), dict[str, str]()
-    for name in wanted:
-        if len(wanted) > 1 and name in OPTIONAL and name not in names:
+    only = names[0] if len(names) == 1 else ""
+    data = read_captioned(folder, config.data, pictures=pictures, only=only)
+    result = Splits({}, [split.name for split in data.splits], stop_on_errors(data.faults))
+    workers = config.towers.workers
+    if workers < 0:
+        workers = usual_workers(config.training.device)
+    for name in names:
+        if len(names) > 1 and name in OPTIONAL and name not in result.names:
             continue
-        split, sums = read_picture_split(
+        split, checksums = read_picture_split(
             data,
             name,
             towers.image.prepare,
@@ -101,18 +106,7 @@ def read_splits(
             skip_broken=config.data.skip_broken,
             progress=named(progress, f"checking the pictures of {name}"),
         )
-        splits[name] = split
-        faults = faults + split.faults
-        checksums |= {f"{split.name}_{part}": checksum for part, checksum in sums.items()}
-    return Splits(splits, names, faults, checksums)
-
-
-def _with_features(config: Config, folder: Path, wanted: Sequence[str]) -> Splits:
-    pictures = config.data.pictures or None
-    splits = {}
-    for name in wanted:
-        if len(wanted) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
-            splits[name] = read_split(folder, name, pictures=pictures)
-    return Splits(
-        splits, available_splits(folder), [fault for split in splits.values() for fault in split.faults]
-    )
+        result.splits[name] = split
+        result.faults.extend(split.faults)
+        result.checksums.update({f"{split.name}_{part}": sha for part, sha in checksums.items()})
+    return result

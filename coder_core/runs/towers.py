@@ -40,7 +40,7 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     if about.get("kind") == TRANSFORMERS and expected:
         model, revision = str(about.get("model", "")), str(about.get("revision", ""))
         return DualEncoder(
-            model, revision=revision, prompt=prompt, expected=expected, place=f"{place}, {model!r:.200}"
+            model, revision=revision, prompt=prompt, expected=expected, where=f"{place}, {model!r:.200}"
         )
     if about.get("kind") == OWN:
         name = _allowed(about, place)
@@ -64,7 +64,7 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
     if about.get("kind") == TRANSFORMERS and expected:
         model, revision = str(about.get("model", "")), str(about.get("revision", ""))
         named = f"{place}, {model!r:.200}"
-        tower = transformers_regions(model, grid=grid, revision=revision, expected=expected, place=named)
+        tower = transformers_regions(model, grid=grid, revision=revision, expected=expected, where=named)
     elif about.get("kind") == OWN:
         tower = own_regions(_allowed(about, place), grid=grid, expected=expected)
     else:

@@ -12,7 +12,7 @@ from torch import nn
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import appearing
-from coder_core.model.towers.halves import TextModule, VisionModule, Wanted, load_model_of
+from coder_core.model.towers.halves import TextModule, TowerChoice, VisionModule
 from coder_core.model.towers.pretrained import TRANSFORMERS, find_model, load_processor, load_tokenizer, quiet
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import open_analysis
@@ -73,10 +73,11 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
             raise InputError(
                 Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix)
             )
-    wanted = [
-        Wanted(side["model"], str(run), True, True, side["revision"], side["fingerprint"]) for side in noted
+    choices = [
+        TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
+        for side in noted
     ]
-    sources = [find_model(one.name, one.revision, one.place)[0] for one in wanted]
+    sources = [find_model(choice.name, choice.revision, choice.where)[0] for choice in choices]
     towers = []
     for encoder in (loaded.model.regions, loaded.model.words):
         assert isinstance(encoder, TunedTower)
@@ -86,21 +87,21 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     assert isinstance(image, VisionModule)
     assert isinstance(text, TextModule)
     with torch.no_grad():
-        one_model = wanted[0] == wanted[1]
-        plain = _of_one_model(wanted[0], image, text) if one_model else _of_two_models(run, image, text)
+        one_model = choices[0] == choices[1]
+        plain = _of_one_model(choices[0], image, text) if one_model else _of_two_models(run, image, text)
         _set_scale(plain, run, config)
     with appearing(folder) as place, quiet():
         plain.save_pretrained(place)
-        load_processor(sources[0], wanted[0].place).save_pretrained(place)
-        load_tokenizer(sources[1], wanted[1].place).save_pretrained(place)
+        load_processor(sources[0], str(run)).save_pretrained(place)
+        load_tokenizer(sources[1], str(run)).save_pretrained(place)
         (place / "README.md").write_text(
             _card(run, config, about, noted, text.padded_to, split), encoding="utf-8"
         )
 
 
-def _of_one_model(wanted: Wanted, image: VisionModule, text: TextModule) -> Any:
+def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) -> Any:
     """The dual encoder that both towers are of, with their weights."""
-    plain = load_model_of(wanted).model
+    plain = choice.load().model
     for tower, kind in ((image, "vision"), (text, "text")):
         _copy(getattr(plain, f"{kind}_model"), tower.model)
         if tower.projection is not None:

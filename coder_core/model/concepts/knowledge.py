@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.model.concepts.lemmas import Kind
 from coder_core.model.concepts.vocabulary import KINDS, Concept, ConceptVocabulary, Source
 
@@ -38,9 +38,8 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
     named = [sorted(set(caption)) for caption in captions]
     starts = np.cumsum([0, *map(len, named)])
     columns = np.fromiter((concept for caption in named for concept in caption), np.int64, starts[-1])
-    occurs = sparse.csr_matrix(
-        (np.ones(len(columns), np.int64), columns, starts), shape=(len(named), concepts)
-    )
+    ones = np.ones(len(columns), np.int64)
+    occurs = sparse.csr_matrix((ones, columns, starts), shape=(len(named), concepts))
     together = np.asarray((occurs.T @ occurs).todense(), dtype=np.int64)
     occurrences = together.diagonal().copy()
     np.fill_diagonal(together, 0)
@@ -50,11 +49,7 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
 def conditional(together: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
     """P_ij = B_ij / N_i, the probability of concept j in a caption that names concept i.
 
-    (The paper's prose has it the other way round.) The row of a concept in no caption is zero.
-
-    Args:
-        together: (g, g) B.
-        occurrences: (g,) N.
+    (The paper's prose has it the other way round.) (g, g) float64; the row of a concept in no caption is zero.
     """
     return np.asarray(together / np.maximum(occurrences, 1)[:, None], dtype=np.float64)
 
@@ -102,28 +97,6 @@ def _inverse_root(degree: np.ndarray) -> np.ndarray:
     return np.where(degree > 0, 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
 
 
-def concept_graph(
-    together: np.ndarray,
-    occurrences: np.ndarray,
-    *,
-    threshold: float = 0.3,
-    rescaled: bool = True,
-    norm: GraphNorm = "columns",
-) -> np.ndarray:
-    """Counts → Â, (g, g) float32.
-
-    Args:
-        together: (g, g) B.
-        occurrences: (g,) N.
-        threshold: ε of the graph, on the rescaled probability or, literally, on the raw one.
-        rescaled: rescale first, as CVSE does.
-        norm: as in `normalise_graph`.
-    """
-    probability = conditional(together, occurrences)
-    edges = connect(rescale(probability) if rescaled else probability, threshold=threshold)
-    return normalise_graph(edges, norm)
-
-
 FORMAT = "coder-concepts-1"
 NAMES, ARRAYS = "concepts.json", "concepts.safetensors"
 
@@ -147,11 +120,19 @@ class Concepts:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
-    def graph(self, *, threshold: float, rescaled: bool, norm: GraphNorm = "columns") -> np.ndarray:
-        """Â, (g, g) float32."""
-        return concept_graph(
-            self.together, self.occurrences, threshold=threshold, rescaled=rescaled, norm=norm
-        )
+    def graph(
+        self, *, threshold: float = 0.3, rescaled: bool = True, norm: GraphNorm = "columns"
+    ) -> np.ndarray:
+        """Counts → Â, (g, g) float32.
+
+        Args:
+            threshold: ε of the graph, on the rescaled probability or, literally, on the raw one.
+            rescaled: rescale first, as CVSE does.
+            norm: as in `normalise_graph`.
+        """
+        probability = conditional(self.together, self.occurrences)
+        edges = connect(rescale(probability) if rescaled else probability, threshold=threshold)
+        return normalise_graph(edges, norm)
 
     def to_files(self) -> dict[str, bytes | str]:
         """concepts.json and concepts.safetensors."""
@@ -167,44 +148,38 @@ class Concepts:
         Raises:
             InputError: a file is damaged or of another format, or the two do not match.
         """
+        file = f"{folder}/{NAMES}"
         try:
             vocabulary = _read_names(names)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                Fault(f"{folder}/{NAMES}", f"cannot be read: {error}", f'the format "{FORMAT}"')
-            ) from None
-        try:
+            file = f"{folder}/{ARRAYS}"
             tensors = load(arrays)
-        except SafetensorError as error:
-            raise InputError(Fault(f"{folder}/{ARRAYS}", f"cannot be read: {error}")) from None
+        except (ValueError, RecursionError, SafetensorError) as error:
+            raise InputError.at(file, f"cannot be read: {error}", f'the format "{FORMAT}"') from None
         count, size = len(vocabulary), (0, *getattr(tensors.get("vectors"), "shape", ()))[-1]
-        expected = {
-            "together": f"int64{[count] * 2}",
-            "occurrences": f"int64[{count}]",
-            "vectors": f"float32{[count, size]}",
-        }
-        layout = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
-        if layout != expected:
-            contents, wanted = (
-                " ".join(f"{k} {v}" for k, v in arrays.items()) for arrays in (layout, expected)
+        expected = {"together": f"int64{[count] * 2}", "occurrences": f"int64[{count}]"}
+        expected["vectors"] = f"float32{[count, size]}"
+        actual = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
+        if actual != expected:
+            held, needed = (
+                " ".join(f"{name} {form}" for name, form in forms.items()) for forms in (actual, expected)
             )
-            raise InputError(Fault(f"{folder}/{ARRAYS}", f"holds {contents}", wanted))
+            raise InputError.at(file, f"holds {held}", needed)
         return cls(vocabulary, **tensors)
 
 
 def _read_names(content: bytes) -> ConceptVocabulary:
     match json.loads(content):
-        case {"format": str(form), "source": str(source), "concepts": [_, _, *_] as entries} if (
-            form == FORMAT
+        case {"format": form, "source": str(source), "concepts": [_, _, *_] as entries} if (
+            form == FORMAT and source in get_args(Source)
         ):
-            if source in get_args(Source):
-                return ConceptVocabulary(tuple(map(_read_concept, entries)), cast(Source, source))
+            return ConceptVocabulary(tuple(map(_read_concept, entries)), cast(Source, source))
     raise ValueError("not a run's list of two or more concepts")
 
 
 def _read_concept(entry: Any) -> Concept:
     match entry:
-        case {"word": str(word), "kind": str(kind), "count": int(count), "forms": [*forms]} if kind in KINDS:
-            if all(isinstance(form, str) for form in forms):
-                return Concept(word, cast(Kind, kind), count, tuple(forms))
+        case {"word": str(word), "kind": str(kind), "count": int(count), "forms": [*forms]} if (
+            kind in KINDS and all(isinstance(form, str) for form in forms)
+        ):
+            return Concept(word, cast(Kind, kind), count, tuple(forms))
     raise ValueError(f"{entry!r:.80} is no concept with word, kind, count and forms")

@@ -13,118 +13,39 @@ from typing import Literal
 Kind = Literal["object", "property", "motion"]
 
 LEAST_SINGULAR = (
-    0.05  # share of a plural's count that a singular must have: "pants" is no form of a stray "pant"
+    0.05  # share of a plural's count that a singular must have: "pants" is not a form of a stray "pant"
 )
 VOWELS = "aeiou"
-IRREGULAR_NOUNS = {
-    "men": "man",
-    "women": "woman",
-    "children": "child",
-    "feet": "foot",
-    "teeth": "tooth",
-    "mice": "mouse",
-    "geese": "goose",
-    "oxen": "ox",
-    "policemen": "policeman",
-    "firemen": "fireman",
-    "fishermen": "fisherman",
-    "snowmen": "snowman",
-    "businessmen": "businessman",
-    "cowmen": "cowman",
-    "sportsmen": "sportsman",
-}
-IRREGULAR_VERBS = {
-    form: base
-    for base, forms in {
-        "become": "became",
-        "begin": "began begun",
-        "bend": "bent",
-        "bite": "bit bitten",
-        "blow": "blew blown",
-        "break": "broke broken",
-        "bring": "brought",
-        "build": "built",
-        "buy": "bought",
-        "catch": "caught",
-        "choose": "chose chosen",
-        "come": "came",
-        "creep": "crept",
-        "deal": "dealt",
-        "die": "dying",
-        "dig": "dug",
-        "draw": "drew drawn",
-        "drink": "drank drunk",
-        "drive": "drove driven",
-        "eat": "ate eaten",
-        "fall": "fell fallen",
-        "feed": "fed",
-        "feel": "felt",
-        "fight": "fought",
-        "find": "found",
-        "fly": "flew flown",
-        "get": "got gotten",
-        "give": "gave given",
-        "go": "went gone goes",
-        "grow": "grew grown",
-        "hang": "hung",
-        "hear": "heard",
-        "hide": "hid hidden",
-        "hold": "held",
-        "keep": "kept",
-        "kneel": "knelt",
-        "know": "knew known",
-        "lay": "laid",
-        "lead": "led",
-        "leap": "leapt",
-        "leave": "left",
-        "lie": "lying lain",
-        "light": "lit",
-        "lose": "lost",
-        "make": "made",
-        "meet": "met",
-        "ride": "rode ridden",
-        "ring": "rang rung",
-        "rise": "rose risen",
-        "run": "ran",
-        "say": "said",
-        "see": "saw seen",
-        "sell": "sold",
-        "send": "sent",
-        "shake": "shook shaken",
-        "shine": "shone",
-        "shoot": "shot",
-        "show": "shown",
-        "sing": "sang sung",
-        "sink": "sank sunk",
-        "sit": "sat",
-        "sleep": "slept",
-        "slide": "slid",
-        "speak": "spoke spoken",
-        "spend": "spent",
-        "spin": "spun",
-        "spring": "sprang sprung",
-        "stand": "stood",
-        "stick": "stuck",
-        "strike": "struck",
-        "sweep": "swept",
-        "swim": "swam swum",
-        "swing": "swung",
-        "take": "took taken",
-        "teach": "taught",
-        "tear": "tore torn",
-        "tell": "told",
-        "think": "thought",
-        "throw": "threw thrown",
-        "tie": "tying",
-        "wake": "woke woken",
-        "wear": "wore worn",
-        "weave": "wove woven",
-        "win": "won",
-        "wind": "wound",
-        "write": "wrote written",
-    }.items()
-    for form in forms.split()
-}
+
+# Base form, then the forms that no rule gives.
+_NOUNS = """
+man men, woman women, child children, foot feet, tooth teeth, mouse mice, goose geese, ox oxen, policeman
+policemen, fireman firemen, fisherman fishermen, snowman snowmen, businessman businessmen, cowman cowmen,
+sportsman sportsmen
+"""
+_VERBS = """
+become became, begin began begun, bend bent, bite bit bitten, blow blew blown, break broke broken, bring
+brought, build built, buy bought, catch caught, choose chose chosen, come came, creep crept, deal dealt,
+die dying, dig dug, draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell
+fallen, feed fed, feel felt, fight fought, find found, fly flew flown, get got gotten, give gave given, go
+went gone goes, grow grew grown, hang hung, hear heard, hide hid hidden, hold held, keep kept, kneel
+knelt, know knew known, lay laid, lead led, leap leapt, leave left, lie lying lain, light lit, lose lost,
+make made, meet met, ride rode ridden, ring rang rung, rise rose risen, run ran, say said, see saw seen,
+sell sold, send sent, shake shook shaken, shine shone, shoot shot, show shown, sing sang sung, sink sank
+sunk, sit sat, sleep slept, slide slid, speak spoke spoken, spend spent, spin spun, spring sprang sprung,
+stand stood, stick stuck, strike struck, sweep swept, swim swam swum, swing swung, take took taken, teach
+taught, tear tore torn, tell told, think thought, throw threw thrown, tie tying, wake woke woken, wear
+wore worn, weave wove woven, win won, wind wound, write wrote written
+"""
+
+
+def _by_form(table: str) -> dict[str, str]:
+    """Form → base form."""
+    entries = [entry.split() for entry in table.split(",")]
+    return {form: base for base, *forms in entries for form in forms}
+
+
+IRREGULAR_NOUNS, IRREGULAR_VERBS = _by_form(_NOUNS), _by_form(_VERBS)
 
 
 def kind_of_tag(tag: str) -> Kind | None:
@@ -163,13 +84,13 @@ def _singular(word: str, seen: Mapping[str, int]) -> str:
         return IRREGULAR_NOUNS[word]
     if not word.endswith("s") or word.endswith(("ss", "us", "is")) or len(word) < 4:
         return word
-    candidates = [word[:-1]]
-    if word.endswith("es"):
-        candidates.append(word[:-2])
-    if word.endswith("ies"):
-        candidates.append(word[:-3] + "y")
-    if word.endswith("ves"):
-        candidates += [word[:-3] + "f", word[:-3] + "fe"]
+    endings = {"s": [""], "es": [""], "ies": ["y"], "ves": ["f", "fe"]}
+    candidates = [
+        word.removesuffix(plural) + singular
+        for plural, singulars in endings.items()
+        if word.endswith(plural)
+        for singular in singulars
+    ]
     best = _most_seen(candidates, seen)
     return best if best and seen[best] >= LEAST_SINGULAR * seen.get(word, 0) else word
 
@@ -201,10 +122,8 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
         if ending == "es":
             hissing = stem.endswith(("s", "sh", "ch", "x", "z", "o"))
             return _most_seen([stem, stem + "e"], seen) or (stem if hissing else stem + "e")
-        candidates = [stem, stem + "e"]
         doubled = len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in VOWELS
-        if doubled:
-            candidates.append(stem[:-1])
+        candidates = [stem, stem + "e"] + [stem[:-1]] * doubled
         return _most_seen(candidates, seen) or _guess(stem, doubled)
     return word
 
@@ -212,18 +131,16 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
 def _guess(stem: str, doubled: bool) -> str:
     """The infinitive of a stem not in the captions, after Porter 1980, step 1b: "runn" is run, "danc" dance."""
     third_last = stem[-3:-2]
+    after_consonant = third_last and third_last not in VOWELS
     if doubled:
         return stem if stem[-1] in "lsz" else stem[:-1]
-    if (
-        stem[-1] in "cvu"
-        or stem.endswith(("dg", "rg", "iz"))
-        or (stem[-1] == "l" and stem[-2] in "bcdfgkpstz")
-    ):
+    syllabic_l = stem[-1] == "l" and stem[-2] in "bcdfgkpstz"
+    if stem[-1] in "cvu" or stem.endswith(("dg", "rg", "iz")) or syllabic_l:
         return stem + "e"
-    if stem.endswith("at") and third_last and third_last not in VOWELS:
+    if stem.endswith("at") and after_consonant:
         return stem + "e"
     syllables = sum(a not in VOWELS and b in VOWELS for a, b in zip(" " + stem, stem, strict=False))
-    closed = stem[-2] in VOWELS and stem[-1] not in VOWELS + "wxy" and third_last and third_last not in VOWELS
+    closed = stem[-2] in VOWELS and stem[-1] not in VOWELS + "wxy" and after_consonant
     return stem + "e" if syllables == 1 and closed else stem
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 
 Tagger = Literal["textblob", "spacy", "nltk"]
@@ -38,56 +38,49 @@ def tag_captions(
         progress(min(start + CAPTIONS_AT_ONCE, len(captions)), len(captions))
 
 
-def _textblob() -> Callable[[Captions], Iterator[list[str]]]:
+def _textblob() -> Callable[[Captions], list[list[str]]]:
     from textblob.en.taggers import PatternTagger
 
     tagger = PatternTagger()
-
-    def tag(captions: Captions) -> Iterator[list[str]]:
-        for words in captions:
-            yield [tag for _, tag in tagger.tag(" ".join(words), tokenize=False)] if words else []
-
-    return tag
+    return lambda captions: [
+        [tag for _, tag in tagger.tag(" ".join(words), tokenize=False)] if words else [] for words in captions
+    ]
 
 
-def _nltk() -> Callable[[Captions], Iterator[list[str]]]:
+def _nltk() -> Callable[[Captions], list[list[str]]]:
     try:
         import nltk
     except ImportError:
-        raise InputError(_missing("nltk", "NLTK", "python -m pip install nltk")) from None
+        raise _missing("nltk", "NLTK", "python -m pip install nltk") from None
     try:
         nltk.pos_tag(["dog"])
     except LookupError:
-        fix = "python -m nltk.downloader averaged_perceptron_tagger_eng"
-        raise InputError(_missing("nltk", "NLTK's tagging model", fix)) from None
-
-    def tag(captions: Captions) -> Iterator[list[str]]:
-        for tagged in nltk.pos_tag_sents([list(words) for words in captions]):
-            yield [tag for _, tag in tagged]
-
-    return tag
+        command = "python -m nltk.downloader averaged_perceptron_tagger_eng"
+        raise _missing("nltk", "NLTK's tagging model", command) from None
+    return lambda captions: [
+        [tag for _, tag in caption] for caption in nltk.pos_tag_sents([list(words) for words in captions])
+    ]
 
 
-def _spacy() -> Callable[[Captions], Iterator[list[str]]]:
+def _spacy() -> Callable[[Captions], list[list[str]]]:
     try:
         import spacy
         from spacy.tokens import Doc
     except ImportError:
-        raise InputError(_missing("spacy", "spaCy", "python -m pip install spacy")) from None
+        raise _missing("spacy", "spaCy", "python -m pip install spacy") from None
     try:
         language: Any = spacy.load(SPACY_MODEL, exclude=["parser", "ner", "lemmatizer"])
     except OSError:
-        fix = f"python -m spacy download {SPACY_MODEL}"
-        raise InputError(_missing("spacy", f"spaCy's model {SPACY_MODEL}", fix)) from None
+        command = f"python -m spacy download {SPACY_MODEL}"
+        raise _missing("spacy", f"spaCy's model {SPACY_MODEL}", command) from None
 
-    def tag(captions: Captions) -> Iterator[list[str]]:
+    def tag(captions: Captions) -> list[list[str]]:
         documents = (Doc(language.vocab, words=list(words)) for words in captions)
-        for document in language.pipe(documents, batch_size=256):
-            yield [token.tag_ for token in document]
+        return [[token.tag_ for token in doc] for doc in language.pipe(documents, batch_size=256)]
 
     return tag
 
 
-def _missing(tagger: str, what: str, install: str) -> Fault:
-    fix = f"{install}, or take --concept-tagger textblob"
-    return Fault(f"--concept-tagger {tagger}", f"{what} is not installed", "an installed tagger", fix)
+def _missing(tagger: str, part: str, command: str) -> InputError:
+    fix = f"{command}, or take --concept-tagger textblob"
+    return InputError.at(f"--concept-tagger {tagger}", f"{part} is not installed", "an installed tagger", fix)

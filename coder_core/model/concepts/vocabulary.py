@@ -52,12 +52,10 @@ class ConceptVocabulary:
     concepts: tuple[Concept, ...]
     source: Source
     number: dict[str, int] = field(init=False, repr=False, compare=False)
-    _longest: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         number = {form: index for index, concept in enumerate(self.concepts) for form in concept.forms}
         object.__setattr__(self, "number", number)
-        object.__setattr__(self, "_longest", max((form.count(" ") + 1 for form in number), default=1))
 
     def __len__(self) -> int:
         return len(self.concepts)
@@ -67,14 +65,13 @@ class ConceptVocabulary:
         """The g names."""
         return [concept.word for concept in self.concepts]
 
-    @property
-    def kinds(self) -> list[Kind]:
-        """The g kinds."""
-        return [concept.kind for concept in self.concepts]
-
-    def read(self, caption: Sequence[str]) -> list[int]:
-        """The numbers of the concepts in a caption's words, single words first, in order, with repeats."""
-        return [self.number[form] for form in _phrases(caption, self._longest) if form in self.number]
+    def read(self, captions: Iterable[Sequence[str]]) -> list[list[int]]:
+        """The numbers of the concepts in the words of captions, single words first, in order, with repeats."""
+        longest = _longest(self.number)
+        return [
+            [self.number[form] for form in _phrases(caption, longest) if form in self.number]
+            for caption in captions
+        ]
 
 
 def choose_concepts(
@@ -94,26 +91,26 @@ def choose_concepts(
         InputError: fewer than two concepts.
     """
     texts = [list(caption) for caption in captions]
-    forms = _forms(_majority(texts))
-    counts = _count_captions([[word for word, _ in caption] for caption in texts], forms)
-    kinds = _kind_of_base(counts)
-    wanted = quotas(size)
-    chosen: list[Concept] = []
+    kinds, forms = _count([[word for word, _ in text] for text in texts], _forms(_majority(texts)))
+    of_kind: dict[Kind, list[Concept]] = {kind: [] for kind in KINDS}
+    for base, counts in kinds.items():
+        kind = max(KINDS, key=lambda kind: counts[kind])
+        of_kind[kind].append(Concept(base, kind, counts.total(), forms[base]))
+    concepts: list[Concept] = []
     faults: list[Fault] = []
-    for kind in KINDS:
-        candidates = [(base, count) for base, count in kinds[kind].items() if count >= LEAST_CAPTIONS]
-        best = sorted(candidates, key=lambda pair: (-pair[1], pair[0]))[: wanted[kind]]
-        chosen += [Concept(base, kind, count, tuple(counts.forms[base])) for base, count in best]
-        if len(best) < wanted[kind]:
-            problem = f"the training captions hold {len(best)} of kind {kind}, {wanted[kind]} were asked for"
+    for kind, quota in quotas(size).items():
+        frequent = [concept for concept in of_kind[kind] if concept.count >= LEAST_CAPTIONS]
+        best = sorted(frequent, key=lambda concept: (-concept.count, concept.word))[:quota]
+        concepts += best
+        if len(best) < quota:
+            problem = f"the training captions hold {len(best)} of kind {kind}, {quota} were asked for"
             fix = "the branch goes on with fewer; give a --concept-list or fewer --concepts"
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
-    if len(chosen) < 2:
+    if len(concepts) < 2:
+        problem = f"found {len(concepts)} in the training captions"
         fix = "give a --concept-list, or --concepts 0 for no concept branch"
-        raise InputError(
-            Fault("--concepts", f"found {len(chosen)} in the training captions", "two or more", fix)
-        )
-    return ConceptVocabulary(tuple(chosen), source), faults
+        raise InputError.at("--concepts", problem, "two or more", fix)
+    return ConceptVocabulary(tuple(concepts), source), faults
 
 
 def listed_concepts(
@@ -131,42 +128,40 @@ def listed_concepts(
     Returns:
         The concepts, and a warning about those in no caption.
     """
-    listed = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
+    phrase = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
     seen = Counter(word for caption in captions for word in caption)
-    forms: dict[str, tuple[str, Kind]] = {}
+    owner: dict[str, tuple[str, Kind]] = {}
     for kind in KINDS:
         bases: dict[str, str] = {}
         for word in words.get(kind, ()):
-            forms[listed[word]] = (word, kind)
-            bases.setdefault(base_form(listed[word], kind, seen), word)
-        for other in seen.keys() - set(listed.values()) - forms.keys():
-            if (base := base_form(other, kind, seen)) in bases:
-                forms[other] = (bases[base], kind)
-    counts = _count_captions(captions, forms)
-    chosen = [
-        Concept(word, kind, counts.of_base[word].total(), tuple(counts.forms[word]) or (listed[word],))
+            owner[phrase[word]] = (word, kind)
+            bases.setdefault(base_form(phrase[word], kind, seen), word)
+        for form in seen.keys() - set(phrase.values()) - owner.keys():
+            if (base := base_form(form, kind, seen)) in bases:
+                owner[form] = (bases[base], kind)
+    kinds, forms = _count(captions, owner)
+    concepts = [
+        Concept(word, kind, kinds[word].total(), forms.get(word, (phrase[word],)))
         for kind in KINDS
         for word in words.get(kind, ())
     ]
-    absent = [concept.word for concept in chosen if concept.count == 0]
+    absent = [concept.word for concept in concepts if concept.count == 0]
     faults = []
     if absent:
-        problem = f"{len(absent)} of {len(chosen)} stand in no training caption: {', '.join(absent[:10])}"
-        faults.append(
-            Fault("--concept-list", problem, fix="they stay, connected with nothing", severity="warning")
-        )
-    return ConceptVocabulary(tuple(chosen), "list"), faults
+        problem = f"{len(absent)} of {len(concepts)} are in no training caption: {', '.join(absent[:10])}"
+        fix = "they stay, connected with nothing"
+        faults.append(Fault("--concept-list", problem, fix=fix, severity="warning"))
+    return ConceptVocabulary(tuple(concepts), "list"), faults
 
 
 def quotas(size: int) -> dict[Kind, int]:
     """Concepts of each kind, 7 : 2 : 1 of `size`; the remainder are objects."""
-    total = sum(SHARES.values())
-    properties, motions = size * SHARES["property"] // total, size * SHARES["motion"] // total
-    return {"object": size - properties - motions, "property": properties, "motion": motions}
+    counts = {kind: size * share // sum(SHARES.values()) for kind, share in SHARES.items()}
+    return counts | {"object": size - counts["property"] - counts["motion"]}
 
 
-def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, int]]:
-    """Word → the most frequent tag of its most frequent kind, and its count; without words of no kind."""
+def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
+    """Word → the most frequent tag of its most frequent kind, that kind, and its count; no words of other kinds."""
     tags: dict[str, Counter[str]] = defaultdict(Counter)
     for caption in captions:
         for word, tag in caption:
@@ -181,36 +176,28 @@ def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, int]]:
         kind = max((*KINDS, None), key=lambda kind: kinds[kind])  # the first of equals
         if kind is not None:
             tag = max(sorted(tag for tag in counts if kind_of_tag(tag) == kind), key=lambda tag: counts[tag])
-            majority[word] = (tag, counts.total())
+            majority[word] = (tag, kind, counts.total())
     return majority
 
 
-def _forms(words: Mapping[str, tuple[str, int]]) -> Forms:
-    adjectives = {word: count for word, (tag, count) in words.items() if kind_of_tag(tag) == "property"}
+def _forms(words: Mapping[str, tuple[str, Kind, int]]) -> Forms:
+    adjectives = {word: count for word, (_, kind, count) in words.items() if kind == "property"}
     # "shorts" is no form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
-    others = {word: count for word, (_, count) in words.items() if word not in adjectives}
-    everything = {**adjectives, **others}
-    seen: dict[Kind, Mapping[str, int]] = {"object": others, "property": adjectives, "motion": everything}
-    forms = {}
-    for word, (tag, _) in words.items():
-        kind = kind_of_tag(tag)
-        assert kind is not None
-        base = base_form(word, kind, seen[kind], tag=tag)
-        if base not in STOP_WORDS:
-            forms[word] = (base, kind)
-    return forms
+    others = {word: count for word, (_, kind, count) in words.items() if kind != "property"}
+    seen = {"object": others, "property": adjectives, "motion": {**adjectives, **others}}
+    bases = {
+        word: (base_form(word, kind, seen[kind], tag=tag), kind) for word, (tag, kind, _) in words.items()
+    }
+    return {word: (base, kind) for word, (base, kind) in bases.items() if base not in STOP_WORDS}
 
 
-@dataclass(frozen=True)
-class _FormCounts:
-    of_base: dict[str, Counter[Kind]]  # captions of each base form, by kind
-    forms: dict[str, list[str]]  # of each base form, most frequent first
-
-
-def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _FormCounts:
+def _count(
+    captions: Sequence[Sequence[str]], forms: Forms
+) -> tuple[dict[str, Counter[Kind]], dict[str, tuple[str, ...]]]:
+    """Base form → captions that name it, by kind, and base form → its forms in the captions, most frequent first."""
     of_base: dict[str, Counter[Kind]] = defaultdict(Counter)
     of_form: dict[str, Counter[str]] = defaultdict(Counter)
-    longest = max((form.count(" ") + 1 for form in forms), default=1)
+    longest = _longest(forms)
     for caption in captions:
         kinds: dict[str, Kind] = {}
         for form in _phrases(caption, longest):
@@ -221,10 +208,15 @@ def _count_captions(captions: Sequence[Sequence[str]], forms: Forms) -> _FormCou
         for base, kind in kinds.items():
             of_base[base][kind] += 1
     ordered = {
-        base: [form for form, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
+        base: tuple(sorted(counts, key=lambda form: (-counts[form], form)))
         for base, counts in of_form.items()
     }
-    return _FormCounts(of_base, defaultdict(list, ordered))
+    return of_base, ordered
+
+
+def _longest(forms: Iterable[str]) -> int:
+    """Words of the longest form."""
+    return max((form.count(" ") + 1 for form in forms), default=1)
 
 
 def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
@@ -233,11 +225,3 @@ def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
     for length in range(2, longest + 1):
         for start in range(len(caption) - length + 1):
             yield " ".join(caption[start : start + length])
-
-
-def _kind_of_base(counts: _FormCounts) -> dict[Kind, dict[str, int]]:
-    """Kind → its base forms with the captions that name them under any kind."""
-    bases: dict[Kind, dict[str, int]] = {kind: {} for kind in KINDS}
-    for base, kinds in counts.of_base.items():
-        bases[max(KINDS, key=lambda kind: kinds[kind])][base] = kinds.total()
-    return bases

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.pretrained import read_settings
+from coder_core.console.faults import InputError
+from coder_core.model.towers.pretrained import Tokeniser, read_settings
 from coder_core.ops import padding_mask
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
@@ -23,83 +23,67 @@ def check_folder(folder: Path) -> None:
     """
     kind = read_settings(folder).get("model_type")
     if kind != "bert":
-        raise InputError(Fault(f"{folder / 'config.json'} key model_type", f"is {kind!r}", "'bert'"))
+        raise InputError.at(f"{folder / 'config.json'} key model_type", f"is {kind!r}", "'bert'")
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         fix = "save the tokenizer there too (tokenizer.save_pretrained); without it every word would become [UNK]"
-        raise InputError(Fault(str(folder), "has no tokenizer files", " or ".join(TOKENIZER_FILES), fix))
+        raise InputError.at(str(folder), "has no tokenizer files", " or ".join(TOKENIZER_FILES), fix)
 
 
-def load_tokenizer(name: str, *, download: bool = True) -> Any:
-    """Load the tokenizer of a BERT by name or folder; it truncates captions at the model's number of positions.
+def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
+    """Load the tokenizer of a BERT by name or folder; it cuts captions at the model's number of positions (512).
 
     Args:
         name: of the model, or its folder.
         download: what this machine lacks. Without, nothing is asked of the hub, for the name may be a stranger's.
 
     Raises:
-        InputError: it cannot be loaded, is no BERT, or has more words than the model.
+        InputError: it cannot be loaded, is not a BERT, or has more words than the model.
     """
-    from transformers import AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
-    source = _source(name, download)
-    settings = _load_settings(source, download)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **_options(download))
-    except (OSError, ValueError) as error:
-        raise _not_loaded(name) from error
+    source, options = _source(name, download)
+    settings, tokenizer = _load(AutoConfig, source, options), _load(AutoTokenizer, source, options)
     if settings.model_type != "bert":
-        raise InputError(Fault(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'"))
-    size = settings.vocab_size
-    if len(tokenizer) > size:
-        problem, fix = (
-            f"its tokenizer has {len(tokenizer)} words",
-            "take tokenizer and model from the same place",
-        )
-        raise InputError(Fault(f"--bert {name}", problem, f"at most the model's {size}", fix))
-    tokenizer.model_max_length = min(tokenizer.model_max_length, settings.max_position_embeddings)
-    return tokenizer
+        raise InputError.at(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'")
+    if len(tokenizer) > settings.vocab_size:
+        problem = f"its tokenizer has {len(tokenizer)} words"
+        expected = f"at most the model's {settings.vocab_size}"
+        fix = "take tokenizer and model from the same place"
+        raise InputError.at(f"--bert {name}", problem, expected, fix)
+    return Tokeniser(tokenizer, min(tokenizer.model_max_length, settings.max_position_embeddings))
 
 
-def _load_settings(source: str, download: bool) -> Any:
-    from transformers import AutoConfig
-
-    if Path(source).is_dir():
-        check_folder(Path(source))
-    try:
-        return AutoConfig.from_pretrained(source, **_options(download))
-    except (OSError, ValueError) as error:
-        raise _not_loaded(source) from error
-
-
-def _source(name: str, download: bool) -> str:
-    """Name for transformers to load. Without `download` always a folder, because with a name it asks the hub even for what is
-    cached."""
-    if download or Path(name).is_dir():
-        return name
+def _source(name: str, download: bool) -> tuple[str, dict[str, Any]]:
+    """Model for transformers to load, and options. Without `download` always a folder, because with a name it asks the
+    hub even for what is cached."""
+    options = {"trust_remote_code": False} | ({} if download else {"local_files_only": True, "token": False})
+    if Path(name).is_dir():
+        check_folder(Path(name))
+        return name, options
+    if download:
+        return name, options
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     with suppress(HFValidationError):
         file = try_to_load_from_cache(name, "config.json")
         if isinstance(file, str):
-            return str(Path(file).parent)
+            check_folder(Path(file).parent)
+            return str(Path(file).parent), options
     fix = (
         f"if you trust it, download it with hf download {name}, or put the folder there, or add --bert {name} to "
         "--resume; a run by itself downloads nothing"
     )
-    raise InputError(
-        Fault(f"the run's bert, {name!r}", "is not on this machine", "a folder, or a downloaded model", fix)
-    )
+    where = f"the run's bert, {name!r}"
+    raise InputError.at(where, "is not on this machine", "a folder, or a downloaded model", fix)
 
 
-def _options(download: bool) -> dict[str, Any]:
-    return {"trust_remote_code": False} | ({} if download else {"local_files_only": True, "token": False})
-
-
-def _not_loaded(name: str) -> InputError:
-    return InputError(
-        Fault("--bert", f"{name!r} could not be loaded", "a model name to download, or a folder")
-    )
+def _load(kind: Any, source: str, options: dict[str, Any], **more: Any) -> Any:
+    try:
+        return kind.from_pretrained(source, **options, **more)
+    except (OSError, ValueError) as error:
+        problem = f"{source!r} could not be loaded"
+        raise InputError.at("--bert", problem, "a model name to download, or a folder") from error
 
 
 class BertWords(nn.Module):
@@ -110,7 +94,7 @@ class BertWords(nn.Module):
         dimension: D.
         frozen: leave BERT's weights alone.
         checkpointing: recompute activations in the backward pass.
-        download: what this machine lacks, as for `load_tokenizer`.
+        download: what this machine lacks, as for `load_tokeniser`.
     """
 
     def __init__(
@@ -124,14 +108,13 @@ class BertWords(nn.Module):
         download: bool = True,
     ) -> None:
         super().__init__()
-        from transformers import BertModel
+        from transformers import AutoConfig, BertModel
 
-        source = _source(name, download)
-        settings = _load_settings(source, download)
+        source, options = _source(name, download)
         if pretrained:
-            self.bert = BertModel.from_pretrained(source, add_pooling_layer=False, **_options(download))
+            self.bert = _load(BertModel, source, options, add_pooling_layer=False)
         else:
-            self.bert = BertModel(settings, add_pooling_layer=False)
+            self.bert = BertModel(_load(AutoConfig, source, options), add_pooling_layer=False)
         self.linear = nn.Linear(self.bert.config.hidden_size, dimension)
         if frozen:
             self.bert.requires_grad_(False)

@@ -1,8 +1,8 @@
 """Pretrained towers: a picture encoder and a text encoder with one space.
 
-pretrained    models of transformers: found on this machine, checked, loaded
+pretrained    models of transformers: found on this machine, checked, loaded with what reads pictures and texts for them
 dual_encoder  both encoders of such a model (CLIP, SigLIP, SigLIP 2), and the interface `Towers`
-own           towers of a user's own code, package.module:function; `own_halves` trains on them
+own           towers of a user's own code, package.module:function
 halves        one encoder that a run trains on; `tuning` freezes it, adapts it or trains it in full
 regions       patch tokens or feature-map cells of a picture tower, pooled to a grid
 patches       a picture's patches in the space of its towers, and the attention that reads them

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,13 +11,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.pretrained import (
-    load_pretrained,
-    load_processor,
-    load_tokenizer,
-    longest_text,
-    reading_of,
-)
+from coder_core.model.towers.pretrained import load_pretrained
 
 PLAIN_PROMPT = "{}"
 METHODS = ("get_image_features", "get_text_features")
@@ -29,7 +21,7 @@ class Towers(Protocol):
     """A picture encoder and a text encoder with one space.
 
     Attributes:
-        about: what a run notes, to find the same towers again: kind, model or tower, fingerprint, prompt, …
+        about: description stored with a run, to find the same towers again: kind, model or tower, fingerprint …
         device: where they compute.
         prepare: what the picture tower reads of one upright RGB picture; called in worker processes.
     """
@@ -45,22 +37,11 @@ class Towers(Protocol):
         """B texts, put into the prompt -> (B, D) float32 unit rows, and how many texts were cut."""
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """Picture -> name → array of what an image processor makes of it."""
-
-    processor: Any
-
-    def __call__(self, picture: Image) -> dict[str, np.ndarray]:
-        made = self.processor(images=picture, return_tensors="np")
-        return {name: np.asarray(rows[0]) for name, rows in made.items()}
-
-
 class DualEncoder:
     """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`.
 
     Args:
-        name, revision, expected, place: as for `load_pretrained`.
+        name, revision, expected, where: as for `load_pretrained`.
         device: where it computes.
         prompt: of the texts; {} is the caption.
         precision: of a GPU's products: "bfloat16" (autocast) or "float32"; the CPU computes in float32.
@@ -78,60 +59,53 @@ class DualEncoder:
         prompt: str = PLAIN_PROMPT,
         precision: str = "bfloat16",
         expected: str = "",
-        place: str = "",
+        where: str = "",
     ) -> None:
         check_prompt(prompt)
         fix = "restore the model this run was made with"
         loaded = load_pretrained(
-            name, place=place, revision=revision, expected=expected, fix=fix, methods=METHODS
+            name, where=where, revision=revision, expected=expected, fix=fix, methods=METHODS
         )
         self.device, self.prompt = torch.device(device), prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"
         self.model = loaded.model.to(self.device)
-        processor = load_processor(loaded.folder, loaded.place)
-        self._tokenizer = load_tokenizer(loaded.folder, loaded.place)
-        self.prepare: Callable[[Image], Any] = Preparation(processor)
-        self._padded_whole, self._lower = reading_of(loaded.settings, self._tokenizer)
-        self._longest = longest_text(self.model, self._tokenizer)
+        self.preparation = loaded.preparation
+        self.prepare: Callable[[Image], Any] = loaded.preparation
+        self._tokeniser, self._padded_whole = loaded.tokeniser, loaded.padded_whole
         self.about: dict[str, Any] = loaded.about | {
             "prompt": prompt,
             "precision": "bfloat16" if self.half else "float32",
-            "longest": self._longest,
-            "lower_case": self._lower,
-            "processor": json.loads(processor.to_json_string()),
+            "longest": self._tokeniser.longest,
+            "lower_case": self._tokeniser.lower_case,
+            "processor": loaded.preparation.settings,
         }
 
     def encode_pictures(self, prepared: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
         """B prepared pictures -> (B, D) float32 unit rows."""
-        inputs = {name: torch.from_numpy(np.stack([one[name] for one in prepared])) for name in prepared[0]}
+        inputs = {
+            name: torch.from_numpy(np.stack([arrays[name] for arrays in prepared])) for name in prepared[0]
+        }
         return self._encode(METHODS[0], inputs, "pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """B texts, put into the prompt -> (B, D) float32 unit rows, and how many were longer than the tower reads."""
-        filled = fill_prompt(self.prompt, texts)
-        if self._lower:
-            filled = [text.lower() for text in filled]
-        lengths = [len(ids) for ids in self._tokenizer(filled, verbose=False)["input_ids"]]
-        tokens = self._tokenizer(
-            filled,
-            padding="max_length" if self._padded_whole else "longest",
-            truncation=True,
-            max_length=self._longest,
-            return_tensors="pt",
-        )
+        texts = self._tokeniser.cased(fill_prompt(self.prompt, texts))
+        longest, tokenizer = self._tokeniser.longest, self._tokeniser.tokenizer
+        lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
+        padding = "max_length" if self._padded_whole else "longest"
+        tokens = tokenizer(texts, padding=padding, truncation=True, max_length=longest, return_tensors="pt")
         inputs = {"input_ids": tokens["input_ids"]} if self._padded_whole else dict(tokens)
-        return self._encode(METHODS[1], inputs, "texts"), sum(length > self._longest for length in lengths)
+        return self._encode(METHODS[1], inputs, "texts"), sum(length > longest for length in lengths)
 
     def _encode(self, method: str, inputs: dict[str, Tensor], samples: str) -> np.ndarray:
-        moved = {name: rows.to(self.device, non_blocking=True) for name, rows in inputs.items()}
+        inputs = {name: rows.to(self.device, non_blocking=True) for name, rows in inputs.items()}
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
-            output = getattr(self.model, method)(**moved)
-        rows = output if isinstance(output, Tensor) else output.pooler_output
-        return unit_rows(rows, samples)
+            output = getattr(self.model, method)(**inputs)
+        return unit_rows(output if isinstance(output, Tensor) else output.pooler_output, samples)
 
 
 def fill_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
-    """The texts in the prompt, in the place of its {}."""
+    """The texts in the prompt, instead of its {}."""
     return [prompt.replace("{}", text) for text in texts]
 
 
@@ -157,5 +131,5 @@ def unit_rows(rows: Tensor, samples: str) -> np.ndarray:
     if not bool((lengths.isfinite() & (lengths > 0)).all()):
         problem = f"gives NaN, Inf or a row of zeros for {samples}"
         fix = "check its weights, or use --precision float32"
-        raise InputError(Fault("the model", problem, "finite numbers", fix))
+        raise InputError.at("the model", problem, "finite numbers", fix)
     return np.asarray((values / lengths).cpu().numpy(), dtype=np.float32)

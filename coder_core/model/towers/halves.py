@@ -1,12 +1,13 @@
-"""The halves of a model that a run trains on: a picture encoder, a text encoder, of transformers."""
+"""Halves of a model that a run trains on: a picture encoder or a text encoder, of transformers or of a user's own."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,30 +15,23 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from coder_core.console.faults import Fault, InputError
-from coder_core.model.towers.dual_encoder import Preparation
-from coder_core.model.towers.pretrained import (
-    Pretrained,
-    load_pretrained,
-    load_processor,
-    load_tokenizer,
-    longest_text,
-    reading_of,
-)
-from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WHOLE, CentreCrop, as_grid, boxes
+from coder_core.console.faults import InputError
+from coder_core.model.towers.own import NAME, load_own
+from coder_core.model.towers.pretrained import WHOLE, Pretrained, Tokeniser, load_pretrained
+from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WRAP, boxes, picture_grid
 from coder_core.ops import padding_mask
 
-WRAP = "wrap it (docs/training.md, Towers)"
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
+EXAMPLE = "docs/training.md, Towers, shows one"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Choice of a tower and of its half.
+class TowerChoice:
+    """Choice of a tower and of the form of its features.
 
     Args:
         name: folder or name of a model, or package.module:function.
-        place: who names it, for messages: "--image-tower NAME".
+        where: who names it, for messages: "--image-tower NAME".
         pooled: one vector a sample, as the model pools, instead of all its patches or tokens.
         projected: patches and tokens in the model's joint space, where it projects into one.
         revision: of a name.
@@ -45,11 +39,27 @@ class Wanted:
     """
 
     name: str
-    place: str
+    where: str
     pooled: bool
     projected: bool
     revision: str = ""
     expected: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """True if it names a user's function."""
+        return bool(NAME.fullmatch(self.name)) and not Path(self.name).is_dir()
+
+    @property
+    def fix(self) -> str:
+        """Advice where the model is not the one that a run noted."""
+        flag = self.where.split(" ")[0]
+        return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
+
+    def load(self) -> Pretrained:
+        """The whole model of transformers; errors as for `load_pretrained`."""
+        settings = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
+        return load_pretrained(self.name, where=self.where, **settings)
 
 
 @dataclass(frozen=True)
@@ -57,12 +67,14 @@ class ImageHalf:
     """A picture encoder.
 
     Args:
-        about: what a run notes, to find it again.
-        module: (B, 3, H, W), or (B, P, C + 2) of `Patchwork`, and (B,) lengths -> (B, L, F).
+        about: description stored with a run, to find it again.
+        module: (B, 3, H, W), or (B, P, C + 2) of `_patchwork`, and (B,) lengths -> (B, L, F).
         prepare: of one upright RGB picture -> (3, H, W), or (P, C + 2), float32, in worker processes.
         local_features: L.
         size: F.
         counts: B prepared pictures -> (B,) how many of the L each has; all when None.
+        boxes_of: picture -> (L, 4) float32 left, top, right, bottom of the local features as shares of its sides; None
+            where they are not a square grid, or what a user's own tower sees is unknown.
     """
 
     about: dict[str, Any]
@@ -71,6 +83,7 @@ class ImageHalf:
     local_features: int
     size: int
     counts: Callable[[Tensor], Tensor] | None = None
+    boxes_of: Callable[[Image], np.ndarray] | None = None
 
     def lengths(self, prepared: Tensor) -> Tensor:
         """(B,) local features of B prepared pictures."""
@@ -78,17 +91,29 @@ class ImageHalf:
         return every if self.counts is None else self.counts(prepared)
 
     def boxes(self, picture: Image) -> np.ndarray | None:
-        """(L, 4) float32 left, top, right, bottom of the local features as shares of the picture's sides; None where
-        they are no square grid, or a user's own tower does not say what it sees."""
-        if isinstance(self.prepare, Patchwork):
-            rows, columns = self.prepare(picture)[0, -2:].astype(int).tolist()
-            return boxes(WHOLE, rows, columns) if self.local_features > 1 else None
-        preparation = getattr(self.prepare, "prepare", None)
-        side = isqrt(self.local_features)
-        if not isinstance(preparation, Preparation) or side * side != self.local_features:
-            return None
-        view = CentreCrop(json.loads(preparation.processor.to_json_string()))
-        return boxes(view(*picture.size), side, side)
+        """Boxes of the local features, see `boxes_of`."""
+        return None if self.boxes_of is None else self.boxes_of(picture)
+
+
+class OwnTokeniser:
+    """Texts -> the ids that a user's object gives; its method `tokenise`, and `words`, the number of ids."""
+
+    def __init__(self, user: Any) -> None:
+        self._tokenise, self._words = user.tokenise, int(getattr(user, "words", 0)) or 1
+
+    def __len__(self) -> int:
+        return self._words
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[int(number) for number in numbers] for numbers in self._tokenise(list(texts))]
+
+    def unknown(self, words: Sequence[str]) -> list[str]:
+        """Nothing: the user's object does not report words it does not know."""
+        return []
+
+    def pieces(self, text: str) -> list[str]:
+        """Each id of a text as a string."""
+        return [str(number) for number in self([text])[0]]
 
 
 @dataclass(frozen=True)
@@ -96,48 +121,39 @@ class TextHalf:
     """A text encoder.
 
     Args:
-        about: what a run notes, to find it again.
+        about: description stored with a run, to find it again.
         module: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools.
         tokenise: texts -> the ids of each, cut to what it reads.
-        words: number of ids.
         size: F.
-        unknown: the words among some that it cannot tell apart.
-        pieces: what each id of a text stands for; "" for special ones.
     """
 
     about: dict[str, Any]
     module: nn.Module
-    tokenise: Callable[[Sequence[str]], list[list[int]]]
-    words: int
+    tokenise: Tokeniser | OwnTokeniser
     size: int
-    unknown: Callable[[Sequence[str]], list[str]]
-    pieces: Callable[[str], list[str]]
 
 
 class VisionModule(nn.Module):
-    """A picture encoder of transformers: (B, 3, H, W), or (B, P, C + 2) of `Patchwork`, and (B,) -> (B, L, F)."""
+    """A picture encoder of transformers: (B, 3, H, W), or (B, P, C + 2) of `_patchwork`, and (B,) -> (B, L, F)."""
 
-    def __init__(self, model: Any, projection: nn.Module | None, late_norm: bool, wanted: Wanted) -> None:
+    def __init__(
+        self, model: Any, projection: nn.Module | None, late_norm: bool, choice: TowerChoice
+    ) -> None:
         super().__init__()
         self.model, self.projection = model, projection
-        self.late_norm, self.pooled, self.place = late_norm, wanted.pooled, wanted.place
+        self.late_norm, self.pooled, self.where = late_norm, choice.pooled, choice.where
 
     def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
-        if flexible := pixels.ndim == 3:
+        if pixels.ndim == 3:
             present, grid = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
             output = self.model(
                 pixel_values=pixels[..., :-2], pixel_attention_mask=present, spatial_shapes=grid
             )
+            features = _pooled(output, self.where) if self.pooled else output.last_hidden_state
+        elif self.pooled:
+            features = _pooled(self.model(pixel_values=pixels), self.where)
         else:
-            output = self.model(pixel_values=pixels)
-        if self.pooled:
-            features = _pooled(output, self.place)[:, None]
-        else:
-            features = output.last_hidden_state
-            if self.late_norm and features.ndim == 3:
-                features = self.model.post_layernorm(features)
-            if not flexible:
-                features = as_grid(features, pixels.shape[-2:], self.model, self.place).flatten(1, 2)
+            features = picture_grid(self.model, pixels, self.late_norm, self.where).flatten(1, 2)
         return features if self.projection is None else self.projection(features)
 
 
@@ -149,8 +165,8 @@ class TextModule(nn.Module):
         projection: into the joint space, or None.
         padded_to: length that all texts are padded to, without a mask; 0 for a mask.
         pad: the id that pads.
-        wanted: of it.
-        padded_left: the padding to `padded_to` stands before the text, as some tokenizers of SigLIP 2 write it.
+        choice: of it.
+        padded_left: the padding to `padded_to` comes before the text, as some tokenizers of SigLIP 2 write it.
     """
 
     def __init__(
@@ -159,14 +175,13 @@ class TextModule(nn.Module):
         projection: nn.Module | None,
         padded_to: int,
         pad: int,
-        wanted: Wanted,
+        choice: TowerChoice,
         padded_left: bool = False,
     ) -> None:
         super().__init__()
         self.model, self.projection, self.padded_to, self.pad = model, projection, padded_to, pad
-        self.padded_left = padded_left
-        self.pooled, self.place = wanted.pooled, wanted.place
-        self.by_head = wanted.projected and not wanted.pooled and _head(model) is not None
+        self.padded_left, self.pooled, self.where = padded_left, choice.pooled, choice.where
+        self.by_head = choice.projected and not choice.pooled and _head(model) is not None
 
     @property
     def size(self) -> int:
@@ -180,162 +195,182 @@ class TextModule(nn.Module):
         ids = words.masked_fill(padded, self.pad)
         if self.padded_to:
             ids = nn.functional.pad(ids, (0, self.padded_to - ids.shape[1]), value=self.pad)
-            output = self.model(input_ids=ids.gather(1, self._turned(lengths)) if self.padded_left else ids)
+            output = self.model(input_ids=ids.gather(1, self._rotated(lengths)) if self.padded_left else ids)
         else:
             output = self.model(input_ids=ids, attention_mask=(~padded).long())
         if self.pooled:
-            features = _pooled(output, self.place)[:, None]
+            features = _pooled(output, self.where)
         else:
             features = output.last_hidden_state
             if self.padded_to and self.padded_left:
-                features = features.take_along_dim(self._turned(-lengths)[..., None], dim=1)
+                features = features.take_along_dim(self._rotated(-lengths)[..., None], dim=1)
             features = features[:, : words.shape[1]]
             features = self.model.head(features) if self.by_head else features
         return features if self.projection is None else self.projection(features)
 
-    def _turned(self, steps: Tensor) -> Tensor:
-        """(B, padded_to) positions, so many further round: by its length, a text follows its padding instead."""
-        places = torch.arange(self.padded_to, device=steps.device)
-        return (places + steps[:, None].to(places)) % self.padded_to
+    def _rotated(self, steps: Tensor) -> Tensor:
+        """(B, padded_to) positions rotated by `steps`: by each text's length, which moves the padding to the front."""
+        positions = torch.arange(self.padded_to, device=steps.device)
+        return (positions + steps[:, None].to(positions)) % self.padded_to
+
+
+class OwnModule(nn.Module):
+    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools.
+
+    Args:
+        module: called with the samples, and with their lengths where `lengths`.
+        where: who names it, for messages.
+    """
+
+    def __init__(self, module: nn.Module, where: str, *, lengths: bool = False) -> None:
+        super().__init__()
+        self.module, self.where, self.reads_lengths = module, where, lengths
+
+    def forward(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        features: Tensor = self.module(samples, lengths) if self.reads_lengths else self.module(samples)
+        if features.ndim not in (2, 3) or len(features) != len(samples):
+            problem = f"gives shape {tuple(features.shape)} for {len(samples)} samples"
+            raise InputError.at(self.where, problem, "(B, L, F) or (B, F)", "docs/training.md, Towers")
+        return features if features.ndim == 3 else features[:, None]
 
 
 def _head(model: Any) -> nn.Linear | None:
-    """SigLIP's projection of texts, which stands inside its text encoder."""
+    """SigLIP's projection of texts, which is inside its text encoder."""
     head = getattr(model, "head", None)
     return head if isinstance(head, nn.Linear) else None
 
 
-def _pooled(output: Any, place: str) -> Tensor:
+def _pooled(output: Any, where: str) -> Tensor:
+    """(B, 1, F)."""
     rows = getattr(output, "pooler_output", None)
     if rows is None:
         fix = "choose --image-pooling and --text-pooling gpo, mean or max"
-        raise InputError(Fault(place, "has no pooling of its own", "a model that pools", fix))
-    pooled: Tensor = rows.flatten(1)
+        raise InputError.at(where, "has no pooling of its own", "a model that pools", fix)
+    pooled: Tensor = rows.flatten(1)[:, None]
     return pooled
 
 
-def load_image_half(wanted: Wanted, loaded: Pretrained | None = None) -> ImageHalf:
-    """A picture encoder.
-
-    Args:
-        wanted: which.
-        loaded: its model, where the text encoder is of the same.
+def load_halves(
+    image: TowerChoice | None, text: TowerChoice | None
+) -> tuple[ImageHalf | None, TextHalf | None]:
+    """Load a picture encoder and a text encoder; a model of transformers that is chosen for both is loaded once.
 
     Raises:
-        InputError: it is not here, unsafe, another than expected, or reads no pictures.
+        InputError: a tower is not on this machine, unsafe, another than expected, or not an encoder of that kind.
     """
-    loaded = loaded or load_model_of(wanted)
-    whole = loaded.model
-    prepare = Preparation(load_processor(loaded.folder, wanted.place))
+    loaded = image.load() if image is not None and not image.is_own else None
+    image_half = text_half = None
+    if image is not None:
+        image_half = _own_image_half(image) if loaded is None else _image_half(image, loaded)
+    if text is not None and text.is_own:
+        text_half = _own_text_half(text)
+    elif text is not None:
+        is_same = image is not None and image.name == text.name
+        text_half = _text_half(text, loaded if loaded is not None and is_same else text.load())
+    return image_half, text_half
+
+
+def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
+    whole, preparation = loaded.model, loaded.preparation
     model = getattr(whole, "vision_model", whole)
     if getattr(model, "main_input_name", "") != "pixel_values":
         problem = f"is a {type(whole).__name__}, which reads no pictures"
-        raise InputError(Fault(wanted.place, problem, "", WRAP))
-    made = set(prepare(PROBE))
-    if made not in ({"pixel_values"}, PATCHWORK):
-        problem = f"reads {', '.join(sorted(made))} of a picture"
-        raise InputError(Fault(wanted.place, problem, "pixels, or patches (NaFlex)", WRAP))
-    projection = getattr(whole, "visual_projection", None) if wanted.pooled or wanted.projected else None
-    late = loaded.settings.get("model_type") in NORMALISED_LATE
-    module = VisionModule(model, projection, late, wanted).eval()
-    if made != PATCHWORK:
-        return measured(loaded.about, module, Pixels(prepare))
-    half = measured(loaded.about, module, Patchwork(prepare))
-    return half if wanted.pooled else replace(half, counts=patch_counts)
+        raise InputError.at(choice.where, problem, "", WRAP)
+    inputs = set(preparation(PROBE))
+    if inputs not in ({"pixel_values"}, PATCHWORK):
+        problem = f"reads {', '.join(sorted(inputs))} of a picture"
+        raise InputError.at(choice.where, problem, "pixels, or patches (NaFlex)", WRAP)
+    projection = getattr(whole, "visual_projection", None) if choice.pooled or choice.projected else None
+    late_norm = loaded.settings.get("model_type") in NORMALISED_LATE
+    module = VisionModule(model, projection, late_norm, choice).eval()
+    prepare: Callable[[Image], np.ndarray]
+    if inputs == PATCHWORK:
+        prepare = partial(_patchwork, preparation)
+        half = _measured(loaded.about, module, prepare)
+        if choice.pooled:
+            return half
+        return replace(half, counts=_patch_counts, boxes_of=partial(_patchwork_boxes, prepare))
+    half = _measured(loaded.about, module, partial(_pixels, preparation))
+    side = isqrt(half.local_features)
+    if side * side != half.local_features:
+        return half
+    return replace(half, boxes_of=lambda picture: boxes(preparation.view(*picture.size), side, side))
 
 
-def load_text_half(wanted: Wanted, loaded: Pretrained | None = None) -> TextHalf:
-    """A text encoder; arguments and errors as for `load_image_half`."""
-    loaded = loaded or load_model_of(wanted)
-    whole = loaded.model
-    tokenizer = load_tokenizer(loaded.folder, wanted.place)
+def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
+    whole, tokenise = loaded.model, loaded.tokeniser
     model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
         problem = f"is a {type(whole).__name__}, which reads no texts"
-        raise InputError(Fault(wanted.place, problem, "", WRAP))
-    whole_length, lower = reading_of(loaded.settings, tokenizer)
-    longest = longest_text(whole, tokenizer)
+        raise InputError.at(choice.where, problem, "", WRAP)
     projection = getattr(whole, "text_projection", None)
-    if not isinstance(projection, nn.Module) or not (wanted.pooled or wanted.projected):
+    if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
         projection = None
-    pad = tokenizer.pad_token_id or 0
-    left = tokenizer.padding_side == "left"
-    module = TextModule(model, projection, longest if whole_length else 0, pad, wanted, left).eval()
-    about = loaded.about | {"longest": longest, "lower_case": lower}
-
-    def tokenise(texts: Sequence[str]) -> list[list[int]]:
-        lowered = [text.lower() for text in texts] if lower else list(texts)
-        ids: list[list[int]] = tokenizer(lowered, truncation=True, max_length=longest, verbose=False)[
-            "input_ids"
-        ]
-        return ids
-
-    def unknown(words: Sequence[str]) -> list[str]:
-        return [word for word in words if tokenizer.unk_token in tokenizer.tokenize(word)]
-
-    def pieces(text: str) -> list[str]:
-        special, names = tokenizer.all_special_tokens, tokenizer.convert_ids_to_tokens(tokenise([text])[0])
-        return ["" if name in special else name.removesuffix("</w>") for name in names]
-
-    return TextHalf(about, module, tokenise, len(tokenizer), module.size, unknown, pieces)
+    padded_to = tokenise.longest if loaded.padded_whole else 0
+    pad, left = tokenise.tokenizer.pad_token_id or 0, tokenise.tokenizer.padding_side == "left"
+    module = TextModule(model, projection, padded_to, pad, choice, left).eval()
+    about = loaded.about | {"longest": tokenise.longest, "lower_case": tokenise.lower_case}
+    return TextHalf(about, module, tokenise, module.size)
 
 
-def load_model_of(wanted: Wanted) -> Pretrained:
-    """The whole model of transformers that a half is of; errors as for `load_pretrained`."""
-    return load_pretrained(
-        wanted.name,
-        place=wanted.place,
-        revision=wanted.revision,
-        expected=wanted.expected,
-        fix=restore(wanted),
-    )
+def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tuple[Any, dict[str, Any]]:
+    """The user's object, and its description, where it has this module and this method."""
+    user, about = load_own(choice.name, choice.where, choice.expected, choice.fix)
+    if not isinstance(getattr(user, module, None), nn.Module):
+        problem = f"gives a {type(user).__name__} whose {module} is not a torch.nn.Module"
+        raise InputError.at(choice.where, problem, f"a module {module}", EXAMPLE)
+    if not callable(getattr(user, method, None)):
+        raise InputError.at(choice.where, f"has no method {method}", f"{method}{gives}", EXAMPLE)
+    return user, about
 
 
-def restore(wanted: Wanted) -> str:
-    """Advice where a model is not the one that a run noted."""
-    flag = wanted.place.split(" ")[0]
-    return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
+def _own_image_half(choice: TowerChoice) -> ImageHalf:
+    gives = "(picture), which gives an array of one shape"
+    user, about = _load_own(choice, "image_tower", "prepare", gives)
+    return _measured(about, OwnModule(user.image_tower, choice.where).eval(), partial(_pixels, user.prepare))
 
 
-@dataclass(frozen=True)
-class Pixels:
+def _own_text_half(choice: TowerChoice) -> TextHalf:
+    gives = "(texts), which gives a list of ids a text"
+    user, about = _load_own(choice, "text_tower", "tokenise", gives)
+    module, tokenise = OwnModule(user.text_tower, choice.where, lengths=True).eval(), OwnTokeniser(user)
+    ids = tokenise(["a"])[0]
+    with torch.no_grad():
+        size = module(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
+    return TextHalf(about, module, tokenise, int(size))
+
+
+def _pixels(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
     """Picture -> the one array that a tower reads of it."""
-
-    prepare: Callable[[Image], Any]
-
-    def __call__(self, picture: Image) -> np.ndarray:
-        made = self.prepare(picture)
-        return np.asarray(made["pixel_values"] if isinstance(made, dict) else made, dtype=np.float32)
+    arrays = prepare(picture)
+    return np.asarray(arrays["pixel_values"] if isinstance(arrays, dict) else arrays, dtype=np.float32)
 
 
-@dataclass(frozen=True)
-class Patchwork:
-    """Picture of any shape -> (P, C + 2) float32: a patch a row, which ends with the rows and columns of patches that
+def _patchwork(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
+    """Picture of any shape -> (P, C + 2) float32: one patch a row, which ends with the rows and columns of patches that
     the picture has; rows of zeros pad to the P of the largest picture (SigLIP 2 NaFlex)."""
-
-    prepare: Callable[[Image], Any]
-
-    def __call__(self, picture: Image) -> np.ndarray:
-        made = self.prepare(picture)
-        present = np.asarray(made["pixel_attention_mask"])[:, None] > 0
-        return np.concatenate(
-            [made["pixel_values"], present * made["spatial_shapes"]], axis=1, dtype=np.float32
-        )
+    arrays = prepare(picture)
+    shape = (np.asarray(arrays["pixel_attention_mask"])[:, None] > 0) * arrays["spatial_shapes"]
+    return np.concatenate([arrays["pixel_values"], shape], axis=1, dtype=np.float32)
 
 
-def patch_counts(prepared: Tensor) -> Tensor:
-    """(B, P, C + 2) of `Patchwork` -> (B,) patches that are no padding."""
+def _patch_counts(prepared: Tensor) -> Tensor:
+    """(B, P, C + 2) of `_patchwork` -> (B,) patches that are not padding."""
     return (prepared[..., -1] > 0).sum(dim=1)
 
 
-def measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:
-    """An image half whose local features and size are those of its output."""
+def _patchwork_boxes(prepare: Callable[[Image], np.ndarray], picture: Image) -> np.ndarray:
+    rows, columns = prepare(picture)[0, -2:].astype(int).tolist()
+    return boxes(WHOLE, rows, columns)
+
+
+def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:
+    """An image half with the local features and the size of its output."""
     pixels = torch.from_numpy(prepare(PROBE))[None]
     with torch.no_grad():
         _, local_features, size = module(pixels, torch.ones(1)).shape
-    return ImageHalf(
-        about | {"shape": list(pixels.shape[1:])}, module, prepare, int(local_features), int(size)
-    )
+    about = about | {"shape": list(pixels.shape[1:])}
+    return ImageHalf(about, module, prepare, int(local_features), int(size))
 
 
 def weights_fingerprint(module: nn.Module) -> str:

@@ -13,10 +13,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
-from coder_core.model.towers.regions import WHOLE, CentreCrop, boxes
+from coder_core.model.towers.regions import boxes
 
 FIX = "use CLIP or SigLIP, or wrap the towers (docs/training.md)"
 
@@ -27,9 +27,9 @@ class Patches:
 
     Args:
         features: (L, D) float32, in the space of the towers' embeddings; not of length 1.
-        boxes: (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are no grid.
+        boxes: (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are not a grid.
         attention: (L,) float32 weights with which the picture's embedding reads the patches; None where no layer
-            tells it.
+            has them.
     """
 
     features: np.ndarray
@@ -49,46 +49,49 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image) -> Patches:
     Raises:
         InputError: the model is built otherwise, or reads pictures of any shape.
     """
-    if isinstance(towers, OwnTowers):
-        return _own_patches(towers, picture)
     inputs = towers.prepare(picture)
-    place = str(towers.about["model"])
-    vision: Any = getattr(towers.model, "vision_model", None)
-    if set(inputs) != {"pixel_values"} or not hasattr(getattr(vision, "embeddings", None), "patch_size"):
-        raise InputError(Fault(place, "gives no fixed grid of patches", "a model of fixed size", FIX))
+    if isinstance(towers, OwnTowers):
+        features = towers.local_features([inputs])[0]
+        rows, columns = towers.grid or (isqrt(len(features)),) * 2
+        is_grid = rows * columns == len(features)
+        view = towers.view(*picture.size)
+        return Patches(_array(features), boxes(view, rows, columns) if is_grid else None)
+    where, vision = str(towers.about["model"]), getattr(towers.model, "vision_model", None)
+    side: Any = getattr(getattr(vision, "embeddings", None), "patch_size", None)
+    if set(inputs) != {"pixel_values"} or side is None:
+        raise InputError.at(where, "gives no fixed grid of patches", "a model of fixed size", FIX)
     pixels = torch.from_numpy(inputs["pixel_values"][None]).to(towers.device)
+    projection = getattr(towers.model, "visual_projection", None)
     with torch.inference_mode():
         if hasattr(vision, "head"):
             features, attention = _with_head(vision, pixels)
-        elif hasattr(towers.model, "visual_projection"):
-            features, attention = _with_class_token(vision, towers.model.visual_projection, pixels)
+        elif projection is not None:
+            features, attention = _with_class_token(vision, projection, pixels)
         else:
-            raise InputError(Fault(place, "does not say how its patches enter the joint space", "", FIX))
-    rows, columns = (side // vision.embeddings.patch_size for side in pixels.shape[-2:])
+            raise InputError.at(where, "does not say how its patches enter the joint space", "", FIX)
+    rows, columns = pixels.shape[-2] // side, pixels.shape[-1] // side
     if len(features) != rows * columns:
         problem = f"gives {len(features)} patches for {rows} × {columns} cells"
-        raise InputError(Fault(place, problem, "a patch a cell", FIX))
-    view = CentreCrop(towers.about["processor"])(*picture.size)
+        raise InputError.at(where, problem, "a patch a cell", FIX)
+    view = towers.preparation.view(*picture.size)
     return Patches(_array(features), boxes(view, rows, columns), _array(attention))
 
 
 def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
     """(L, D) and (L,) of a tower whose embedding is its class token; its last layer alone runs twice."""
     last = vision.encoder.layers[-1]
-    given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    handle = last.register_forward_pre_hook(lambda _, *inputs: given.append(inputs), with_kwargs=True)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    handle = last.register_forward_pre_hook(lambda _, *inputs: calls.append(inputs), with_kwargs=True)
     with _eager(vision):
         try:
-            attention = (
-                vision(pixel_values=pixels, output_attentions=True).attentions[-1][0, :, 0, 1:].mean(0)
-            )
+            attentions = vision(pixel_values=pixels, output_attentions=True).attentions
         finally:
             handle.remove()
-        inputs, named = given[0]
+        inputs, named = calls[0]
         with _every_token_alone(last.self_attn):
             output = last(*inputs, **named)
     tokens = (output if isinstance(output, Tensor) else output[0])[0, 1:]
-    return projection(vision.post_layernorm(tokens)), attention
+    return projection(vision.post_layernorm(tokens)), attentions[-1][0, :, 0, 1:].mean(0)
 
 
 def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,8 +105,8 @@ def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
 def _every_token_alone(layer: Any) -> Iterator[None]:
     """An attention layer whose every token reads itself alone: the output is its own value."""
 
-    def values(_: Any, given: tuple[Tensor, ...], named: dict[str, Tensor], output: Any) -> Any:
-        states = given[0] if given else named["hidden_states"]
+    def values(_: Any, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Any) -> Any:
+        states = inputs[0] if inputs else named["hidden_states"]
         return (layer.out_proj(layer.v_proj(states)), *output[1:])
 
     handle = layer.register_forward_hook(values, with_kwargs=True)
@@ -122,14 +125,6 @@ def _eager(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_attn_implementation(before)
-
-
-def _own_patches(towers: OwnTowers, picture: Image) -> Patches:
-    features = towers.local_features([towers.prepare(picture)])[0]
-    grid = towers.option("grid") or (isqrt(len(features)), isqrt(len(features)))
-    view = towers.option("view") or (lambda width, height: WHOLE)
-    is_grid = grid[0] * grid[1] == len(features)
-    return Patches(_array(features), boxes(view(*picture.size), *grid) if is_grid else None)
 
 
 def _array(rows: Tensor) -> np.ndarray:

@@ -11,8 +11,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from PIL.Image import Image
 
 from coder_core.console.faults import Fault, InputError
 
@@ -22,31 +26,117 @@ NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
+View = tuple[float, float, float, float]
+"""Part of a picture that a model sees: left, top, right, bottom as shares of the picture's sides."""
+WHOLE: View = (0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Picture -> name → array of what an image processor makes of it."""
+
+    processor: Any
+
+    def __call__(self, picture: Image) -> dict[str, np.ndarray]:
+        arrays = self.processor(images=picture, return_tensors="np")
+        return {name: np.asarray(rows[0]) for name, rows in arrays.items()}
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the image processor."""
+        return dict(json.loads(self.processor.to_json_string()))
+
+    def view(self, width: float, height: float) -> View:
+        """View of a picture of this size: its middle where the processor cuts that out."""
+        crop, size = self.settings.get("crop_size"), self.settings.get("size") or {}
+        if not self.settings.get("do_center_crop") or not isinstance(crop, dict):
+            return WHOLE
+        if self.settings.get("do_resize"):
+            scale = (size.get("shortest_edge") or 0) / min(width, height)
+            resized = (width * scale, height * scale)
+            width, height = resized if scale else (size.get("width", width), size.get("height", height))
+        wide, high = min(1.0, crop["width"] / width), min(1.0, crop["height"] / height)
+        return (1 - wide) / 2, (1 - high) / 2, (1 + wide) / 2, (1 + high) / 2
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """Texts -> the ids of each.
+
+    Args:
+        tokenizer: of transformers.
+        longest: ids of a text, the special ones included; what is longer is cut.
+        lower_case: read all texts in lower case.
+    """
+
+    tokenizer: Any
+    longest: int
+    lower_case: bool = False
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        options = {"truncation": True, "max_length": self.longest, "verbose": False}
+        return list(self.tokenizer(self.cased(texts), **options)["input_ids"])
+
+    def cased(self, texts: Sequence[str]) -> list[str]:
+        """The texts in the case that the model reads."""
+        return [text.lower() for text in texts] if self.lower_case else list(texts)
+
+    def unknown(self, words: Sequence[str]) -> list[str]:
+        """Words of which the tokenizer does not know a part."""
+        return [word for word in words if self.tokenizer.unk_token in self.tokenizer.tokenize(word)]
+
+    def pieces(self, text: str) -> list[str]:
+        """Piece of the text behind each of its ids; "" for a special one."""
+        special, pieces = (
+            self.tokenizer.all_special_tokens,
+            self.tokenizer.convert_ids_to_tokens(self([text])[0]),
+        )
+        return ["" if piece in special else piece.removesuffix("</w>") for piece in pieces]
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A loaded model.
+    """A loaded model; what reads pictures and texts for it is loaded when first asked for.
 
     Args:
         folder: its files.
-        place: the flag that names it, for messages.
+        where: the flag that names it, for messages.
         settings: of its config.json.
         about: description stored with a run, by which the same model is found again.
         model: of transformers, float32, in evaluation mode.
     """
 
     folder: Path
-    place: str
+    where: str
     settings: dict[str, Any]
     about: dict[str, Any]
     model: Any
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        """Image processor; InputError where the folder has none."""
+        return Preparation(load_processor(self.folder, self.where))
+
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        """Tokenizer; InputError where the folder has none."""
+        tokenizer = load_tokenizer(self.folder, self.where)
+        lower_case = self.padded_whole and type(tokenizer).__name__ in LOWER_CASED
+        return Tokeniser(tokenizer, longest_text(self.model, tokenizer), lower_case)
+
+    @property
+    def padded_whole(self) -> bool:
+        """True if the model reads texts padded to their longest length, without a mask."""
+        return self.settings.get("model_type") in PADDED_WHOLE
 
 
 def load_pretrained(
     name: str,
     *,
-    place: str = "",
+    where: str = "",
     revision: str = "",
     expected: str = "",
     fix: str = "",
@@ -56,60 +146,57 @@ def load_pretrained(
 
     Args:
         name: a folder, or the name of a downloaded model.
-        place: who names the model, for messages; "" is the command line.
+        where: who names the model, for messages; "" is the command line.
         revision: of a name: a branch, tag or commit.
         expected: fingerprint that the model must have; any when "".
         fix: advice where it has another.
         methods: of a dual encoder, which the model must have.
 
     Raises:
-        InputError: not here, unsafe, incomplete, or not the expected one.
+        InputError: not on this machine, unsafe, incomplete, or not the expected one.
     """
-    place = place or f"--model {name}"
-    folder, commit = find_model(name, revision, place)
+    where = where or f"--model {name}"
+    folder, commit = find_model(name, revision, where)
     settings = check_folder(folder)
-    found = fingerprint(folder)
-    if expected and found != expected:
-        problem = f"is another model now: its files have the fingerprint {found[:12]}"
-        raise InputError(Fault(place, problem, expected[:12], fix or "restore the model"))
+    actual = fingerprint(folder)
+    if expected and actual != expected:
+        problem = f"is another model now: its files have the fingerprint {actual[:12]}"
+        raise InputError.at(where, problem, expected[:12], fix or "restore the model")
     about = {
         "kind": TRANSFORMERS,
         "model": name if commit else str(folder.resolve()),
         "revision": commit,
         "type": str(settings.get("model_type", "")),
-        "fingerprint": found,
+        "fingerprint": actual,
     }
-    return Pretrained(folder, place, settings, about, load_model(folder, place, methods=methods))
+    return Pretrained(folder, where, settings, about, load_model(folder, where, methods=methods))
 
 
-def find_model(name: str, revision: str = "", place: str = "") -> tuple[Path, str]:
+def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:
     """The folder of a model that is on this machine, and its commit ("" for a folder); arguments as above.
 
     Raises:
-        InputError: it is not here; the message holds the command that gets it.
+        InputError: it is not on this machine; the message holds the command that downloads it.
     """
     if Path(name).is_dir():
         return Path(name), ""
-    place = place or f"--model {name}"
+    where = where or f"--model {name}"
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+    problem = "is here without weights in safetensors"
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
+            return folder, folder.name
     except (LocalEntryNotFoundError, FileNotFoundError):
-        raise _not_here(place, name, revision, "is not on this machine") from None
+        problem = "is not on this machine"
     except (HFValidationError, ValueError, OSError):
-        problem = "is neither a folder nor the name of a model"
-        raise InputError(Fault(place, problem, NEEDED, "check the path")) from None
-    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
-        raise _not_here(place, name, revision, "is here without weights in safetensors")
-    return folder, folder.name
-
-
-def _not_here(place: str, name: str, revision: str, problem: str) -> InputError:
+        fault = Fault(where, "is neither a folder nor the name of a model", NEEDED, "check the path")
+        raise InputError(fault) from None
     patterns = " ".join(f'"{pattern}"' for pattern in FILES)
-    fix = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns} gets it"
-    return InputError(Fault(place, problem, NEEDED, fix))
+    command = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns}"
+    raise InputError.at(where, problem, NEEDED, f"{command} gets it")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -122,8 +209,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
             fix = "use a model that transformers knows, or wrap it (docs/training.md)"
-            place = f"{file} key auto_map"
-            raise InputError(Fault(place, "names code to run", "no code of the model's own", fix))
+            fault = Fault(f"{file} key auto_map", "names code to run", "no code of the model's own", fix)
+            raise InputError(fault)
     return settings
 
 
@@ -140,11 +227,11 @@ def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
             f"its weights only as {pickled}, a pickle, which can run programs" if pickled else "no weights"
         )
         fix = "open it once where you trust it, and save_pretrained(…) it"
-        raise InputError(Fault(str(folder), f"has {weights}", "*.safetensors", fix))
+        raise InputError.at(str(folder), f"has {weights}", "*.safetensors", fix)
     processors = ("preprocessor_config.json", "processor_config.json")
     if pictures and not any((folder / name).is_file() for name in processors):
         fix = "save the image processor there too (processor.save_pretrained)"
-        raise InputError(Fault(str(folder), "has no settings of pictures", processors[0], fix))
+        raise InputError.at(str(folder), "has no settings of pictures", processors[0], fix)
     return settings
 
 
@@ -152,11 +239,11 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(Fault(str(file), "is missing", NEEDED, "check the folder")) from None
+        raise InputError.at(str(file), "is missing", NEEDED, "check the folder") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Fault(str(file), f"cannot be read as JSON: {error}", NEEDED)) from None
+        raise InputError.at(str(file), f"cannot be read as JSON: {error}", NEEDED) from None
     if not isinstance(value, dict):
-        raise InputError(Fault(str(file), "holds no JSON object", NEEDED))
+        raise InputError.at(str(file), "holds no JSON object", NEEDED)
     return value
 
 
@@ -170,14 +257,14 @@ def fingerprint(folder: Path) -> str:
     return total.hexdigest()
 
 
-def load_model(folder: Path, place: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
+def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
     """A model of transformers in evaluation mode, from safetensors.
 
     Args:
         folder: of the model.
-        place: who names it, for messages.
+        where: who names it, for messages.
         methods: as for `load_pretrained`.
-        unread: beginning of the names of weights that may be missing, because nobody reads them.
+        unread: beginning of the names of weights that may be missing, because nothing reads them.
 
     Raises:
         InputError: it cannot be loaded, lacks a method, or lacks weights, which would be random.
@@ -186,20 +273,20 @@ def load_model(folder: Path, place: str, *, methods: Sequence[str] = (), unread:
     from transformers import AutoModel
 
     options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
-    model, loading = _load(AutoModel, folder, place, "", "download it again", dtype=torch.float32, **options)
+    model, loading = _load(AutoModel, folder, where, "", "download it again", dtype=torch.float32, **options)
     if not all(hasattr(model, method) for method in methods):
         problem = f"is a {type(model).__name__}, which has no text encoder and picture encoder of one space"
-        raise InputError(Fault(place, problem, "a dual encoder such as CLIP or SigLIP", "name another model"))
+        raise InputError.at(where, problem, "a dual encoder such as CLIP or SigLIP", "name another model")
     missing = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
     missing = {name for name in missing if not (unread and name.startswith(unread))}
     if missing:
         count = f"{len(missing)} of the model's weights"
         problem = f"lacks {count}, which would be random; the first: {min(missing)}"
-        raise InputError(Fault(place, problem, "all weights", "download it again"))
+        raise InputError.at(where, problem, "all weights", "download it again")
     return model.eval()
 
 
-def load_processor(folder: Path, place: str) -> Any:
+def load_processor(folder: Path, where: str) -> Any:
     """The image processor of a model in its PIL form, which gives the same numbers on every machine.
 
     Raises:
@@ -208,10 +295,10 @@ def load_processor(folder: Path, place: str) -> Any:
     from transformers import AutoImageProcessor
 
     fix = "save the processor with the model; wrap towers without one (docs/training.md)"
-    return _load(AutoImageProcessor, folder, place, "its picture settings ", fix, backend="pil")
+    return _load(AutoImageProcessor, folder, where, "its picture settings ", fix, backend="pil")
 
 
-def load_tokenizer(folder: Path, place: str) -> Any:
+def load_tokenizer(folder: Path, where: str) -> Any:
     """The tokenizer of a model.
 
     Raises:
@@ -219,16 +306,16 @@ def load_tokenizer(folder: Path, place: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    return _load(AutoTokenizer, folder, place, "its tokenizer ", "save the tokenizer with the model")
+    return _load(AutoTokenizer, folder, where, "its tokenizer ", "save the tokenizer with the model")
 
 
-def _load(kind: Any, folder: Path, place: str, part: str, fix: str, **options: Any) -> Any:
+def _load(kind: Any, folder: Path, where: str, part: str, fix: str, **options: Any) -> Any:
     try:
         with quiet():
             return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)
     except Exception as error:  # a damaged file raises anything; transformers names a missing library
         reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
-        raise InputError(Fault(place, f"{part}cannot be loaded: {reason}", NEEDED, fix)) from error
+        raise InputError.at(where, f"{part}cannot be loaded: {reason}", NEEDED, fix) from error
 
 
 @contextmanager
@@ -245,12 +332,6 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def reading_of(settings: dict[str, Any], tokenizer: Any) -> tuple[bool, bool]:
-    """True if a model reads texts padded to their longest length without a mask; True if in lower case."""
-    padded_whole = settings.get("model_type") in PADDED_WHOLE
-    return padded_whole, padded_whole and type(tokenizer).__name__ in LOWER_CASED
 
 
 def longest_text(model: Any, tokenizer: Any) -> int:

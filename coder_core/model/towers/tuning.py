@@ -1,7 +1,6 @@
 """A tower as an encoder of a model: frozen, with low-rank adapters (LoRA), or trained in full.
 
-What is not trained is shared by all copies of it (a momentum twin, a teacher) and stands in no state: neither is copied
-nor stored.
+What is not trained is shared by all copies (momentum encoder, teacher) and is in no state: neither copied nor stored.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.towers import Tuning
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 
 ADAPTER = ".lora_"  # in the names of an adapter's weights
 
@@ -31,14 +30,14 @@ class LoraSettings:
 
 
 class TunedTower(nn.Module):
-    """A tower and what stands on it: (B, …) inputs, (B,) lengths -> (B, L, D).
+    """A tower and the layer on top: (B, …) inputs, (B,) lengths -> (B, L, D).
 
     Args:
         tower: inputs, lengths -> (B, L, F); changed in place. `structure_of` gives a copy that may be changed.
         linear: F -> D, or the identity.
         tuning: how the tower is trained.
         lora: of its adapters, with "lora".
-        place: who names the tower, for messages.
+        where: who names the tower, for messages.
 
     Raises:
         InputError: adapters are asked for and the tower has no linear layer.
@@ -50,20 +49,18 @@ class TunedTower(nn.Module):
         linear: nn.Module,
         tuning: Tuning,
         lora: LoraSettings | None = None,
-        place: str = "",
+        where: str = "",
     ) -> None:
         super().__init__()
         self.tuning = tuning
         if tuning == "lora" and lora is not None:
-            _add_adapters(tower, lora, place)
+            _add_adapters(tower, lora, where)
         self.tower, self.linear = tower, linear
-        every = [name for name, _ in _named_tensors(tower)]
-        trained = (
-            every
-            if tuning == "full"
-            else [name for name in every if tuning == "lora" and ADAPTER in f".{name}"]
+        self.shared = frozenset(
+            f"tower.{name}"
+            for name, _ in _named_tensors(tower)
+            if tuning != "full" and not (tuning == "lora" and ADAPTER in f".{name}")
         )
-        self.shared = frozenset(f"tower.{name}" for name in every) - {f"tower.{name}" for name in trained}
         for name, parameter in tower.named_parameters():
             parameter.requires_grad_(f"tower.{name}" not in self.shared)
         self.register_state_dict_post_hook(_leave_out_shared)
@@ -129,15 +126,15 @@ class TunedTower(nn.Module):
         if self.tuning != "full":
             return self._scale_adapters
         originals = dict(_named_tensors(original))
-        present = {
-            name: t.detach().clone() for name, t in _named_tensors(self.tower) if t.is_floating_point()
-        }
+        tensors = [
+            (name, tensor) for name, tensor in _named_tensors(self.tower) if tensor.is_floating_point()
+        ]
+        present = [tensor.detach().clone() for _, tensor in tensors]
 
         def blend(alpha: float) -> None:
             with torch.no_grad():
-                for name, tensor in _named_tensors(self.tower):
-                    if name in present:
-                        tensor.copy_(torch.lerp(originals[name].to(tensor), present[name], alpha))
+                for (name, tensor), tuned in zip(tensors, present, strict=True):
+                    tensor.copy_(torch.lerp(originals[name].to(tensor), tuned, alpha))
 
         return blend
 
@@ -151,7 +148,7 @@ class TunedTower(nn.Module):
 
 
 def merge_adapters(module: nn.Module) -> None:
-    """Add every adapter to the weights it adapts, in place: what is left is the plain tower."""
+    """Add every adapter to the weights it adapts, in place, which leaves the plain tower."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, part in list(module.named_children()):
@@ -198,21 +195,18 @@ def _keep_shared(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any)
     state |= {prefix + name: tensor for name, tensor in present.items() if name in module.shared}
 
 
-def _add_adapters(tower: nn.Module, lora: LoraSettings, place: str) -> None:
+def _add_adapters(tower: nn.Module, lora: LoraSettings, where: str) -> None:
     """An adapter for every linear layer but those inside PyTorch's attention, which reads their weights directly."""
     from peft import LoraConfig, inject_adapter_in_model
 
-    inside = [name for name, part in tower.named_modules() if isinstance(part, nn.MultiheadAttention)]
+    modules = list(tower.named_modules())
+    attentions = tuple(f"{name}." for name, part in modules if isinstance(part, nn.MultiheadAttention))
     layers = [
-        name
-        for name, part in tower.named_modules()
-        if isinstance(part, nn.Linear) and not any(name.startswith(f"{attention}.") for attention in inside)
+        name for name, part in modules if isinstance(part, nn.Linear) and not name.startswith(attentions)
     ]
     if not layers:
-        fix = "train it in full, or leave it frozen"
-        raise InputError(
-            Fault(place, "has no linear layer that an adapter could be added to", "linear layers", fix)
-        )
+        problem = "has no linear layer that an adapter could be added to"
+        raise InputError.at(where, problem, "linear layers", "train it in full, or leave it frozen")
     alpha: Any = lora.alpha  # peft annotates int; it only divides by the rank
     settings = LoraConfig(r=lora.rank, lora_alpha=alpha, lora_dropout=lora.dropout, target_modules=layers)
     inject_adapter_in_model(settings, tower)

@@ -1,4 +1,4 @@
-"""Concepts stored with a run: written, read back, and refused when damaged."""
+"""Counts → probabilities → graph, by hand and against loops; concepts stored with a run, read back, refused damaged."""
 
 from __future__ import annotations
 
@@ -9,35 +9,104 @@ import pytest
 from safetensors.numpy import load, save
 
 from coder_core.console.faults import InputError
-from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
+from coder_core.model.concepts.knowledge import (
+    ARRAYS,
+    NAMES,
+    Concepts,
+    GraphNorm,
+    conditional,
+    connect,
+    count_together,
+    normalise_graph,
+    rescale,
+)
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
+from tests.reference import concepts as reference
+
+DOG, BALL, RED = 0, 1, 2
+ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
+"""Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
+ROOT = 1 / np.sqrt(2)
 
 
-def concepts() -> Concepts:
+def concepts(together: np.ndarray, occurrences: np.ndarray) -> Concepts:
     entries = (Concept("dog", "object", 4, ("dog", "dogs")), Concept("red", "property", 2, ("red",)))
-    together = np.array([[0, 1], [1, 0]], np.int64)
-    return Concepts(
-        ConceptVocabulary(entries, "textblob"), together, np.array([4, 2]), np.ones((2, 3), np.float32)
-    )
+    vocabulary = ConceptVocabulary(entries, "textblob")
+    return Concepts(vocabulary, together, occurrences, np.ones((2, 3), np.float32))
 
 
-def files() -> tuple[str, bytes]:
-    written = concepts().to_files()
-    names, arrays = written[NAMES], written[ARRAYS]
-    assert isinstance(names, str)
-    assert isinstance(arrays, bytes)
-    return names, arrays
+def test_counts_by_hand() -> None:
+    """ "dog, ball, dog", "dog, red", "ball", "": a caption counts once, and no concept occurs together with itself."""
+    together, occurrences = count_together([[DOG, BALL, DOG], [DOG, RED], [BALL], []], 3)
+    assert together.tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
+    assert occurrences.tolist() == [2, 2, 1]
+
+
+def test_the_probability_of_the_neighbour_given_the_concept() -> None:
+    """P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, a zebra nowhere."""
+    man, guitar, zebra = 0, 1, 2
+    counts = count_together([[man, guitar], [man], [man], [man]], 3)
+    probability = conditional(*counts)
+    assert probability[guitar, man] == 1.0
+    assert probability[man, guitar] == 0.25
+    assert probability[zebra].tolist() == [0, 0, 0]
+    assert concepts(*counts).graph()[zebra].tolist() == [0, 0, 1]
+
+
+def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself() -> None:
+    assert rescale(np.array(0.0)) == 0.0
+    assert rescale(np.array(0.167)) < 0.3 < rescale(np.array(0.169))
+    raw = np.array([[0.0, 0.2], [0.16, 0.0]])
+    assert connect(rescale(raw), threshold=0.3).tolist() == [[0, 1], [0, 0]]
+    assert connect(raw, threshold=0.3).tolist() == [[0, 0], [0, 0]]  # the literal reading
+    assert connect(np.array([[0.3, 0.2999]]), threshold=0.3).tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [
+        ("columns", [[1, ROOT, 0], [ROOT, 1, 0], [0, 0, 1]]),  # no edge from a concept that nothing points at
+        ("rows-columns", [[1, 1, 0], [ROOT, 1, 0], [ROOT, 0, 1]]),  # rows have degrees (1, 1, 1)
+        ("cvse", (ONE_WAY + np.eye(3)) / 2),  # with loops rows have (2, 2, 2)
+    ],
+)
+def test_three_readings_of_the_normalisation_by_hand(norm: GraphNorm, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="norm must be"):
+        normalise_graph(ONE_WAY, "rows")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
+@pytest.mark.parametrize("rescaled", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: GraphNorm) -> None:
+    random = np.random.default_rng(seed)
+    captions = [random.integers(0, 9, random.integers(0, 6)).tolist() for _ in range(40)]
+    together, occurrences = count_together(captions, 9)
+    pairs, single = reference.together(captions, 9)
+    assert together.tolist() == pairs
+    assert occurrences.tolist() == single
+    graph = concepts(together, occurrences).graph(threshold=0.25, rescaled=rescaled, norm=norm)
+    np.testing.assert_allclose(graph, reference.graph(pairs, single, 0.25, rescaled, norm), rtol=1e-6)
+    assert graph.dtype == np.float32
+    assert 0 < (graph - np.eye(9) > 0).sum() < 72
+
+
+STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
+
+
+def files() -> tuple[bytes, bytes]:
+    written = STORED.to_files()
+    return str(written[NAMES]).encode(), bytes(written[ARRAYS])  # type: ignore[arg-type]
 
 
 def test_read_back() -> None:
-    names, arrays = files()
-    loaded, expected = Concepts.from_files(names.encode(), arrays, "run"), concepts()
-    assert loaded.vocabulary == expected.vocabulary
-    assert loaded.vocabulary.read(["dogs", "red"]) == [0, 1]
+    loaded = Concepts.from_files(*files(), "run")
+    assert loaded.vocabulary == STORED.vocabulary
+    assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
     for part in ("together", "occurrences", "vectors"):
-        np.testing.assert_array_equal(getattr(loaded, part), getattr(expected, part))
+        np.testing.assert_array_equal(getattr(loaded, part), getattr(STORED, part))
     assert len(loaded) == 2
-    assert loaded.graph(threshold=0.3, rescaled=False).tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -45,11 +114,11 @@ def test_read_back() -> None:
     [
         (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
         (lambda d: d.update(source="magic"), "not a run's list"),
-        (lambda d: d["concepts"].pop(), "list of two or more concepts"),
-        (lambda d: d["concepts"][0].pop("forms"), "'dog'.* is no concept with word, kind, count and forms"),
-        (lambda d: d["concepts"][0].update(forms=[1]), "'dog'.* is no concept"),
-        (lambda d: d["concepts"][0].update(kind="colour"), "'dog'.* is no concept"),
-        (lambda d: d["concepts"][0].update(count=1.5), "'dog'.* is no concept"),
+        (lambda d: d["concepts"].pop(), "two or more"),
+        (lambda d: d["concepts"][0].pop("forms"), "'dog'.* word, kind, count and forms"),
+        (lambda d: d["concepts"][0].update(forms=[1]), "'dog'"),
+        (lambda d: d["concepts"][0].update(kind="colour"), "'dog'"),
+        (lambda d: d["concepts"][0].update(count=1.5), "'dog'"),
         (lambda d: d["concepts"].append(d["concepts"][0]), r"expected together int64\[3, 3\]"),
     ],
 )
@@ -63,15 +132,14 @@ def test_damaged_names_are_refused(change: object, said: str) -> None:
 
 def test_damaged_arrays_are_refused() -> None:
     names, arrays = files()
-    with pytest.raises(InputError, match=r"run/concepts\.json: cannot be read"):
-        Concepts.from_files(b"[" * 100_000, arrays, "run")
-    with pytest.raises(InputError, match=r"run/concepts\.safetensors: cannot be read"):
-        Concepts.from_files(names.encode(), arrays[:20], "run")
     content = load(arrays)
-    with pytest.raises(InputError, match=r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"):
-        Concepts.from_files(
-            names.encode(), save(content | {"vectors": content["vectors"].astype(np.float64)}), "run"
-        )
-    content.pop("occurrences")
-    with pytest.raises(InputError, match=r"holds together int64\[2, 2\] vectors"):
-        Concepts.from_files(names.encode(), save(content), "run")
+    wide = content | {"vectors": content["vectors"].astype(np.float64)}
+    few = {name: array for name, array in content.items() if name != "occurrences"}
+    for damaged, said in (
+        ((b"[" * 100_000, arrays), rf"run/{NAMES}: cannot be read"),
+        ((names, arrays[:20]), rf"run/{ARRAYS}: cannot be read"),
+        ((names, save(wide)), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
+        ((names, save(few)), r"holds together int64\[2, 2\] vectors"),
+    ):
+        with pytest.raises(InputError, match=said):
+            Concepts.from_files(*damaged, "run")

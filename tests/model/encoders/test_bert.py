@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coder_core.console.faults import InputError
-from coder_core.model.encoders.bert import BertWords, check_folder, load_tokenizer
+from coder_core.model.encoders.bert import BertWords, check_folder, load_tokeniser
 from coder_core.model.reader import piece_reader
 from tests.support.tiny_bert import POSITIONS, write_tiny_bert
 
@@ -27,7 +27,7 @@ def change_json(path: Path, **values: object) -> None:
 
 def test_a_caption_becomes_cls_pieces_sep(folder: Path) -> None:
     """Known words keep their numbers, an unknown one becomes [UNK] = 1."""
-    reader = piece_reader(str(folder))
+    reader = piece_reader(load_tokeniser(str(folder)))
     assert reader.known_and_unknown("a RED, red zebra ?") == (["a", "red"], ["zebra"])
     tokens = reader.encode(["a RED star", "a zebra"])
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(WORDS)]
@@ -38,10 +38,10 @@ def test_a_caption_becomes_cls_pieces_sep(folder: Path) -> None:
 
 
 def test_captions_are_cut_at_the_models_positions(folder: Path) -> None:
-    reader = piece_reader(str(folder))
+    reader = piece_reader(load_tokeniser(str(folder)))
     tokens = reader.encode(["star " * 50, "a star"])
     assert tokens.lengths.tolist() == [POSITIONS, 4]
-    assert tokens.ids[POSITIONS - 1] == load_tokenizer(str(folder)).sep_token_id
+    assert tokens.ids[POSITIONS - 1] == load_tokeniser(str(folder)).tokenizer.sep_token_id
     model = BertWords(str(folder), 8)
     assert model(torch.from_numpy(tokens.ids[None, :POSITIONS]).long(), torch.tensor([POSITIONS])).shape == (
         1,
@@ -100,7 +100,7 @@ def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
     for file in ("vocab.txt", "tokenizer.json"):
         (folder / file).unlink(missing_ok=True)
     with pytest.raises(InputError, match="has no tokenizer files"):
-        load_tokenizer(str(folder))
+        load_tokeniser(str(folder))
     with pytest.raises(InputError, match="would become"):
         BertWords(str(folder), 8)
 
@@ -112,19 +112,19 @@ def test_a_folder_that_names_code_is_refused(folder: Path, file: str) -> None:
     )
     (folder / "model.py").write_text("raise SystemExit('ran')")
     with pytest.raises(InputError, match=rf"{file} key auto_map: names code to run"):
-        load_tokenizer(str(folder))
+        load_tokeniser(str(folder))
 
 
 def test_another_model_type_is_refused(folder: Path) -> None:
     change_json(folder / "config.json", model_type="roberta")
     with pytest.raises(InputError, match=r"key model_type: is 'roberta'; expected 'bert'"):
-        load_tokenizer(str(folder))
+        load_tokeniser(str(folder))
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     folder = write_tiny_bert(tmp_path / "bert", WORDS, vocabulary=7)
     with pytest.raises(InputError, match="its tokenizer has 11 words; expected at most the model's 7"):
-        load_tokenizer(str(folder))
+        load_tokeniser(str(folder))
 
 
 @pytest.mark.parametrize(

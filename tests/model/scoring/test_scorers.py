@@ -118,8 +118,3 @@ def test_a_word_that_no_region_answers_reads_all_regions_alike() -> None:
     torch.testing.assert_close(actual[0], expected)
     assert regions.grad is not None
     assert regions.grad.isfinite().all()
-
-
-def test_lengths_are_needed_where_samples_are_padded() -> None:
-    with pytest.raises(ValueError, match="lengths are needed"):
-        scorer(6)(samples(1, 2, 6, 0)[0], samples(1, 2, 6, 0)[0])
