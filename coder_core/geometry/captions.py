@@ -16,8 +16,6 @@ LIKE = 0.5
 """Cosine from which a caption is taken to fit another image. Of Flickr8k's dev captions 59% are this like another
 caption of their own image and 0.6% like one of a random other image; the median fits four other images."""
 TILE_ELEMENTS = 8_388_608  # 32 MiB of float32
-
-
 EXACT_BELOW = 50_000  # captions; an index buys nothing below (and costs recall above)
 ROWS_AT_ONCE = 1024
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 512
@@ -74,8 +72,7 @@ def fitting_images(
     """
     counts = np.zeros(len(vectors), np.int64)
     for rows, cosines in likeness_to_images(vectors, vectors, image_of_text, images):
-        own = np.arange(rows.stop - rows.start), image_of_text[rows]
-        cosines[own] = -1
+        cosines[np.arange(rows.stop - rows.start), image_of_text[rows]] = -1
         counts[rows] = (cosines >= likeness).sum(1)
     return counts
 
@@ -107,21 +104,19 @@ def caption_neighbours(
     if not len(nonzero):
         return neighbours
     points, owner = np.ascontiguousarray(vectors[nonzero]), image_of_text[nonzero]
-    most_own = int(np.unique(owner, return_counts=True)[1].max())
-    wanted = min(count + most_own, len(points))
+    most_of_one_image = int(np.unique(owner, return_counts=True)[1].max())
+    candidates = min(count + most_of_one_image, len(points))
     exact = len(vectors) < EXACT_BELOW if exact is None else exact
     total = len(points) if exact else 2 * len(points)
-    index = _index(points, exact, max(HNSW_SEARCH, 2 * wanted), lambda done: progress(done, total))
+    index = _index(points, exact, max(HNSW_SEARCH, 2 * candidates), lambda done: progress(done, total))
     for start in range(0, len(points), ROWS_AT_ONCE):
         rows = slice(start, min(start + ROWS_AT_ONCE, len(points)))
-        nearest = index.search(points[rows], wanted)[1]
-        own = (nearest < 0) | (owner[nearest] == owner[rows, None])
-        order = np.argsort(own, axis=1, kind="stable")[
-            :, :count
-        ]  # other images' captions first, in their order
-        chosen = nonzero[np.take_along_axis(nearest, order, 1)]
-        chosen[np.take_along_axis(own, order, 1)] = -1
-        neighbours[nonzero[rows], : chosen.shape[1]] = chosen
+        nearest = index.search(points[rows], candidates)[1]
+        same_image = (nearest < 0) | (owner[nearest] == owner[rows, None])
+        order = np.argsort(same_image, axis=1, kind="stable")[:, :count]  # those of other images first
+        best = nonzero[np.take_along_axis(nearest, order, 1)]
+        best[np.take_along_axis(same_image, order, 1)] = -1
+        neighbours[nonzero[rows], : best.shape[1]] = best
         progress(total - len(points) + rows.stop, total)
     return neighbours
 

@@ -1,7 +1,7 @@
 """Cluster image-caption pairs by spherical k-means (faiss), after training and independent of it.
 
-The units are CODER's (eq. 7): one vector v + w for every caption and its image. Images and captions are then labelled
-each on their own, by the nearest centroid, so that one can see where the two modalities disagree.
+The units are CODER's (eq. 7): one vector v + w for every caption and its image. Every image and every caption then gets
+the label of its nearest centroid, which shows where the two modalities disagree.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; 
 
 @dataclass(frozen=True)
 class Clustering:
-    """K clusters of a split.
-
-    Args:
-        centroids: (K, D) float32 unit rows.
-        image_labels: (n,) int32, text_labels: (m,) int32: the nearest centroid.
-    """
+    """K clusters of a split."""
 
     centroids: Array
+    """(K, D) float32 unit rows."""
     image_labels: Array
+    """(n,) int32, the nearest centroid."""
     text_labels: Array
+    """(m,) int32, likewise."""
 
 
 def cluster_pairs(
@@ -54,8 +52,8 @@ def cluster_pairs(
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
         raise InputError.at("--clusters", problem, "at most one for every pair", "ask for fewer clusters")
     progress(0, 1, "adding every caption to its image")
-    chosen = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
-    pairs = _unit(texts[chosen] + images[np.asarray(image_of_text)[chosen]])
+    drawn = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
+    pairs = _unit(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
     centroids: Array | None = None
     for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
@@ -67,15 +65,8 @@ def cluster_pairs(
 
 
 def faiss_kmeans(rows: Array, count: int, *, iterations: int, seed: int, plus_plus: bool = False) -> Any:
-    """Return faiss's spherical k-means for (n, D) unit rows, which uses all of them; `train` starts it.
-
-    Args:
-        rows: to cluster.
-        count: K.
-        iterations: of one call of `train`.
-        seed: of the random start.
-        plus_plus: start by k-means++ instead of from random rows.
-    """
+    """Return faiss's spherical k-means of (n, D) unit rows, all used, with `count` centroids; `train` runs
+    `iterations`. `plus_plus` starts by k-means++ instead of from random rows."""
     import faiss  # a quarter of a second to import
 
     options = {"init_method": faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS} if plus_plus else {}

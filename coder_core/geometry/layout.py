@@ -1,10 +1,9 @@
 """Lay out a joint space on a plane by PCA, UMAP or t-SNE, images and captions together, alone or aligned to a run.
 
-Layouts of two runs differ by a rotation, a reflection and by where each group happens to land; none of that says
-anything about the runs. So the second layout starts where the first one ends, moves more gently than one that starts
-from nothing, and is turned, mirrored and shifted onto it (Procrustes). AlignedUMAP, the alternative, ties both layouts
-together while it computes them: a run without structure borrows some of the other's. Here a layout depends on its own
-run alone, and one procedure serves all three methods.
+Layouts of two runs differ by a rotation, a reflection and by where each group happens to land, none of which comes from
+the runs. So the second layout starts from the first, moves more gently than one that starts from nothing, and is
+turned, mirrored and shifted onto it (Procrustes). AlignedUMAP, the alternative, ties both layouts together while it
+computes them: a run without structure borrows some of the other's.
 """
 
 from __future__ import annotations
@@ -56,20 +55,18 @@ def lay_out(
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
-        way_out = "take PCA" if len(points) else ""
-        raise InputError.at("the layout", f"has {len(points)} points", f"at least {fewest}", way_out)
+        fix = "take PCA" if len(points) else ""
+        raise InputError.at("the layout", f"has {len(points)} points", f"at least {fewest}", fix)
     notes: list[str] = []
-    shares = None
+    shares = disparity = None
     if settings.method == "pca":
         plane, shares = principal_plane(points)
     else:
         _refuse_collapsed(points)
         plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, progress)
     if not np.isfinite(plane).all():
-        raise InputError.at(
-            "the layout", "holds numbers that are not finite", fix="take another method or seed"
-        )
-    disparity = None
+        fix = "take another method or seed"
+        raise InputError.at("the layout", "holds numbers that are not finite", fix=fix)
     if reference is not None:
         plane, disparity = onto(plane, reference)
     return Layout(plane, tuple(notes), disparity, shares)
@@ -79,19 +76,16 @@ def _refuse_collapsed(points: Points) -> None:
     first = points.take(np.array([0]))[0]
     if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
         problem = "holds one and the same embedding everywhere: the run has collapsed"
-        raise InputError.at(
-            "the split", problem, fix="nothing can be laid out; look at the run's training curves"
-        )
+        fix = "nothing can be laid out; look at the run's training curves"
+        raise InputError.at("the split", problem, fix=fix)
 
 
 def _tsne(
     points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    perplexity = usable_perplexity(settings.perplexity, len(points))
-    if perplexity < settings.perplexity:
-        notes.append(
-            f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
-        )
+    asked, perplexity = settings.perplexity, usable_perplexity(settings.perplexity, len(points))
+    if perplexity < asked:
+        notes.append(f"perplexity {asked:g} was lowered to {perplexity:g}, a third of the points")
     everything = points.take(np.arange(len(points)))
     return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, progress=progress)
 
@@ -104,19 +98,19 @@ def _umap(
     if neighbours < settings.neighbours:
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}, all other points")
     part = points.take(fitted)
-    whole = len(fitted) == len(points)
+    is_whole = len(fitted) == len(points)
     fitted_plane = umap(
         part,
         neighbours=neighbours,
         min_distance=settings.min_distance,
         seed=settings.seed,
         init=None if init is None else init[fitted],
-        progress=within(progress, 0.0, 1.0 if whole else 0.5),
+        progress=within(progress, 0.0, 1.0 if is_whole else 0.5),
     )
-    if whole:
+    if is_whole:
         return fitted_plane
     notes.append(
-        f"UMAP was fitted to {len(fitted):,} of {len(points):,} points drawn at random; the others stand at the "
+        f"UMAP was fitted to {len(fitted):,} of {len(points):,} points drawn at random; the others are at the "
         "weighted mean of their nearest fitted ones"
     )
     plane = np.empty((len(points), 2), dtype=np.float32)
@@ -176,9 +170,7 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
         ValueError: the two hold different numbers of points.
     """
     if layout.shape != reference.shape:
-        raise ValueError(
-            f"layouts of {len(layout):,} and {len(reference):,} points cannot be laid over each other"
-        )
+        raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be aligned")
     centre = reference.mean(0, dtype=np.float64)
     size, layout_size = np.linalg.norm(reference - centre), np.ptp(layout, axis=0).max()
     if size == 0 or layout_size == 0:  # a single spot
@@ -204,9 +196,8 @@ def layout_seconds(method: Method, points: int) -> float:
 
     Between and beyond the measured sizes a power law holds: a straight line through the nearest two, both logarithmic.
     """
-    sizes, seconds = (
-        np.log(np.array(list(values))) for values in (MEASURED[method], MEASURED[method].values())
-    )
+    measured = np.log(list(MEASURED[method].items()))
+    sizes, seconds = measured.T
     at = float(np.log(max(points, 1)))
     right = int(np.clip(np.searchsorted(sizes, at), 1, len(sizes) - 1))
     slope = (seconds[right] - seconds[right - 1]) / (sizes[right] - sizes[right - 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,37 +36,23 @@ class LayoutSettings:
     modalities: Modalities = "both"
 
     def __post_init__(self) -> None:
-        faults = []
-        if self.method not in METHODS:
-            faults.append(Fault("--method", f"is {self.method!r}", "one of umap, tsne, pca"))
-        if self.modalities not in MODALITIES:
-            faults.append(
-                Fault("--modalities", f"is {self.modalities!r}", "one of both, images, captions, centred")
-            )
-        if self.neighbours < 2:
-            faults.append(Fault("--neighbours", f"is {self.neighbours}", "2 or more"))
-        if not 0 <= self.min_distance <= 1:
-            faults.append(Fault("--min-distance", f"is {self.min_distance}", "from 0 to 1"))
-        if not self.perplexity >= 1:
-            faults.append(Fault("--perplexity", f"is {self.perplexity}", "1 or more"))
-        if not 0 <= self.seed < 2**32:
-            faults.append(Fault("--seed", f"is {self.seed}", "from 0 to 4294967295"))
-        if faults:
-            raise InputError(faults)
+        checks = (
+            ("method", self.method in METHODS, "one of umap, tsne, pca"),
+            ("modalities", self.modalities in MODALITIES, "one of both, images, captions, centred"),
+            ("neighbours", self.neighbours >= 2, "2 or more"),
+            ("min_distance", 0 <= self.min_distance <= 1, "from 0 to 1"),
+            ("perplexity", self.perplexity >= 1, "1 or more"),
+            ("seed", 0 <= self.seed < 2**32, "from 0 to 4294967295"),
+        )
+        _refuse(self, checks)
 
     def parameters(self) -> dict[str, Any]:
         """The settings the method uses. Results are looked up by these, so that other changes recompute nothing."""
-        of_method: dict[str, dict[str, Any]] = {
-            "umap": {
-                "neighbours": self.neighbours,
-                "min_distance": float(self.min_distance),
-                "seed": self.seed,
-            },
-            "tsne": {"perplexity": float(self.perplexity), "seed": self.seed},
-            "pca": {},
-        }
+        umap = {"neighbours": self.neighbours, "min_distance": float(self.min_distance), "seed": self.seed}
+        tsne = {"perplexity": float(self.perplexity), "seed": self.seed}
+        of_method: dict[str, Any] = {"umap": umap, "tsne": tsne, "pca": {}}[self.method]
         of_modalities = {} if self.modalities == "both" else {"modalities": self.modalities}
-        return {"method": self.method, **of_method[self.method], **of_modalities}
+        return {"method": self.method, **of_method, **of_modalities}
 
 
 @dataclass(frozen=True)
@@ -76,11 +63,23 @@ class ClusterSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.clusters < 2:
-            raise InputError.at("--clusters", f"is {self.clusters}", "2 or more")
-        if not 0 <= self.seed < 2**31:
-            raise InputError.at("--seed", f"is {self.seed}", "from 0 to 2147483647")
+        checks = (
+            ("clusters", self.clusters >= 2, "2 or more"),
+            ("seed", 0 <= self.seed < 2**31, "from 0 to 2147483647"),
+        )
+        _refuse(self, checks)
 
     def parameters(self) -> dict[str, Any]:
         """The settings results are looked up by."""
         return {"clusters": self.clusters, "seed": self.seed}
+
+
+def _refuse(settings: object, checks: Iterable[tuple[str, bool, str]]) -> None:
+    """Raise an InputError of the settings that are out of range: name, whether it is in range, the range."""
+    faults = [
+        Fault(f"--{name.replace('_', '-')}", f"is {getattr(settings, name)!r}", expected)
+        for name, is_sound, expected in checks
+        if not is_sound
+    ]
+    if faults:
+        raise InputError(faults)

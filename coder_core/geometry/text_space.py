@@ -41,17 +41,14 @@ class TextSpace(Protocol):
 
 @dataclass(frozen=True)
 class TfidfSpace:
-    """TF-IDF (log counts, smoothed idf, unit rows) projected on its first right singular vectors.
-
-    Args:
-        terms: T words, in the order of the columns.
-        idf: (T,) float64.
-        components: (S, T) float32.
-    """
+    """TF-IDF (log counts, smoothed idf, unit rows) projected on its first right singular vectors."""
 
     terms: tuple[str, ...]
+    """T words, in the order of the columns."""
     idf: np.ndarray
+    """(T,) float64."""
     components: np.ndarray
+    """(S, T) float32."""
 
     @property
     def name(self) -> str:
@@ -76,59 +73,46 @@ class TfidfSpace:
         return {NAMES: json.dumps(document, ensure_ascii=False, indent=0), ARRAYS: save(arrays)}
 
     @classmethod
-    def from_files(cls, names: bytes, arrays: bytes, place: str) -> TfidfSpace:
-        """Read what `to_files` wrote.
-
-        Args:
-            names: of text_space.json.
-            arrays: of text_space.safetensors.
-            place: the folder, for messages.
+    def from_files(cls, names: bytes, arrays: bytes, folder: str) -> TfidfSpace:
+        """Read text_space.json and text_space.safetensors; `folder` is for messages.
 
         Raises:
-            InputError: damaged, or not fitting one another.
+            InputError: a file is damaged, or the two do not match.
         """
         try:
             document: Any = json.loads(names)
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
-            raise InputError.at(f"{place}/{NAMES}", f"or {ARRAYS} cannot be read: {error}") from None
-        terms = (
-            document.get("terms") if isinstance(document, dict) and document.get("format") == FORMAT else None
-        )
+            raise InputError.at(f"{folder}/{NAMES}", f"or {ARRAYS} cannot be read: {error}") from None
+        is_ours = isinstance(document, dict) and document.get("format") == FORMAT
+        terms = document.get("terms") if is_ours else None
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
-            raise InputError.at(f"{place}/{NAMES}", "is no list of words", f'the format "{FORMAT}"')
+            raise InputError.at(f"{folder}/{NAMES}", "is not a list of words", f'the format "{FORMAT}"')
         idf, components = tensors.get("idf"), tensors.get("components")
-        if (
-            idf is None
-            or components is None
-            or idf.shape != (len(terms),)
-            or components.shape[1:] != (len(terms),)
-        ):
-            raise InputError.at(
-                f"{place}/{ARRAYS}", "does not fit the words", f"arrays of {len(terms)} words"
-            )
+        shape, width = getattr(idf, "shape", ()), getattr(components, "shape", ())[1:]
+        if idf is None or components is None or not shape == width == (len(terms),):
+            expected = f"arrays of {len(terms)} words"
+            raise InputError.at(f"{folder}/{ARRAYS}", "does not fit the words", expected)
         if len(set(terms)) < len(terms):
-            raise InputError.at(f"{place}/{NAMES}", "names a word twice", "every word once")
+            raise InputError.at(f"{folder}/{NAMES}", "names a word twice", "every word once")
+        types = (("idf", idf, np.float64), ("components", components, np.float32))
         wrong = [
             f"{name} ({values.dtype})"
-            for name, values, dtype in (("idf", idf, np.float64), ("components", components, np.float32))
+            for name, values, dtype in types
             if values.dtype != dtype or not np.isfinite(values).all()
         ]
         if wrong or not len(components):
             problem = f"holds {', '.join(wrong) or 'no components'}"
-            raise InputError.at(f"{place}/{ARRAYS}", problem, "finite float64 idf and float32 components")
+            expected = "finite float64 idf and float32 components"
+            raise InputError.at(f"{folder}/{ARRAYS}", problem, expected)
         return cls(tuple(terms), idf, components)
 
 
 def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
-    """Fit the space to a data set's train captions.
-
-    Args:
-        captions: m strings.
-        size: S, fewer where captions and words do not suffice for it.
+    """Fit the space to a data set's train captions; `size` is S, fewer where captions and words do not suffice.
 
     Raises:
-        InputError: hardly any word stands in two captions.
+        InputError: hardly any word is in two captions.
     """
     from sklearn.decomposition import TruncatedSVD
 
@@ -139,11 +123,10 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         weighted = None
     if weighted is None or min(weighted.shape) < 3:
         fix = "name a sentence-embedding model with --text-space"
-        problem = f"hardly a word stands in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
+        problem = f"hardly a word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
-    with np.errstate(
-        invalid="ignore"
-    ):  # its share of the variance, not read here, is 0 / 0 where captions are alike
+    # The share of the variance, which nothing reads here, is 0 / 0 where captions are alike.
+    with np.errstate(invalid="ignore"):
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back

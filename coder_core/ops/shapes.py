@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,15 +24,9 @@ def shapes_only() -> Iterator[None]:
 
 
 class _NoRandomNumbers(TorchFunctionMode):
-    """There is nothing to fill: on "meta" a random fill does nothing but import `torch._dynamo`, for 1.5 s."""
+    """Skip random fills: on "meta" they do nothing but import `torch._dynamo`, for 1.5 s."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):
             return args[0] if args else kwargs["tensor"]

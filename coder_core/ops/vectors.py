@@ -36,11 +36,7 @@ def normalise(vectors: Tensor) -> Tensor:
 
     Dividing by max(length, 1e-12), as torch.nn.functional.normalize does, gives a zero row a gradient of 1e12.
 
-    Args:
-        vectors: (..., D) in any floating type.
-
-    Returns:
-        (..., D) in float32, or float64 when that came in.
+    (..., D) in any floating type -> (..., D) in float32, or float64 when that came in.
 
     >>> normalise(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
@@ -66,14 +62,8 @@ def lengths(vectors: Tensor) -> Tensor:
 
 def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
     """One vector for each sample of several unit vectors: their mean, not normalised, so that the inner product of two
-    samples is the mean cosine over all pairs of their parts. A sample of one vector stays as it is.
-
-    Args:
-        samples: (n, D), or (n, L, D).
-        lengths: (n,) how many of the L parts exist; all when None.
-
-    Returns:
-        (n, D).
+    samples is the mean cosine over all pairs of their parts. (n, L, D), (n,) -> (n, D); all L parts exist without
+    lengths, and a sample of one vector (n, D) stays as it is.
 
     >>> mean_of_parts(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), lengths=torch.tensor([2]))
     tensor([[0.5000, 0.5000]])
@@ -120,19 +110,13 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
-    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, for x of any size.
+    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, as logsumexp([0, x]): x has any size.
 
-    Args:
-        values: (Q, C).
-        mask: (Q, C) bool; a row without any true entry gives log 1 = 0.
-
-    Returns:
-        (Q,), computed as logsumexp([0, x]).
+    (Q, C), (Q, C) bool -> (Q,); a row without any true entry gives log 1 = 0.
 
     >>> log1p_sum_exp(torch.zeros(1, 2), torch.tensor([[True, False]]))  # log(1 + 1)
     tensor([0.6931])
     """
     exponents = torch.where(mask, full_precision(values), float("-inf"))
-    return torch.logsumexp(
-        torch.cat([exponents.new_zeros(*exponents.shape[:-1], 1), exponents], dim=-1), dim=-1
-    )
+    zeros = exponents.new_zeros(*exponents.shape[:-1], 1)
+    return torch.logsumexp(torch.cat([zeros, exponents], dim=-1), dim=-1)

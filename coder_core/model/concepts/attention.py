@@ -16,17 +16,7 @@ SLOPE = 0.2  # of LeakyReLU below zero (ML-GCN, CVSE)
 
 
 def graph_convolution(graph: Tensor, nodes: Tensor, weight: Tensor, *, activate: bool = True) -> Tensor:
-    """LeakyReLU_0.2(Â X W).
-
-    Args:
-        graph: (g, g) Â.
-        nodes: (g, C) X.
-        weight: (C, F) W.
-        activate: False leaves LeakyReLU out.
-
-    Returns:
-        (g, F).
-    """
+    """LeakyReLU_0.2(Â X W): (g, g), (g, C), (C, F) -> (g, F); without `activate` Â X W."""
     convolved = (graph @ nodes) @ weight
     return leaky_relu(convolved, SLOPE) if activate else convolved
 
@@ -56,16 +46,15 @@ class ConceptGraphNetwork(nn.Module):
         self.narrow = narrow and layers > 1
         hidden = dimension // 2 if self.narrow else dimension
         widths = [vectors.shape[1], *[hidden] * (layers - 1), dimension]
-        self.weights = nn.ParameterList(
-            nn.init.xavier_uniform_(torch.empty(a, b)) for a, b in pairwise(widths)
-        )
+        shapes = pairwise(widths)
+        self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(shape)) for shape in shapes)
 
     def forward(self) -> Tensor:
         """(g, F) unit rows in float32."""
         nodes = self.vectors
         for layer, weight in enumerate(self.weights, start=1):
-            last = layer == len(self.weights)
-            nodes = graph_convolution(self.graph, nodes, weight, activate=not (self.narrow and last))
+            is_last = layer == len(self.weights)
+            nodes = graph_convolution(self.graph, nodes, weight, activate=not (self.narrow and is_last))
         return normalise(nodes)
 
 
@@ -100,10 +89,7 @@ class ConceptBranch(nn.Module):
     """One graph network for both modalities, and an attention for each.
 
     Args:
-        graph: (g, g) Â.
-        vectors: (g, C) word vectors of the concepts.
-        dimension: D of the queries and of the embeddings.
-        layers, narrow: of the graph network.
+        graph, vectors, dimension, layers, narrow: of the graph network; queries and embeddings have its dimension.
         smoothing: of the attention.
         unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
             features are large, its length alone makes the attention pick one concept, and small word vectors attend to
@@ -125,8 +111,7 @@ class ConceptBranch(nn.Module):
         self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers, narrow=narrow)
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
-        self.smoothing = smoothing
-        self.unit_queries = unit_queries
+        self.smoothing, self.unit_queries = smoothing, unit_queries
 
     @property
     def count(self) -> int:
@@ -148,8 +133,7 @@ class ConceptBranch(nn.Module):
         return self._attend(queries, nodes, self.text_weight)
 
     def _attend(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> ConceptEmbeddings:
-        with torch.autocast(
-            queries.device.type, enabled=False
-        ):  # λ_s magnifies a half-precision error tenfold
+        # λ_s magnifies a half-precision error tenfold.
+        with torch.autocast(queries.device.type, enabled=False):
             queries = normalise(queries) if self.unit_queries else full_precision(queries)
             return attend(queries, nodes, weight, smoothing=self.smoothing)

@@ -21,17 +21,10 @@ RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−
 
 
 def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Count captions: B_ij name both concept i and concept j, N_i name concept i.
+    """Count captions: B_ij (g, g) name both concept i and concept j, N_i (g,) name concept i; int64.
 
-    A caption counts once however often it names a concept, so that B_ij / N_i is a probability. B_ii = 0: the graph's
-    loops come from the + I of Â.
-
-    Args:
-        captions: for every caption the numbers of its concepts, repeats allowed.
-        concepts: g.
-
-    Returns:
-        (g, g) and (g,) int64.
+    A caption, the numbers of its concepts, counts once however often it names one, so that B_ij / N_i is a probability.
+    B_ii = 0: the graph's loops come from the + I of Â.
     """
     from scipy import sparse
 
@@ -60,7 +53,7 @@ def rescale(probability: np.ndarray) -> np.ndarray:
 
 
 def connect(probability: np.ndarray, *, threshold: float) -> np.ndarray:
-    """H_ij = 1 where P_ij ≥ threshold, otherwise 0; (g, g) float64. A threshold of 0 or less connects everything."""
+    """H_ij = 1 where P_ij ≥ threshold, otherwise 0; (g, g) float64."""
     return (probability >= threshold).astype(np.float64)
 
 
@@ -73,13 +66,7 @@ def normalise_graph(edges: np.ndarray, norm: GraphNorm = "columns") -> np.ndarra
     Args:
         edges: (g, g) H.
         norm: "columns", D_jj = Σ_i H_ij on both sides; "rows-columns", row sums on the left and column sums on the
-            right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums of H + I.
-
-    Returns:
-        (g, g) float32.
-
-    Raises:
-        ValueError: an unknown norm.
+            right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums of H + I. Others raise ValueError.
     """
     loops = np.eye(len(edges))
     if norm == "cvse":
@@ -103,19 +90,15 @@ NAMES, ARRAYS = "concepts.json", "concepts.safetensors"
 
 @dataclass(frozen=True)
 class Concepts:
-    """The concepts of a run.
-
-    Args:
-        vocabulary: their names, kinds and forms.
-        together: (g, g) int64, train captions that name both.
-        occurrences: (g,) int64, train captions that name each.
-        vectors: (g, C) float32 word vectors.
-    """
+    """The concepts of a run."""
 
     vocabulary: ConceptVocabulary
     together: np.ndarray
+    """(g, g) int64, train captions that name both."""
     occurrences: np.ndarray
+    """(g,) int64, train captions that name each."""
     vectors: np.ndarray
+    """(g, C) float32 word vectors."""
 
     def __len__(self) -> int:
         return len(self.vocabulary)

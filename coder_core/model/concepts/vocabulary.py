@@ -25,29 +25,20 @@ Forms = Mapping[str, tuple[str, Kind]]  # form → base form and kind
 
 @dataclass(frozen=True)
 class Concept:
-    """One concept.
-
-    Args:
-        word: its name, the base form.
-        kind: "object", "property" or "motion".
-        count: train captions that name it in any form.
-        forms: its forms in the captions, most frequent first; a form of several words has single spaces.
-    """
+    """One concept under its base form."""
 
     word: str
     kind: Kind
     count: int
+    """Train captions that name it in any form."""
     forms: tuple[str, ...]
+    """Its forms in the captions, most frequent first; a form of several words has single spaces."""
 
 
 @dataclass(frozen=True)
 class ConceptVocabulary:
-    """The concepts of a run: objects, then properties, then motions, the most frequent of each first.
-
-    Args:
-        concepts: g of them, every word and every form once.
-        source: the tagger, or "list".
-    """
+    """The g concepts of a run: objects, then properties, then motions, the most frequent of each first. Every word and
+    every form occurs once; `source` is the tagger, or "list"."""
 
     concepts: tuple[Concept, ...]
     source: Source
