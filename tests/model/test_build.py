@@ -1,4 +1,4 @@
-"""Names become the modules they name; what a configuration asks for is in the model."""
+"""Names become the modules they name; what a configuration sets is in the model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from coder_core.config.model import ModelConfig
 from coder_core.model.build import build_model
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling
+from coder_core.model.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling, PVSEPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
+from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.support.tiny_bert import write_tiny_bert
 
 
@@ -34,23 +35,28 @@ def test_the_papers_model() -> None:
     ("name", "kind"), [("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)]
 )
 def test_poolings_by_name(name: str, kind: type) -> None:
-    model = build_model(
-        ModelConfig(dimension=8, image_pooling=name, text_pooling="max"), feature_size=4, words=5
-    )  # type: ignore[arg-type]
+    config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")  # type: ignore[arg-type]
+    model = build_model(config, feature_size=4, words=5)
     assert isinstance(model.image_pooling, kind)
     assert isinstance(model.text_pooling, MaxPooling)
 
 
+def test_scorers_by_name() -> None:
+    config = ModelConfig(dimension=8, word_size=4)
+    several = build_model(replace(config, embeddings=3), feature_size=5, words=9)
+    assert isinstance(several.scorer, PVSEScorer)
+    assert isinstance(several.image_pooling, PVSEPooling)
+    assert several.image_pooling.heads.weight.shape == (3, 4)
+    config = replace(config, scorer="interaction", interaction_size=5)
+    local = build_model(config, feature_size=5, words=9)
+    assert isinstance(local.scorer, InteractionScorer)
+    assert (local.scorer.sharpness, local.scorer.align.weight.shape) == (9.0, (5, 8))
+    assert not any(name.startswith(("image_pooling", "text_pooling")) for name, _ in local.named_parameters())
+
+
 def test_sizes_depths_and_dropouts() -> None:
-    config = ModelConfig(
-        dimension=8,
-        word_size=3,
-        image_layers=3,
-        text_layers=2,
-        image_dropout=0.1,
-        word_dropout=0.2,
-        embedding_dropout=0.3,
-    )
+    dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
+    config = ModelConfig(dimension=8, word_size=3, image_layers=3, text_layers=2, **dropouts)
     vectors = torch.rand(5, 3)
     model = build_model(config, feature_size=4, words=5, vectors=vectors)
     assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
@@ -58,18 +64,16 @@ def test_sizes_depths_and_dropouts() -> None:
     assert not model.regions.one_mask
     assert build_model(replace(config, image_dropout_mask="image"), feature_size=4, words=5).regions.one_mask
     assert torch.equal(model.words.vectors.weight, vectors)
-    images, texts = model(
-        torch.rand(6, 2, 4), torch.full((6,), 2), torch.ones(6, 3).long(), torch.full((6,), 3)
-    )[:2]
+    lengths = torch.full((6,), 2), torch.full((6,), 3)
+    images, texts = model(torch.rand(6, 2, 4), lengths[0], torch.ones(6, 3).long(), lengths[1])[:2]
     assert images.shape == texts.shape == (6, 8)
     torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
 
 
 def test_bert_by_folder(tmp_path: Path) -> None:
     folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    model = build_model(
-        ModelConfig(text_encoder="bert", bert=str(folder), dimension=8), feature_size=4, words=7
-    )
+    config = ModelConfig(text_encoder="bert", bert=str(folder), dimension=8)
+    model = build_model(config, feature_size=4, words=7)
     assert isinstance(model.words, BertWords)
     assert model.words.linear.weight.shape == (8, 16)
     assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)

@@ -25,32 +25,27 @@ CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "re
 SIZE = {"dimension": 8, "word_size": 5}
 
 
-def some_concepts(count: int = 6, size: int = 5) -> Concepts:
+def some_concepts(count: int = 6) -> Concepts:
     random = np.random.default_rng(0)
     entries = tuple(Concept(f"w{i}", "object", 9, (f"w{i}",)) for i in range(count))
     together = random.integers(0, 5, (count, count))
     together = together + together.T
     np.fill_diagonal(together, 0)
-    vectors = random.normal(size=(count, size)).astype(np.float32)
+    vectors = random.normal(size=(count, 5)).astype(np.float32)
     return Concepts(ConceptVocabulary(entries, "list"), together, np.full(count, 9), vectors)
 
 
 def batch() -> tuple[torch.Tensor, ...]:
     torch.manual_seed(3)
-    return (
-        torch.rand(4, 3, 6),
-        torch.tensor([3, 2, 3, 1]),
-        torch.randint(2, 9, (4, 5)),
-        torch.tensor([5, 2, 1, 4]),
-    )
+    regions, words = torch.rand(4, 3, 6), torch.randint(2, 9, (4, 5))
+    return regions, torch.tensor([3, 2, 3, 1]), words, torch.tensor([5, 2, 1, 4])
 
 
 def built(**model: Any) -> torch.nn.Module:
     config = ModelConfig(**(SIZE | model))
     torch.manual_seed(0)
-    return build_model(
-        config, feature_size=6, words=9, concepts=some_concepts() if config.concepts else None
-    ).eval()
+    concepts = some_concepts() if config.concepts else None
+    return build_model(config, feature_size=6, words=9, concepts=concepts).eval()
 
 
 def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
@@ -59,8 +54,7 @@ def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> 
     assert not any("concept" in name for name in instance_state)
     assert all(torch.equal(instance_state[name], full_state[name]) for name in instance_state)
     actual, with_concepts = alone(*batch()), both(*batch())
-    assert actual.concept_images is None
-    assert actual.concept_texts is None
+    assert (actual.concept_images, actual.concept_texts) == (None, None)
     assert torch.equal(actual.images, with_concepts.images)
     assert torch.equal(actual.texts, with_concepts.texts)
 
@@ -82,7 +76,6 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
     model = built(concepts=6)
     _, _, words, lengths = batch()
     nodes = model.concepts.nodes()
-    assert model.concept_text_pooling is not model.text_pooling
     before = model.text_branches(words, lengths, nodes)
     with torch.no_grad():
         for parameter in model.concept_text_pooling.parameters():
@@ -92,22 +85,15 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
     assert not torch.allclose(before.concept, after.concept)
 
 
-def test_embeddings_of_both_branches_are_units_and_every_weight_gets_a_gradient() -> None:
-    model = built(concepts=6, gcn_layers=2).train()
+def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_the_graph_runs_once() -> None:
+    model, calls = built(concepts=6, gcn_layers=2).train(), []
+    model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
     actual = model(*batch())[:4]
-    assert all(rows is not None for rows in actual)
+    assert len(calls) == 1
     for rows in actual:
         torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
     sum((rows * torch.rand_like(rows)).sum() for rows in actual).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
-
-
-def test_the_graph_network_runs_once_for_both_modalities() -> None:
-    model = built(concepts=6)
-    calls = []
-    model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
-    model(*batch())
-    assert len(calls) == 1
 
 
 def config_of(data: DataConfig | None = None, **model: Any) -> Config:
@@ -115,7 +101,7 @@ def config_of(data: DataConfig | None = None, **model: Any) -> Config:
 
 
 def test_concepts_of_captions_by_hand() -> None:
-    """dog stands in lines 1-4, grass in 2, 3, 5, red in 1, 2, 4, run in 1, 2, 4; all twice."""
+    """dog is in lines 1-4, grass in 2, 3, 5, red in 1, 2, 4, run in 1, 2, 4; all twice."""
     seen: list[tuple[int, int]] = []
     actual, faults = make_concepts(config_of(), CAPTIONS, progress=lambda *now: seen.append(now))
     assert actual.vocabulary.words == ["dog", "grass", "red", "run"]
@@ -123,7 +109,7 @@ def test_concepts_of_captions_by_hand() -> None:
     assert actual.together.tolist() == [[0, 4, 6, 6], [4, 0, 2, 2], [6, 2, 0, 6], [6, 2, 6, 0]]
     assert actual.vectors.shape == (4, 5)
     assert seen == [(10, 10)]
-    assert "learned from the captions: 4 of 4 concepts have one" in str(faults[-1])
+    assert "4 of 4" in str(faults[-1])
     repeated, _ = make_concepts(config_of(), CAPTIONS)
     assert np.array_equal(repeated.vectors, actual.vectors)
 
@@ -134,18 +120,18 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
     glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
     config = config_of(DataConfig(word_vectors=str(glove)))
     actual, faults = make_concepts(config, CAPTIONS)
-    assert actual.vectors[0].tolist() == [1.0] * 5
-    assert actual.vectors[2].tolist() == [3.0] * 5
-    assert actual.vectors[3].tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
-    assert actual.vectors[1].any()
+    dog, grass, red, run = actual.vectors
+    assert (dog.tolist(), red.tolist()) == ([1.0] * 5, [3.0] * 5)
+    assert run.tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
+    assert grass.any()
     assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
     assert faults[-1].severity == "warning"
     wide = replace(config, model=replace(config.model, word_size=7))
-    with pytest.raises(InputError, match="set the word size to 5"):
+    with pytest.raises(InputError, match="word size to 5"):
         concept_vectors(wide, actual.vocabulary, CAPTIONS)
 
 
-def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
+def test_a_list_of_concepts_replaces_tagging(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
     actual, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
@@ -157,23 +143,20 @@ def test_a_list_of_concepts_takes_the_place_of_tagging(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
+        (None, "cannot be read"),
         ("{", "cannot be read"),
         ('["dog"]', "holds list"),
-        ('{"things": []}', "holds things; expected"),
-        ('{"objects": "dog"}', "key objects: is not a list of words"),
-        ('{"objects": [1]}', "key objects: is not a list of words"),
+        ('{"things": []}', "holds things"),
+        ('{"objects": "dog"}', "key objects: "),
+        ('{"objects": [1]}', "key objects: "),
         ('{"objects": ["dog"], "motions": ["Dog"]}', "key motions entry 0: repeats 'Dog'"),
-        ('{"objects": ["dog", "!"]}', "entry 1: is '!', which holds no word"),
-        ('{"objects": ["dog"]}', "holds 1 words; expected two or more"),
+        ('{"objects": ["dog", "!"]}', "key objects entry 1: is '!'"),
+        ('{"objects": ["dog"]}', "holds 1 words"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_the_place(
-    tmp_path: Path, content: str, said: str
-) -> None:
+def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, content: str | None, said: str) -> None:
     path = tmp_path / "list.json"
-    path.write_text(content)
-    with pytest.raises(InputError) as refused:
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=said):
         read_concept_list(path)
-    assert said in str(refused.value)
-    with pytest.raises(InputError, match="cannot be read"):
-        read_concept_list(tmp_path / "nothing.json")

@@ -1,51 +1,80 @@
-"""A whole split through a model equals one sample at a time; modes and precision come back as they were."""
+"""A whole split through a model equals one sample, or one pair, at a time; modes and precision come back as they were."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from coder_core.config.model import ModelConfig
+from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens, Vocabulary
+from coder_core.evaluation import rank, score_tiles
+from coder_core.model import encode
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
-from coder_core.model.encode import IMAGES_AT_ONCE, TEXTS_AT_ONCE, autocast, encode_split, evaluating
+from coder_core.model.encode import (
+    IMAGES_AT_ONCE,
+    TEXTS_AT_ONCE,
+    autocast,
+    encode_split,
+    evaluating,
+    score_pairs,
+    score_split,
+    score_texts,
+)
 from tests.support.precomp_folders import features, write_split
 
 CPU = torch.device("cpu")
+KINDS: list[dict[str, Any]] = [{"embeddings": 3}, {"scorer": "interaction", "interaction_size": 5}]
 
 
-@pytest.fixture
-def split(tmp_path: Path) -> Split:
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
     """More images and captions than go through at once; one image has a region of zeros."""
     array = features(IMAGES_AT_ONCE + 3)
     array[5, 1] = 0
     words = ["red", "dog", "runs", "far", "box", "cat"]
     count = 2 * len(array) + TEXTS_AT_ONCE // len(array) * len(array)
     captions = [" ".join(words[k % 5] for k in range(row % 4 + 1)) for row in range(count)]
-    return read_split(write_split(tmp_path, array=array, captions=captions), "train")
+    folder = write_split(tmp_path_factory.mktemp("data"), array=array, captions=captions)
+    return read_split(folder, "train")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tokens(split: Split) -> Tokens:
     return Vocabulary.build(split.captions, threshold=1).encode(split.captions)
 
 
-@pytest.fixture
-def model() -> Coder:
+def built(**values: Any) -> Coder:
     torch.manual_seed(0)
-    config = ModelConfig(dimension=8, word_size=4, image_dropout=0.5, word_dropout=0.5, embedding_dropout=0.5)
-    return build_model(config, feature_size=5, words=9)
+    dropouts = {"image_dropout": 0.5, "word_dropout": 0.5, "embedding_dropout": 0.5}
+    return build_model(ModelConfig(dimension=8, word_size=4, **dropouts, **values), feature_size=5, words=9)
 
 
-def test_equals_one_sample_at_a_time(split: Split, tokens: Tokens, model: Coder) -> None:
-    model.train()
+def regions_of(split: Split, image: int) -> torch.Tensor:
+    """(1, R, F) regions of an image that are not zeros."""
+    rows = split.features[image]
+    return torch.from_numpy(rows[rows.any(-1)][None].copy())
+
+
+def words_of(tokens: Tokens, text: int) -> torch.Tensor:
+    return torch.from_numpy(tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]][None]).long()
+
+
+def length(samples: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([samples.shape[1]])
+
+
+def test_equals_one_sample_at_a_time(split: Split, tokens: Tokens) -> None:
+    model = built().train()
     images, texts = encode_split(model, split, tokens, device=CPU)[:2]
     assert model.training
     assert (images.dtype, texts.dtype) == (np.float32, np.float32)
@@ -53,32 +82,76 @@ def test_equals_one_sample_at_a_time(split: Split, tokens: Tokens, model: Coder)
     model.eval()
     with torch.no_grad():
         for i in (0, 5, IMAGES_AT_ONCE, split.n_images - 1):
-            real = split.features[i][split.features[i].any(-1)]
-            alone = model.encode_images(torch.from_numpy(real[None].copy()), torch.tensor([len(real)]))
-            np.testing.assert_allclose(images[i], alone[0], atol=1e-6)
+            real = regions_of(split, i)
+            np.testing.assert_allclose(images[i], model.encode_images(real, length(real))[0], atol=1e-6)
         for j in (0, 1, 7, split.n_texts - 1):
-            words = torch.from_numpy(tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]][None]).long()
-            alone = model.encode_texts(words, torch.tensor([words.shape[1]]))
-            np.testing.assert_allclose(texts[j], alone[0], atol=1e-6)
+            words = words_of(tokens, j)
+            np.testing.assert_allclose(texts[j], model.encode_texts(words, length(words))[0], atol=1e-6)
 
 
-def test_progress_counts_up_and_may_stop_it(split: Split, tokens: Tokens, model: Coder) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(
+    split: Split, tokens: Tokens, kind: dict[str, Any]
+) -> None:
+    """One image has a region of zeros, which training and evaluation leave out."""
+    model = built(**kind).train()
+    scored = score_pairs(model, split, tokens, device=CPU)
+    assert model.training
+    assert (scored.scores.shape, scored.scores.dtype) == ((split.n_images, split.n_texts), np.float32)
+    model.eval()
+    with torch.no_grad():
+        for i, j in ((0, 0), (5, 1), (split.n_images - 1, split.n_texts - 1), (5, 7)):
+            real, words = regions_of(split, i), words_of(tokens, j)
+            lengths = length(real), length(words)
+            alone = model.scorer(
+                model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1]), *lengths
+            )
+            np.testing.assert_allclose(scored.scores[i, j], alone.item(), atol=1e-5)
+    again = score_texts(model, scored.images, tokens, device=CPU)
+    np.testing.assert_allclose(again, scored.scores.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [{}, *KINDS])
+def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
+    sources, scored = score_split(built(**kind), split, tokens, beta=0.9, device=CPU)
+    ranks = rank(score_tiles(sources, split.image_of_text), best=3)
+    scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
+    assert ranks.text_best.shape == (split.n_texts, 3)
+    for j in (0, 17, split.n_texts - 1):
+        positive = scores[split.image_of_text[j], j]
+        better = int((np.delete(scores[:, j], split.image_of_text[j]) >= positive).sum())
+        assert abs(better - ranks.text_ranks[j]) <= 1  # rounding
+
+
+def test_one_embedding_is_the_plain_model_exactly(split: Split, tokens: Tokens) -> None:
+    plain, single = built(), built(embeddings=1)
+    assert plain.state_dict().keys() == single.state_dict().keys()
+    scored, expected = (encode_split(model, split, tokens, device=CPU) for model in (single, plain))
+    assert np.array_equal(scored.images, expected.images)
+    assert np.array_equal(scored.texts, expected.texts)
+
+
+@pytest.mark.parametrize("kind", [{}, KINDS[0]])
+def test_progress_counts_up_and_may_stop_it(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
+    model = built(**kind).train()
+    n, m = split.n_images, split.n_texts
+    run = partial(score_pairs if kind else encode_split, model, split, tokens, device=CPU)
     seen: list[tuple[int, int]] = []
-    encode_split(model, split, tokens, device=CPU, progress=lambda done, total: seen.append((done, total)))
+    run(progress=lambda *now: seen.append(now))
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-    assert seen[-1] == (split.n_images + split.n_texts,) * 2
+    assert seen[-1] == ((n * m if kind else n + m),) * 2
 
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    model.train()
     with pytest.raises(KeyboardInterrupt):
-        encode_split(model, split, tokens, device=CPU, progress=stop)
+        run(progress=stop)
     assert model.training
     assert torch.is_grad_enabled()
 
 
-def test_evaluating_brings_the_mode_back(model: Coder) -> None:
+def test_evaluating_restores_the_mode() -> None:
+    model = built()
     for mode in (True, False):
         model.train(mode)
         with evaluating(model):
@@ -87,41 +160,43 @@ def test_evaluating_brings_the_mode_back(model: Coder) -> None:
         assert model.training is mode
 
 
-def test_autocast_is_for_gpus_unless_asked_for() -> None:
+def test_bfloat16_is_for_gpus_unless_requested_and_comes_close_to_float32(
+    split: Split, tokens: Tokens
+) -> None:
     for precision in ("auto", "float32"):
         with autocast(CPU, precision):
             assert not torch.is_autocast_enabled("cpu")
-    with autocast(CPU, "bfloat16"):
-        assert torch.is_autocast_enabled("cpu")
-
-
-def test_bfloat16_comes_close_to_float32(split: Split, tokens: Tokens, model: Coder) -> None:
+    model = built()
     exact = encode_split(model, split, tokens, device=CPU)[:2]
     rough = encode_split(model, split, tokens, device=CPU, precision="bfloat16")[:2]
     for rough_rows, exact_rows in zip(rough, exact, strict=True):
         assert rough_rows.dtype == np.float32
         assert (rough_rows * exact_rows).sum(1).min() > 0.99
+        assert not np.array_equal(rough_rows, exact_rows)
 
 
-def test_training_in_bfloat16_has_gradients(model: Coder) -> None:
-    model.train()
+def test_training_in_bfloat16_has_gradients() -> None:
+    model = built().train()
+    lengths = torch.tensor([3, 2, 3, 1]), torch.tensor([1, 2, 2, 1])
     with autocast(CPU, "bfloat16"):
-        images, texts = model(
-            torch.rand(4, 3, 5),
-            torch.tensor([3, 2, 3, 1]),
-            torch.ones(4, 2).long(),
-            torch.tensor([1, 2, 2, 1]),
-        )[:2]
+        images, texts = model(torch.rand(4, 3, 5), lengths[0], torch.ones(4, 2).long(), lengths[1])[:2]
     assert images.dtype == texts.dtype == torch.float32
     (images - texts).square().sum().backward()
-    assert all(
-        parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters()
-    )
+    gradients = [parameter.grad for parameter in model.parameters()]
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
-def test_one_vector_per_image(tmp_path: Path, model: Coder, tokens: Tokens) -> None:
-    split = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
-    cut = replace(tokens, offsets=tokens.offsets[: split.n_texts + 1])
-    images = encode_split(model, split, cut, device=CPU).images
+def test_one_vector_per_image(tmp_path: Path, tokens: Tokens) -> None:
+    flat = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
+    cut = replace(tokens, offsets=tokens.offsets[: flat.n_texts + 1])
+    images = encode_split(built(), flat, cut, device=CPU).images
     assert images.shape == (6, 8)
     assert np.linalg.norm(images, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_more_pairs_than_memory_should_hold_are_refused(
+    split: Split, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode, "PAIRS_AT_MOST", 1000)
+    with pytest.raises(InputError, match=r"at most 1,000"):
+        score_pairs(built(embeddings=2), split, tokens, device=CPU)
