@@ -58,15 +58,12 @@ def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothin
     sharp = attend(query, nodes, weight, smoothing=10.0)
     torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
     assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
+    assert (
+        attend(3 * query, nodes, weight).attention[0, 0] > sharp.attention[0, 0]
+    )  # the query's length counts
     torch.testing.assert_close(sharp.embeddings.norm(dim=1), torch.ones(1))
     with pytest.raises(ValueError, match="smoothing must be > 0, got 0"):
         attend(query, nodes, weight, smoothing=0.0)
-
-
-def test_the_length_of_the_query_counts() -> None:
-    """The query is the pooled vector before it is normalised: a longer one reads more sharply."""
-    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
-    assert attend(3 * query, nodes, weight).attention[0, 0] > attend(query, nodes, weight).attention[0, 0]
 
 
 def test_gradients() -> None:
@@ -111,10 +108,6 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
 
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
     branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8, layers=2)
-    assert sorted(branch.state_dict()) == [
-        "image_weight",
-        "network.weights.0",
-        "network.weights.1",
-        "text_weight",
-    ]
+    weights = ["network.weights.0", "network.weights.1"]
+    assert sorted(branch.state_dict()) == ["image_weight", *weights, "text_weight"]
     assert not any(buffer.requires_grad for buffer in branch.buffers())

@@ -1,4 +1,4 @@
-"""GPO against a loop in float64; mean and max; padding never leaks."""
+"""Poolings against loops in float64: GPO, mean, max and PVSE's K embeddings; padding never leaks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from torch import Tensor, nn
 
 from coder_core.model.encoders.pooling import (
     GeneralisedPooling,
+    KeepAll,
     MaxPooling,
     MeanPooling,
+    PVSEPooling,
     pool_each,
     position_codes,
     sorted_sum,
 )
 from tests.reference import pooling as reference
+from tests.reference.scorers import several
 
 LENGTHS = torch.tensor([3, 1, 5, 3])
 
@@ -29,6 +32,19 @@ def random_features(*, longest: int = 5, channels: int = 6, dtype: torch.dtype =
 def gpo(code_size: int = 8) -> GeneralisedPooling:
     torch.manual_seed(3)
     return GeneralisedPooling(code_size)
+
+
+def pvse(channels: int = 6) -> PVSEPooling:
+    torch.manual_seed(0)
+    module = PVSEPooling(MeanPooling(), channels, 3)
+    for parameter in (module.norm.weight, module.norm.bias, module.residual.bias):
+        nn.init.normal_(parameter)
+    return module
+
+
+EVERY = pytest.mark.parametrize(
+    "make", [gpo, MeanPooling, MaxPooling, pvse], ids=["gpo", "mean", "max", "pvse"]
+)
 
 
 def weights_in_float64(pool: GeneralisedPooling, length: int) -> list[float]:
@@ -45,8 +61,13 @@ def weights_in_float64(pool: GeneralisedPooling, length: int) -> list[float]:
 
 
 def test_by_hand() -> None:
-    """Channel (3, 7, 5) sorted is (7, 5, 3); with weights 0.5, 0.3, 0.2 it becomes 3.5 + 1.5 + 0.6 = 5.6."""
+    """Channel (3, 7, 5) sorted is (7, 5, 3); with weights 0.5, 0.3, 0.2 it becomes 3.5 + 1.5 + 0.6 = 5.6. Of (1, 2),
+    (3, -4) and padding the mean is (2, -1), the maximum (3, 2)."""
     assert reference.pooled([[3.0], [7.0], [5.0]], [0.5, 0.3, 0.2]) == [pytest.approx(5.6)]
+    features = torch.tensor([[[1.0, 2.0], [3.0, -4.0], [50.0, 50.0]]])
+    assert MeanPooling()(features, torch.tensor([2])).tolist() == [[2.0, -1.0]]
+    assert MaxPooling()(features, torch.tensor([2])).tolist() == [[3.0, 2.0]]
+    assert KeepAll()(features, torch.tensor([2])) is features
 
 
 def test_position_codes_are_those_of_equation_9() -> None:
@@ -60,6 +81,8 @@ def test_gpo_agrees_with_the_loop() -> None:
     for row, length in enumerate(LENGTHS.tolist()):
         expected = reference.pooled(features[row, :length].tolist(), weights_in_float64(pool, length))
         assert actual[row].tolist() == pytest.approx(expected, abs=1e-5)
+    one = random_features(longest=1)
+    torch.testing.assert_close(pool(one, torch.ones(4, dtype=torch.long)), one[:, 0])
 
 
 def test_gpo_with_the_papers_sizes_on_36_regions() -> None:
@@ -80,16 +103,24 @@ def test_weights_depend_on_the_length_only() -> None:
         assert not among[row, length:].any()
 
 
-def test_one_position_is_handed_through() -> None:
-    features = random_features(longest=1)
-    torch.testing.assert_close(gpo()(features, torch.ones(4, dtype=torch.long)), features[:, 0])
+def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one() -> None:
+    pool, features = pvse().double(), random_features(dtype=torch.float64)
+    embeddings, weights = pool(features, LENGTHS), pool.attention(features, LENGTHS)
+    layers = (pool.hidden.weight, pool.heads.weight, pool.residual.weight, pool.residual.bias)
+    parameters = [parameter.tolist() for parameter in (*layers, pool.norm.weight, pool.norm.bias)]
+    for row, length in enumerate(LENGTHS.tolist()):
+        existing = features[row, :length]
+        expected = several(existing.tolist(), existing.mean(0).tolist(), *parameters)
+        torch.testing.assert_close(embeddings[row], torch.tensor(expected, dtype=torch.float64))
+        torch.testing.assert_close(weights[row].sum(0), torch.ones(3, dtype=torch.float64))
+        assert not weights[row, length:].any()
 
 
-@pytest.mark.parametrize("pool", [gpo(), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
+@EVERY
 @pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
-def test_padding_never_leaks(pool: nn.Module, garbage: float) -> None:
+def test_padding_never_leaks_however_long_it_is(make: type[nn.Module], garbage: float) -> None:
     """Neither into the values nor as a gradient into the padded positions."""
-    clean = random_features().requires_grad_()
+    pool, clean = make(), random_features().requires_grad_()
     beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
     dirty = clean.detach().masked_fill(beyond, garbage).requires_grad_()
     assert torch.equal(pool(clean, LENGTHS), pool(dirty, LENGTHS))
@@ -97,25 +128,14 @@ def test_padding_never_leaks(pool: nn.Module, garbage: float) -> None:
     assert dirty.grad is not None
     assert not dirty.grad.masked_select(beyond).any()
     assert dirty.grad.masked_select(~beyond).any()
-
-
-@pytest.mark.parametrize("pool", [gpo(), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
-def test_longer_padding_changes_nothing(pool: nn.Module) -> None:
-    features = random_features()
-    padded = torch.cat([features, torch.full((4, 3, 6), 9.0)], dim=1)
-    torch.testing.assert_close(pool(padded, LENGTHS), pool(features, LENGTHS))
+    longer = torch.cat([clean, torch.full((4, 3, 6), garbage)], dim=1)
+    torch.testing.assert_close(pool(longer, LENGTHS), pool(clean, LENGTHS))
 
 
 def test_the_order_of_positions_does_not_matter() -> None:
     pool, features = gpo(), random_features()
     lengths = torch.full((4,), 5)
     torch.testing.assert_close(pool(features[:, [4, 2, 0, 1, 3]], lengths), pool(features, lengths))
-
-
-def plain_pooled(pool: GeneralisedPooling, features: Tensor, lengths: Tensor) -> Tensor:
-    """The plain form with the same weights, in float64."""
-    weights = pool.weights(lengths, features.shape[1]).double()
-    return sorted_sum(features.double(), lengths, weights.unsqueeze(1)).squeeze(1)
 
 
 @pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
@@ -131,7 +151,8 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        actual, expected = pool(features, lengths), plain_pooled(pool, features, lengths)
+        weights = pool.weights(lengths, longest).double().unsqueeze(1)
+        actual, expected = pool(features, lengths), sorted_sum(features.double(), lengths, weights).squeeze(1)
         leaves = [features, *pool.parameters()]
         gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected)]
         assert torch.get_num_threads() == threads
@@ -144,63 +165,49 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
         torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
 
 
-@pytest.mark.parametrize(
-    "kinds", [(GeneralisedPooling, GeneralisedPooling), (GeneralisedPooling, MaxPooling)]
-)
+@pytest.mark.parametrize("second", [GeneralisedPooling, MaxPooling])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_several_poolings_of_the_same_features_are_each_ones_own(
-    kinds: tuple[type, ...], dtype: torch.dtype
+    second: type[nn.Module], dtype: torch.dtype
 ) -> None:
     """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
     torch.manual_seed(8)
-    poolings = [kind().to(dtype) for kind in kinds]
+    poolings = [kind().to(dtype) for kind in (GeneralisedPooling, second)]
     features = random_features(dtype=dtype).requires_grad_()
     leaves = [features, *(parameter for pooling in poolings for parameter in pooling.parameters())]
     slopes = torch.randn(2, len(LENGTHS), 6, dtype=dtype)
 
-    def pooled(outs: Sequence[Tensor]) -> tuple[Sequence[Tensor], tuple[Tensor, ...]]:
+    def with_gradients(outs: Sequence[Tensor]) -> list[Tensor]:
         total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
-        return outs, torch.autograd.grad(total, leaves)
+        return [*outs, *torch.autograd.grad(total, leaves)]
 
-    (actual, gradients) = pooled(pool_each(poolings, features, LENGTHS))
-    (alone, expected) = pooled([pooling(features, LENGTHS) for pooling in poolings])
-    assert not torch.allclose(alone[0], alone[1])
-    for value, target in zip([*actual, *gradients], [*alone, *expected], strict=True):
+    actual = with_gradients(pool_each(poolings, features, LENGTHS))
+    expected = with_gradients([pooling(features, LENGTHS) for pooling in poolings])
+    assert not torch.allclose(expected[0], expected[1])
+    for value, target in zip(actual, expected, strict=True):
         torch.testing.assert_close(value, target, atol=1e-6, rtol=1e-5)
 
 
-def test_mean_and_max_by_hand() -> None:
-    """(1, 2), (3, -4), and padding: mean (2, -1), max (3, 2)."""
-    features = torch.tensor([[[1.0, 2.0], [3.0, -4.0], [50.0, 50.0]]])
-    assert MeanPooling()(features, torch.tensor([2])).tolist() == [[2.0, -1.0]]
-    assert MaxPooling()(features, torch.tensor([2])).tolist() == [[3.0, 2.0]]
-
-
-@pytest.mark.parametrize("pool", [gpo(4), MeanPooling(), MaxPooling()], ids=["gpo", "mean", "max"])
-def test_gradients(pool: nn.Module) -> None:
-    features = random_features(channels=3, dtype=torch.float64).requires_grad_()
-    doubled = pool.double()
-    assert torch.autograd.gradcheck(lambda rows: doubled(rows, LENGTHS), (features,))
-    pool.float()
+@EVERY
+def test_gradients(make: type[nn.Module]) -> None:
+    pool, features = make().double(), random_features(dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows: pool(rows, LENGTHS), (features,))
 
 
 def test_gradients_of_the_rank_weights() -> None:
-    """The GRU and the linear layer of GPO learn: against central differences."""
-    pool = gpo(4).double()
-    features = random_features(channels=3, dtype=torch.float64)
+    """The GRU and the linear layer of GPO learn: against central differences, in one direction of each."""
+    pool, features = gpo(4).double(), random_features(channels=3, dtype=torch.float64)
 
-    def total(weight: Tensor, recurrent: Tensor) -> Tensor:
-        named = {"score.weight": weight, "gru.weight_ih_l0": recurrent}
-        return torch.func.functional_call(pool, named, (features, LENGTHS)).square().sum()
+    def total(**moved: Tensor) -> Tensor:
+        return torch.func.functional_call(pool, moved, (features, LENGTHS)).square().sum()
 
-    inputs = [pool.score.weight.detach().clone(), pool.gru.weight_ih_l0.detach().clone()]
-    weight, recurrent = (value.requires_grad_() for value in inputs)
-    total(weight, recurrent).backward()
-    for tensor in (weight, recurrent):
-        assert tensor.grad is not None
-        direction = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        step = 1e-6 * direction
-        moved = [(tensor + step, tensor - step) if t is tensor else (t, t) for t in (weight, recurrent)]
+    total().backward()
+    for name in ("score.weight", "gru.weight_ih_l0"):
+        weight = pool.get_parameter(name)
+        generator = torch.Generator().manual_seed(0)
+        direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
         with torch.no_grad():
-            slope = (total(moved[0][0], moved[1][0]) - total(moved[0][1], moved[1][1])) / 2e-6
-        assert float((tensor.grad * direction).sum()) == pytest.approx(float(slope), rel=1e-5, abs=1e-8)
+            above, below = (total(**{name: weight + step * direction}) for step in (1e-6, -1e-6))
+        assert weight.grad is not None
+        slope = float((weight.grad * direction).sum())
+        assert slope == pytest.approx(float(above - below) / 2e-6, rel=1e-5, abs=1e-8)

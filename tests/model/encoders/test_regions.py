@@ -27,6 +27,7 @@ def test_depth(layers: int, hidden: int) -> None:
     encoder = RegionEncoder(6, 8, layers=layers)
     assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == hidden
     assert encoder(torch.randn(2, 3, 6)).shape == (2, 3, 8)
+    assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
 
 
 def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
@@ -39,11 +40,6 @@ def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
     norm.eval()
     builtin.eval()
     assert torch.equal(norm(rows), builtin(rows))
-
-
-def test_one_vector_per_image() -> None:
-    encoder = RegionEncoder(6, 8)
-    assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -69,15 +65,6 @@ def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout: floa
         torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
 
 
-def test_dropout_works_on_training_only() -> None:
-    torch.manual_seed(0)
-    encoder = RegionEncoder(6, 8, dropout=0.5)
-    regions = torch.randn(2, 3, 6)
-    assert not torch.equal(encoder(regions), encoder(regions))
-    encoder.eval()
-    assert torch.equal(encoder(regions), encoder(regions))
-
-
 def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own() -> None:
     torch.manual_seed(0)
     plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
@@ -100,7 +87,6 @@ def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> N
     assert torch.equal(masked, masked[:, :1].expand_as(masked))
     assert not torch.equal(masked[0], masked[1])
     assert 0.35 < (masked == 0).float().mean() < 0.45
-    torch.testing.assert_close(
-        masked[masked > 0], torch.full_like(masked[masked > 0], 1 / 0.6), atol=1e-3, rtol=0
-    )
+    assert masked[masked > 0].detach().numpy() == pytest.approx(1 / 0.6, abs=1e-3)
+    assert not torch.equal(encoder(ones), masked)
     assert torch.equal(encoder.eval()(ones), ones)

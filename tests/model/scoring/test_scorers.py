@@ -13,7 +13,7 @@ from tests.reference import scorers as reference
 
 
 def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Unit rows with lengths from 1 to `longest`; what lies beyond a length is no zero, so that reading it shows."""
+    """Unit rows with lengths from 1 to `longest`; rows beyond a length are not zero, so that reading them shows."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(count, longest, size, generator=generator, dtype=torch.float64)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator)
@@ -21,34 +21,22 @@ def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Ten
     return normalise(rows), lengths
 
 
-def scorer(size: int, *, block: int = scoring.BLOCK, seed: int = 3) -> InteractionScorer:
-    torch.manual_seed(seed)
+def scorer(size: int, *, block: int = scoring.BLOCK) -> InteractionScorer:
+    torch.manual_seed(3)
     model = InteractionScorer(size, size=4, sharpness=9.0, block=block).double()
     torch.nn.init.normal_(model.align.bias, std=0.1)
     torch.nn.init.normal_(model.score.bias, std=0.1)
     return model
 
 
-def test_the_best_pair_by_hand() -> None:
+def test_the_best_pair_by_hand_and_against_the_loops() -> None:
     """Embeddings (1, 0) and (0, 1) of an image, (0.6, 0.8) and (−1, 0) of a caption: the largest product is 0.8."""
     image, text = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
     assert PVSEScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
-
-
-def test_the_best_pair_agrees_with_the_loops() -> None:
     images, texts = samples(5, 3, 6, 0)[0], samples(7, 3, 6, 1)[0]
     expected = [[reference.best_pair(image, text) for text in texts.tolist()] for image in images.tolist()]
     torch.testing.assert_close(PVSEScorer()(images, texts), torch.tensor(expected, dtype=torch.float64))
-
-
-def test_one_embedding_each_is_the_cosine() -> None:
-    images, texts = samples(5, 1, 6, 0)[0], samples(7, 1, 6, 1)[0]
-    assert torch.equal(PVSEScorer()(images, texts), CosineScorer()(images[:, 0], texts[:, 0]))
-
-
-def test_the_gradient_of_the_best_pair() -> None:
-    images, texts = samples(3, 2, 4, 4)[0].requires_grad_(), samples(4, 2, 4, 5)[0].requires_grad_()
-    assert torch.autograd.gradcheck(PVSEScorer(), (images, texts))
+    assert torch.equal(PVSEScorer()(images[:, :1], texts[:, :1]), CosineScorer()(images[:, 0], texts[:, 0]))
 
 
 @pytest.mark.parametrize("block", [1, 200, scoring.BLOCK])
@@ -58,17 +46,10 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
     monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
     model = scorer(6, block=block)
+    weights = model.align.weight.tolist(), model.align.bias.tolist(), model.score.weight[0].tolist()
     expected = [
         [
-            reference.interaction(
-                regions[:r],
-                words[:t],
-                model.align.weight.tolist(),
-                model.align.bias.tolist(),
-                model.score.weight[0].tolist(),
-                model.score.bias.item(),
-                9.0,
-            )
+            reference.interaction(regions[:r], words[:t], *weights, model.score.bias.item(), 9.0)
             for words, t in zip(texts.tolist(), text_lengths.tolist(), strict=True)
         ]
         for regions, r in zip(images.tolist(), image_lengths.tolist(), strict=True)
@@ -79,9 +60,11 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
         assert torch.equal(model(images, texts, image_lengths, text_lengths), actual)
 
 
-def test_the_gradient_of_the_interaction() -> None:
+def test_gradients() -> None:
     """By samples and by parameters, through blocks that are computed again in the backward pass."""
     (images, image_lengths), (texts, text_lengths) = samples(2, 3, 4, 6), samples(3, 3, 4, 7)
+    inputs = images.requires_grad_(), texts.requires_grad_()
+    assert torch.autograd.gradcheck(PVSEScorer(), inputs)
     model = scorer(4, block=1)
     names = [name for name, _ in model.named_parameters()]
     values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
@@ -91,14 +74,13 @@ def test_the_gradient_of_the_interaction() -> None:
         matrix: Tensor = torch.func.functional_call(model, named, (v, w, image_lengths, text_lengths))
         return matrix
 
-    assert torch.autograd.gradcheck(scores, (images.requires_grad_(), texts.requires_grad_(), *values))
+    assert torch.autograd.gradcheck(scores, (*inputs, *values))
 
 
 def test_padding_is_neither_read_nor_given_a_gradient() -> None:
     (images, image_lengths), (texts, text_lengths) = samples(4, 4, 6, 8), samples(5, 4, 6, 9)
     images, texts = images.requires_grad_(), texts.requires_grad_()
-    model = scorer(6)
-    model(images, texts, image_lengths, text_lengths).sum().backward()
+    scorer(6)(images, texts, image_lengths, text_lengths).sum().backward()
     for side, lengths in ((images, image_lengths), (texts, text_lengths)):
         assert side.grad is not None
         beyond = torch.arange(4) >= lengths.unsqueeze(1)
