@@ -18,7 +18,7 @@ from coder_core.ablation.tables import TABLES
 from coder_core.config.command_line import named_settings, parse
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.outputs import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coder_core.ablation.results import Results
 
 ROOT = Path("checkpoints")
+NO_FLAG = "is not a flag of an ablation"
 DEFAULT_PRESET = "coder-flickr8k"
 USAGE = """usage: python -m coder_core.ablate TABLE --data PATH [--preset NAME] [--seeds 0 1 2] [--jobs 2] [--key VALUE]
 
@@ -72,7 +73,7 @@ class AblateArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Run the rows of a table and write its results; returns 1 when a run failed."""
+    """Run the rows of a table and write its results. Return 1 when a run failed."""
     console = open_console()
     if not arguments or asks_for_help(arguments):
         _print_tables(console)
@@ -103,9 +104,7 @@ def _find_table(name: str) -> AblationTable:
         from coder_core.ablation.grid import read_grid
 
         return read_grid(Path(name))
-    raise InputError(
-        Fault(f"table {name!r}", "does not exist", f"one of {', '.join(TABLES)}, or a .toml file")
-    )
+    raise InputError.at(f"table {name!r}", "does not exist", f"one of {', '.join(TABLES)}, or a .toml file")
 
 
 def read_arguments(arguments: Sequence[str]) -> AblateArguments:
@@ -116,26 +115,22 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
     """
     first = _parse([argument for argument in arguments if not asks_for_help([argument])], Config())
     if any(setting.flag == "--seed" for setting in named_settings(arguments)):
-        raise InputError(Fault("--seed", "is not a flag of an ablation", "--seeds 0 1 2"))
+        raise InputError.at("--seed", NO_FLAG, "--seeds 0 1 2")
     if first.config.name:
-        raise InputError(
-            Fault("--name", "is not a flag of an ablation", "--root: runs are named by row and seed")
-        )
+        raise InputError.at("--name", NO_FLAG, "--root: runs are named by row and seed")
     if first.preset not in PRESETS:
-        raise InputError(Fault(f"--preset {first.preset}", "does not exist", f"one of {', '.join(PRESETS)}"))
+        raise InputError.at(f"--preset {first.preset}", "does not exist", f"one of {', '.join(PRESETS)}")
     parsed = _parse(arguments, PRESETS[first.preset].config)
     if len(set(parsed.seeds)) < len(parsed.seeds):
-        named = " ".join(map(str, parsed.seeds))
-        raise InputError(Fault(f"--seeds {named}", "repeats a seed", "different seeds: a run each"))
+        seeds = " ".join(map(str, parsed.seeds))
+        raise InputError.at(f"--seeds {seeds}", "repeats a seed", "different seeds: a run each")
     return parsed
 
 
 def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
+    description = "Repeat an ablation of the paper on your data."
     return parse(
-        arguments,
-        AblateArguments(config),
-        prog="python -m coder_core.ablate",
-        description="Repeat an ablation of the paper on your data.",
+        arguments, AblateArguments(config), prog="python -m coder_core.ablate", description=description
     )
 
 
@@ -148,7 +143,8 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
 
     command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
     root = parsed.root or ROOT / f"ablation-{table.name}"
-    interrupted, failed = False, list["PlannedRun"]()
+    interrupted = False
+    failed = list["PlannedRun"]()
     if not parsed.dry_run:
         _check_outputs(root)
     if not parsed.report:
@@ -168,7 +164,7 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         failed = progress.failed
     results = collect(table, root, parsed.split, reference=parsed.reference)
     if results.rows:
-        print_results(results, console)
+        _print_results(results, console)
         written = [*write_all(results, root, command_line), write_figure(results, root)]
         say(console, "written: " + ", ".join(map(str, written)))
     for run in failed:
@@ -182,8 +178,8 @@ def _check_outputs(root: Path) -> None:
     """Refuse, before anything is trained, a root in which the results could not be written."""
     stop_on_errors(check_folder(f"--root {root}", root))
     if root.is_dir():
-        names = ("results.md", "results.tex", "results.csv", "results.html")
-        stop_on_errors([fault for name in names for fault in check_file("result", root / name)])
+        files = [root / f"results.{ending}" for ending in ("md", "tex", "csv", "html")]
+        stop_on_errors(fault for file in files for fault in check_file("result", file))
 
 
 def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:
@@ -196,29 +192,16 @@ def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console
             say(console, "    " + shlex.join(["python", *todo_command[1:]]))
 
 
-def print_results(results: Results, console: Console) -> None:
-    """Print the table in short."""
+def _print_results(results: Results, console: Console) -> None:
     from coder_core.ablation.results import SUM
     from coder_core.ablation.writing import against_shown, legend, shown
 
-    columns = [
-        Column("row", text=True),
-        Column("", text=True, dropped=1),
-        Column("seeds", dropped=2),
-        Column("R@sum"),
-        Column(f"− {results.reference}", dropped=4),
-        Column("minutes", dropped=3),
-    ]
+    columns = [Column("row", text=True), Column("", text=True, dropped=1), Column("seeds", dropped=2)]
+    columns += [Column("R@sum"), Column(f"− {results.reference}", dropped=4), Column("minutes", dropped=3)]
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
-        table.add_row(
-            row.row.name,
-            row.row.about,
-            " ".join(map(str, row.seeds)),
-            shown(row.metrics[SUM]),
-            against_shown(row),
-            f"{row.minutes:.1f}",
-        )
+        seeds, total = " ".join(map(str, row.seeds)), shown(row.metrics[SUM])
+        table.add_row(row.row.name, row.row.about, seeds, total, against_shown(row), f"{row.minutes:.1f}")
     console.print(table)
     for line in legend(results):
         say(console, line)

@@ -79,7 +79,7 @@ class CheckDataArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Survey the data set; returns 1 when training would refuse it, 2 for flags out of range."""
+    """Survey the data set. Return 1 when training would refuse it, 2 for flags out of range."""
     parsed = tyro.cli(CheckDataArguments, args=arguments, prog="python -m coder_core.check_data")
     if min(parsed.word_threshold, parsed.word_size, parsed.batch_size) < 1:
         print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
         return _check_run(parsed)
     if parsed.other is not None:
         fix = "name two runs that trained on complementary halves"
-        raise InputError.at(parsed.path, f"is no run that {parsed.other} could judge train with", fix=fix)
+        raise InputError.at(parsed.path, f"is not a run that {parsed.other} could judge train with", fix=fix)
     from coder_core.data.captioned.layouts import holds_pictures_only
     from coder_core.data.survey import Survey, describe, survey
     from coder_core.demo import DEMO_FOLDER, make_demo
@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
     if parsed.json:
         print(json.dumps(document, ensure_ascii=True, indent=2))
     else:
-        print_report(open_console(), document, result.faults, parsed.batch_size, report)
+        _print_report(open_console(), document, result.faults, parsed.batch_size, report)
     return 0 if result.usable else 1
 
 
@@ -144,9 +144,9 @@ def _check_run(parsed: CheckDataArguments) -> int:
         print(json.dumps(document, ensure_ascii=True, indent=2))
         return 0
     console = open_console()
-    print_content(console, report)
+    _print_content(console, report)
     if pairs is not None:
-        print_mismatches(console, pairs, run.captions("train"), run.image_names("train"))
+        _print_mismatches(console, pairs, run.captions("train"), run.image_names("train"))
     return 0
 
 
@@ -157,32 +157,33 @@ def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> Conte
         return check_content(splits, progress=progress)
 
 
-def print_content(console: Console, report: ContentReport) -> None:
-    """Print what is wrong with the content: how much of each kind, and where the first lies."""
+def _print_content(console: Console, report: ContentReport) -> None:
+    """Print the number of findings of each kind, and the first of them."""
     columns = [Column("content", text=True), Column("findings"), Column("across splits")]
-    columns.append(Column("the first", text=True))
-    table = FittingTable("Content of " + ", ".join(report.splits), columns)
-    for name, findings in (
-        ("broken, tiny or blank pictures", report.pictures),
-        ("groups of near-duplicate pictures", report.duplicate_pictures),
-        ("groups of near-duplicate captions", report.duplicate_captions),
-    ):
-        leaks = sum(len(finding.splits) > 1 for finding in findings)
-        places = [", ".join(f"{split} {row}" for split, row in found.samples[:2]) for found in findings[:1]]
-        first = f"{places[0]}  {findings[0].what}" if places else "–"
+    table = FittingTable(f"Content of {', '.join(report.splits)}", [*columns, Column("the first", text=True)])
+    kinds = {
+        "broken, tiny or blank pictures": report.pictures,
+        "groups of near-duplicate pictures": report.duplicate_pictures,
+        "groups of near-duplicate captions": report.duplicate_captions,
+    }
+    for name, findings in kinds.items():
+        leaks, first = sum(len(finding.splits) > 1 for finding in findings), "–"
+        if findings:
+            samples = ", ".join(f"{split} {row}" for split, row in findings[0].samples[:2])
+            first = f"{samples}  {findings[0].what}"
         table.add_row(name, f"{len(findings):,}", f"{leaks:,}", first)
     console.print(table)
     if report.without_pictures:
         names = ", ".join(report.without_pictures)
-        say(console, f"Only captions were compared in {names}: no pictures are there.")
+        say(console, f"Only captions were compared in {names}: there are no pictures.")
     console.print()
 
 
-def print_mismatches(
+def _print_mismatches(
     console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]
 ) -> None:
-    """Print how many captions of train look like those of another image, and the most suspicious of them."""
-    listed = ", ".join(f"{count:,} {verdict}" for verdict, count in pairs["verdict"].value_counts().items())
+    """Print the number of captions of train with each verdict, and the most suspicious of them."""
+    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in pairs["verdict"].value_counts().items())
     columns = [Column("row"), Column("caption", text=True), Column("image", text=True)]
     columns += [Column("suspicion"), Column("random pairs better", dropped=1), Column("judged by", text=True)]
     table = FittingTable("Captions of train that may belong to another image", columns)
@@ -191,18 +192,17 @@ def print_mismatches(
         numbers = f"{row['score']:.1f}", f"{row['random']:.0f} %"
         table.add_row(f"{row['caption']:,}", *pair, *numbers, str(row["judge"]))
     console.print(table)
-    say(console, f"Pairs of train: {listed}. --json lists all that are not plausible.")
+    say(console, f"Pairs of train: {counts}. --json lists all that are not plausible.")
     console.print()
 
 
-def print_report(
+def _print_report(
     console: Console,
     document: dict[str, Any],
     faults: Sequence[Fault],
     batch_size: int,
-    content: ContentReport | None = None,
+    content: ContentReport | None,
 ) -> None:
-    """Print tables for a person."""
     if document["splits"]:
         console.print(_splits_table(document["splits"]))
         console.print(_words_table(document["splits"]))
@@ -210,7 +210,7 @@ def print_report(
             say(console, line)
         console.print()
     if content is not None:
-        print_content(console, content)
+        _print_content(console, content)
     print_faults(console, faults)
     severities = [fault.severity for fault in faults]
     errors, warnings = severities.count("error"), severities.count("warning")
@@ -223,10 +223,8 @@ def print_report(
 def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
     columns = [Column("split", text=True), Column("images"), Column("captions")]
     columns.append(Column("captions an image", dropped=2))
-    if "layout" in splits[0]:
-        columns += [Column("layout")]
-    else:
-        columns += [Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4)]
+    features = [Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4)]
+    columns += [Column("layout")] if "layout" in splits[0] else features
     table = FittingTable("Splits", [*columns, Column("pictures", dropped=1)])
     for split in splits:
         least, mean, most = split["captions_an_image"]
@@ -243,9 +241,8 @@ def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 
 def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
-    dropped = {"shortest": 1, "longest": 2, "mean": 3, "99 %": 4}
-    heads = ("shortest", "median", "mean", "99 %", "longest", "unknown words")
-    columns = [Column(head, dropped=dropped.get(head)) for head in heads]
+    columns = [Column("shortest", dropped=1), Column("median"), Column("mean", dropped=3)]
+    columns += [Column("99 %", dropped=4), Column("longest", dropped=2), Column("unknown words")]
     table = FittingTable("Captions, in words", [Column("split", text=True), *columns])
     for split in splits:
         if "words_a_caption" not in split:
@@ -259,9 +256,8 @@ def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
 def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     """Vocabulary, word vectors and memory, a line each."""
     splits, lines = document["splits"], []
-    if document["vocabulary"]:
-        words = f"{document['vocabulary']:,} words, <pad> and <unknown> included"
-        lines.append(f"Vocabulary: {words}, from train captions.")
+    if words := document["vocabulary"]:
+        lines.append(f"Vocabulary: {words:,} words, <pad> and <unknown> included, from train captions.")
     vectors = document["word_vectors"]
     if vectors:
         text = f"{vectors['words']:.1%} of the words, {vectors['running_text']:.1%} of the running text"

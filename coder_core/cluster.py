@@ -41,20 +41,15 @@ def main(arguments: list[str]) -> int:
     from coder_core.runs.derived.compute import make_clusters
 
     console = open_console()
+    clusterings, share = [], 1 / max(1, len(parsed.runs))
     with watching(console, file=parsed.progress) as progress:
         settings = ClusterSettings(parsed.clusters, parsed.seed)
-        clusterings = [
-            make_clusters(
-                run,
-                parsed.split,
-                settings,
-                progress=within(progress, i / len(parsed.runs), (i + 1) / len(parsed.runs)),
-            )
-            for i, run in enumerate(parsed.runs)
-        ]
-    for place, clustering in clusterings:
+        for i, run in enumerate(parsed.runs):
+            part = within(progress, i * share, (i + 1) * share)
+            clusterings.append(make_clusters(run, parsed.split, settings, progress=part))
+    for folder, clustering in clusterings:
         pairs = len(clustering.text_labels)
-        say(console, f"{place.path}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")
+        say(console, f"{folder.path}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")
     return 0
 
 

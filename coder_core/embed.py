@@ -8,10 +8,9 @@ python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -111,7 +110,7 @@ class PicturesArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Embed pictures, or import embeddings, as a run. Returns 2 for any other command."""
+    """Embed pictures, or import embeddings, as a run. Return 2 for any other command."""
     commands = {"pictures": _embed_pictures, "import": _import}
     if not arguments or arguments[0] not in commands:
         print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
@@ -120,11 +119,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _import(arguments: list[str]) -> int:
-    parsed: EmbedArguments | FolderArguments
-    if arguments and not arguments[0].startswith("-"):
-        parsed = tyro.cli(FolderArguments, prog=f"{PROGRAM} import", args=arguments)
-    else:
-        parsed = tyro.cli(EmbedArguments, prog=f"{PROGRAM} import", args=arguments)
+    from_folder = bool(arguments) and not arguments[0].startswith("-")
+    kind: type[EmbedArguments | FolderArguments] = FolderArguments if from_folder else EmbedArguments
+    parsed = tyro.cli(kind, prog=f"{PROGRAM} import", args=arguments)
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
     from coder_core.runs.analysis.import_embeddings import import_run, place_of
@@ -144,9 +141,8 @@ def _import(arguments: list[str]) -> int:
             query_texts=parsed.query_texts,
         )
     print_faults(console, embeddings.faults)
-    folder, metrics = import_run(
-        embeddings, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite
-    )
+    destination = (parsed.root, parsed.name, parsed.split)
+    folder, metrics = import_run(embeddings, *destination, overwrite=parsed.overwrite)
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
@@ -158,40 +154,31 @@ def _embed_pictures(arguments: list[str]) -> int:
     parsed = tyro.cli(PicturesArguments, prog=f"{PROGRAM} pictures", args=arguments)
     stop_on_errors(parsed.towers.faults())
 
-    from coder_core.data.captioned.decoding import usual_workers
-    from coder_core.data.captioned.reading import read_captioned
-    from coder_core.data.captioned.records import split_name
     from coder_core.embedding.embed import embed_split
     from coder_core.model import parallel
     from coder_core.model.device import choose_device
-    from coder_core.model.splits import data_folder
     from coder_core.model.towers.dual_encoder import DualEncoder, Towers
     from coder_core.model.towers.own import OwnTowers
     from coder_core.runs.analysis.import_embeddings import place_of
 
     console = open_console()
     place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
-    settings, source = parsed.towers, data_folder(str(parsed.data))
-    data = read_captioned(source, settings.reading, pictures=settings.pictures, only=split_name(parsed.split))
+    flags = parsed.towers
+    data = flags.read_pictures(parsed.data, [parsed.split])
     split = data.split(parsed.split)
-    device = choose_device(settings.device)
+    device = choose_device(flags.device)
     try:
         parallel.start(device)
         notes = stop_on_errors(data.faults)
         if parallel.rank() == 0:
             print_faults(console, notes)
-        towers: Towers = (
-            OwnTowers(settings.tower, prompt=parsed.prompt)
-            if settings.tower
-            else DualEncoder(
-                settings.model,
-                revision=settings.revision,
-                device=device,
-                prompt=parsed.prompt,
-                precision=settings.precision,
+        if flags.tower:
+            towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)
+        else:
+            revision, precision = flags.revision, flags.precision
+            towers = DualEncoder(
+                flags.model, revision=revision, device=device, prompt=parsed.prompt, precision=precision
             )
-        )
-        workers = usual_workers(device.type) if settings.workers < 0 else settings.workers
         with watching(console, rate=True) as progress:
             result = embed_split(
                 split,
@@ -199,9 +186,9 @@ def _embed_pictures(arguments: list[str]) -> int:
                 parsed.root,
                 parsed.name,
                 parsed.split,
-                batch_size=settings.batch_size,
-                workers=workers,
-                skip_broken=settings.reading.skip_broken,
+                batch_size=flags.batch_size,
+                workers=flags.decoders(device.type),
+                skip_broken=flags.reading.skip_broken,
                 overwrite=parsed.overwrite,
                 notes=notes,
                 progress=progress if parallel.rank() == 0 else silent,
@@ -211,16 +198,12 @@ def _embed_pictures(arguments: list[str]) -> int:
     if result is not None:
         folder, metrics, faults = result
         print_faults(console, faults[len(notes) :])
-        say(console, f"{folder}: {_in_words(towers.about)}")
+        about = towers.about
+        revision = f" at {str(about['revision'])[:12]}" if about.get("revision") else ""
+        model = about.get("model") or about.get("tower")
+        say(console, f"{folder}: embedded with {model}{revision}, prompt {about['prompt']!r}")
         console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
     return 0
-
-
-def _in_words(about: Mapping[str, Any]) -> str:
-    """The towers in a line."""
-    revision = f" at {str(about['revision'])[:12]}" if about.get("revision") else ""
-    name = about.get("model") or about.get("tower")
-    return f"embedded with {name}{revision}, prompt {about['prompt']!r}"
 
 
 if __name__ == "__main__":

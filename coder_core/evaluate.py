@@ -12,7 +12,7 @@ from rich.console import Console
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.outputs import MISSING_RUN, check_folder, check_new_file
 from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
@@ -110,8 +110,8 @@ def main(arguments: list[str]) -> int:
     reviews = None if parsed.reviews is None else read_reviews(parsed.reviews)
 
     from coder_core.model.products import use_onednn
-    from coder_core.runs.analysis.blend import best_row, write_curve
-    from coder_core.runs.analysis.rows import CHOOSING, write_csv, write_json, write_similarities
+    from coder_core.runs.analysis.blend import best_row
+    from coder_core.runs.analysis.rows import CHOOSING
 
     use_onednn()
     console = open_console()
@@ -119,22 +119,11 @@ def main(arguments: list[str]) -> int:
     print_faults(console, _add_metrics(rows, parsed, reviews))
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
-            print_faults(
-                console, add_probe_accuracy(row, folder, parsed.split, probes, parsed.pictures, console)
-            )
-    if parsed.similarities is not None:
-        write_similarities(rows, parsed.similarities, parsed.split)
+            print_faults(console, _add_probe_accuracy(row, folder, parsed, probes, console))
     measured = list(rows)
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
         measured += [row.five_folds(parsed.ties) for row in rows]
-    table = {row.name: row.metrics for row in measured}
-    if parsed.json is not None:
-        facts = {} if reviews is None else {"reviews_sha256": reviews.fingerprint()}
-        write_json(table, parsed.json, parsed.split, parsed.ties, **facts)
-    if parsed.csv is not None:
-        write_csv(table, parsed.csv, parsed.split)
-    if parsed.curve is not None:
-        write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
+    _write_files(rows, measured, parsed, reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     _print_tables(measured, best.alpha if best else None, parsed, console)
     return 0
@@ -182,7 +171,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
-    """Add what was asked for beside recall to the metrics of every row; returns warnings and notes."""
+    """Add the metrics that flags request beside recall to every row; return warnings and notes."""
     from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
 
     faults: list[Fault] = []
@@ -197,17 +186,32 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
     return faults
 
 
+def _write_files(
+    rows: list[RunRow], measured: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None
+) -> None:
+    """Write the files that flags name; `measured` are the rows and the means over their folds."""
+    from coder_core.runs.analysis.blend import write_curve
+    from coder_core.runs.analysis.rows import write_csv, write_json, write_similarities
+
+    table = {row.name: row.metrics for row in measured}
+    if parsed.similarities is not None:
+        write_similarities(rows, parsed.similarities, parsed.split)
+    if parsed.json is not None:
+        facts = {} if reviews is None else {"reviews_sha256": reviews.fingerprint()}
+        write_json(table, parsed.json, parsed.split, parsed.ties, **facts)
+    if parsed.csv is not None:
+        write_csv(table, parsed.csv, parsed.split)
+    if parsed.curve is not None:
+        write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
+
+
 def _print_tables(
     rows: Sequence[RunRow], best: float | None, parsed: EvaluateArguments, console: Console
 ) -> None:
     """Print the recalls, and a table for everything requested beside them; `best` is the α to mark."""
     names = display_names(rows, best)
-    console.print(
-        metrics_table(
-            {name: row.metrics for name, row in zip(names, rows, strict=True)},
-            f"{parsed.split} · {parsed.ties} ties",
-        )
-    )
+    table = {name: row.metrics for name, row in zip(names, rows, strict=True)}
+    console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
     whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not row.folds}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
@@ -218,7 +222,7 @@ def _print_tables(
         console.print(extended_table(whole, title))
     if parsed.probe:
         probed = {
-            row: metrics for row, metrics in whole.items() if any(name.startswith(PROBE) for name in metrics)
+            name: metrics for name, metrics in whole.items() if any(key.startswith(PROBE) for key in metrics)
         }
         console.print(probe_table(probed, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
@@ -228,54 +232,46 @@ def _print_tables(
         say(console, "Choose α on dev, and report the chosen one on test.")
 
 
-def add_probe_accuracy(
-    row: RunRow, folder: Path, split: str, probes: Sequence[Probe], pictures: str, console: Console
+def _add_probe_accuracy(
+    row: RunRow, folder: Path, parsed: EvaluateArguments, probes: Sequence[Probe], console: Console
 ) -> list[Fault]:
-    """Add the accuracy of every kind of probe to the metrics of a run; returns notes on what was left out."""
+    """Add the accuracy of every kind of probe to the metrics of a run; return notes on probes left out."""
     from coder_core.api import open_run
     from coder_core.api.retrieval.judged import accuracies, probe_run
 
     with watching(console, f"{folder.name}: pictures of probes") as watch:
-        table = probe_run(open_run(folder), split, probes, pictures=pictures, progress=watch)
+        table = probe_run(open_run(folder), parsed.split, probes, pictures=parsed.pictures, progress=watch)
     row.metrics |= {f"{PROBE}{kind}": accuracy for kind, accuracy in accuracies(table).items()}
-    if len(table) == len(probes):
+    missing = len(probes) - len(table)
+    if not missing:
         return []
-    fact = f"{len(probes) - len(table):,} of {len(probes):,} probes are of pictures that it neither knows nor reads"
+    fact = f"{missing:,} of {len(probes):,} probes are of pictures that it neither knows nor reads"
     return [Fault(str(folder), fact, severity="note")]
 
 
 def _faults(parsed: EvaluateArguments) -> list[Fault]:
     faults = []
     if not parsed.runs:
-        faults.append(
-            Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
-        )
+        faults.append(MISSING_RUN)
     if parsed.ways and parsed.ways_repeats < 2:
         fix = "an interval needs two numbers"
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
-    if parsed.blend:
-        given = {"--hub-correction": parsed.hub_correction, "--probe": bool(parsed.probe)}
-        faults += [
-            Fault(flag, "is given with --blend", "one of them") for flag, value in given.items() if value
-        ]
-    for flag, named_file in (("--positives", parsed.positives), ("--reviews", parsed.reviews)):
-        packaged = flag == "--positives" and str(named_file) in COCO_JUDGEMENTS
-        if named_file is not None and not packaged and not named_file.is_file():
-            faults.append(Fault(f"{flag} {named_file}", "there is no such file"))
-    outputs = {
-        "--json": parsed.json,
-        "--csv": parsed.csv,
-        "--similarities": parsed.similarities,
-        "--curve": parsed.curve,
-    }
+    inputs = {"--reviews": parsed.reviews}
+    if str(parsed.positives) not in COCO_JUDGEMENTS:
+        inputs = {"--positives": parsed.positives, **inputs}
+    faults += [
+        Fault(f"{flag} {file}", "there is no such file")
+        for flag, file in inputs.items()
+        if file is not None and not file.is_file()
+    ]
+    outputs = {"--json": parsed.json, "--csv": parsed.csv}
+    outputs |= {"--similarities": parsed.similarities, "--curve": parsed.curve}
     for flag, file in outputs.items():
-        unwritable = check_file(flag, file) if file is not None else []
-        faults += unwritable
-        if file is not None and not unwritable and file.exists() and not parsed.overwrite:
-            faults.append(Fault(str(file), "exists", fix="choose another file, or add --overwrite"))
+        if file is not None:
+            faults += check_new_file(flag, file, overwrite=parsed.overwrite)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
     return faults
@@ -291,32 +287,29 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     if twice:
         faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
     if alphas and len(parsed.runs) > 1:
-        faults.append(
-            Fault("--blend", f"is given with {len(parsed.runs)} runs", "one", "evaluate them one by one")
-        )
+        problem = f"is given with {len(parsed.runs)} runs"
+        faults.append(Fault("--blend", problem, "one", "evaluate them one by one"))
     if parsed.curve is not None and not alphas:
-        faults.append(
-            Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", "add --blend, or leave it out")
-        )
+        fix = "add --blend, or leave it out"
+        faults.append(Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", fix))
+    conflicts = {"--hub-correction": parsed.hub_correction, "--probe": parsed.probe} if alphas else {}
+    faults += [
+        Fault(flag, "is given with --blend", "one of them") for flag, value in conflicts.items() if value
+    ]
     return faults
 
 
 def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str]:
-    """Names of rows in a terminal: a run by its name, or by its path where two runs share a name.
+    """Name rows for a terminal: a run by its name, or by its path where two runs share a name.
 
     Args:
-        rows: of all runs.
         best: α of the blend to mark as the best.
     """
     folders = {row.run for row in rows if row.run is not None}
     unique = len({folder.resolve().name for folder in folders}) == len(folders)
-    return [
-        row.named(
-            row.run.resolve().name if row.run and unique else str(row.run),
-            best=best is not None and row.alpha == best and not row.folds,
-        )
-        for row in rows
-    ]
+    names = [row.run.resolve().name if row.run and unique else str(row.run) for row in rows]
+    marked = [best is not None and row.alpha == best and not row.folds for row in rows]
+    return [row.named(name, best=mark) for row, name, mark in zip(rows, names, marked, strict=True)]
 
 
 if __name__ == "__main__":

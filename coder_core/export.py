@@ -48,51 +48,43 @@ class ExportArguments:
 def main(arguments: list[str]) -> int:
     """Write the files."""
     parsed = tyro.cli(ExportArguments, prog=PROGRAM, args=arguments)
-    kind, place = parsed.to
-    stop_on_errors(_faults(kind, place))
+    kind, path = parsed.to
+    stop_on_errors(_faults(kind, path))
 
     console = open_console()
     if kind == "huggingface":
         from coder_core.embedding.exports.huggingface import write_huggingface
 
-        write_huggingface(parsed.run, place, parsed.split)
-        say(console, f"{place}: the model of {parsed.run}; AutoModel.from_pretrained opens it")
+        write_huggingface(parsed.run, path, parsed.split)
+        say(console, f"{path}: the model of {parsed.run}; AutoModel.from_pretrained opens it")
         return 0
 
     from coder_core.embedding.exports.vectors import names_file, read_vectors, write_faiss, write_parquet
 
     vectors = read_vectors(parsed.run, parsed.split)
     n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]
-    with watching(console, f"writing {place}") as show:
+    with watching(console, f"writing {path}") as progress:
         if kind == "faiss":
-            write_faiss(vectors, parsed.rows, place, show)
+            write_faiss(vectors, parsed.rows, path, progress)
+            count = n if parsed.rows == "images" else m
+            rows, names = f"{count:,} {parsed.rows}", f"; {names_file(path)} names them"
         else:
-            write_parquet(vectors, place, show)
-    of = f"{vectors.run}, {parsed.split}"
-    if kind == "faiss":
-        count = n if parsed.rows == "images" else m
-        say(
-            console,
-            f"{place}: {count:,} {parsed.rows} of {of}, {size:,} numbers each; {names_file(place)} names them",
-        )
-    else:
-        say(console, f"{place}: {n:,} images and {m:,} captions of {of}, {size:,} numbers each")
+            write_parquet(vectors, path, progress)
+            rows, names = f"{n:,} images and {m:,} captions", ""
+    say(console, f"{path}: {rows} of {vectors.run}, {parsed.split}, {size:,} numbers each{names}")
     return 0
 
 
-def _faults(kind: str, place: Path) -> list[Fault]:
+def _faults(kind: str, path: Path) -> list[Fault]:
     flag = f"--to {kind}"
-    if kind != "faiss":
-        taken = [place] if place.exists() and not (place.is_dir() and not any(place.iterdir())) else []
-        faults = check_folder(f"{flag} {place}", place)
+    if kind == "faiss":
+        faults = check_file(flag, path)
+        existing = [file for file in (path, Path(f"{path}.json")) if not faults and file.exists()]
     else:
-        faults = check_file(flag, place)
-        names = place.with_name(f"{place.name}.json") if place.name else place
-        taken = [file for file in (place, names) if not faults and file.exists()]
-    exists = [
-        Fault(str(file), "exists", "a new name", "choose another; nothing is overwritten") for file in taken
-    ]
-    return faults or exists
+        faults = check_folder(f"{flag} {path}", path)
+        existing = [path] if path.exists() and not (path.is_dir() and not any(path.iterdir())) else []
+    fix = "choose another; nothing is overwritten"
+    return faults or [Fault(str(file), "exists", "a new name", fix) for file in existing]
 
 
 if __name__ == "__main__":

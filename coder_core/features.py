@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.filesize import decimal
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.outputs import check_folder
 from coder_core.console.progress import watching
@@ -46,63 +47,44 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(FeaturesArguments, prog="python -m coder_core.features", args=arguments)
     stop_on_errors([*check_folder(f"--out {parsed.out}", parsed.out), *parsed.towers.faults()])
 
-    from coder_core.data.captioned.decoding import usual_workers
-    from coder_core.data.captioned.reading import read_captioned
-    from coder_core.data.captioned.records import split_name
     from coder_core.embedding.regions import RegionFolder
     from coder_core.model.device import choose_device
-    from coder_core.model.splits import data_folder
     from coder_core.model.towers.regions import own_regions, transformers_regions
 
     console = open_console()
-    settings, source = parsed.towers, data_folder(str(parsed.data))
-    only = split_name(parsed.splits[0]) if len(parsed.splits) == 1 else ""
-    data = read_captioned(source, settings.reading, pictures=settings.pictures, only=only)
+    flags = parsed.towers
+    data = flags.read_pictures(parsed.data, parsed.splits)
     splits = [data.split(name) for name in parsed.splits] or data.splits
     print_faults(console, stop_on_errors(data.faults))
-    device = choose_device(settings.device)
-    tower = (
-        own_regions(settings.tower, grid=parsed.grid)
-        if settings.tower
-        else transformers_regions(
-            settings.model,
-            grid=parsed.grid,
-            revision=settings.revision,
-            device=device,
-            precision=settings.precision,
+    device = choose_device(flags.device)
+    if flags.tower:
+        tower = own_regions(flags.tower, grid=parsed.grid)
+    else:
+        revision, precision = flags.revision, flags.precision
+        tower = transformers_regions(
+            flags.model, grid=parsed.grid, revision=revision, device=device, precision=precision
         )
-    )
-    folder = RegionFolder(parsed.out, tower, batch_size=settings.batch_size)
+    folder = RegionFolder(parsed.out, tower, batch_size=flags.batch_size)
     sizes = folder.sizes(splits)
     shape = f"{sizes.images:,} pictures × {tower.rows} × {tower.columns} regions × {tower.size:,} numbers"
-    say(console, f"{shape}, float16: {_size(sizes.needed)} to write, {_size(sizes.free)} free.")
+    say(console, f"{shape}, float16: {decimal(sizes.needed)} to write, {decimal(sizes.free)} free.")
     if sizes.needed > sizes.free:
         fix = "choose a smaller --grid, fewer --splits, or another disk"
         problem = f"takes {sizes.needed:,} bytes, and {sizes.free:,} are free"
-        raise InputError(Fault(f"--out {parsed.out}", problem, "room for the features", fix))
-    workers = usual_workers(device.type) if settings.workers < 0 else settings.workers
+        raise InputError.at(f"--out {parsed.out}", problem, "room for the features", fix)
+    workers, skip_broken = flags.decoders(device.type), flags.reading.skip_broken
     for split in splits:
         if folder.is_done(split):
-            say(console, f"{split.name} is there and is left alone.")
+            say(console, f"{split.name} exists and is left alone.")
             continue
         with watching(console, f"{split.name} pictures", rate=True) as progress:
-            left_out = folder.extract(
-                split, workers=workers, skip_broken=settings.reading.skip_broken, progress=progress
-            )
-        print_faults(console, left_out)
+            faults = folder.extract(split, workers=workers, skip_broken=skip_broken, progress=progress)
+        print_faults(console, faults)
         say(console, f"{split.name}: {parsed.out / f'{split.name}_ims.npy'}")
-    shown = splits[0].positions.folder
-    more = f" --pictures {shown}" if shown else ""
+    pictures = splits[0].positions.folder
+    more = f" --pictures {pictures}" if pictures else ""
     say(console, f"Check and train: python -m coder_core.check_data {parsed.out}{more}")
     return 0
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 if __name__ == "__main__":

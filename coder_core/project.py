@@ -55,18 +55,12 @@ def main(arguments: list[str]) -> int:
     with watching(console, file=parsed.progress) as progress:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
             raise InputError(Fault("RUN", f"was given {len(parsed.runs)} times", "one or two run folders"))
-        settings = LayoutSettings(
-            parsed.method,
-            parsed.neighbours,
-            parsed.min_distance,
-            parsed.perplexity,
-            parsed.seed,
-            parsed.modalities,
-        )
+        values = {key: getattr(parsed, key) for key in LayoutSettings.__dataclass_fields__}
+        settings = LayoutSettings(**values)
         layouts = make_layouts(list(parsed.runs), parsed.split, settings, progress=progress)
-    for place, layout in layouts:
+    for folder, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"
-        say(console, f"{place.path}: {len(layout.plane):,} points{aligned}")
+        say(console, f"{folder.path}: {len(layout.plane):,} points{aligned}")
         for note in layout.notes:
             say(console, f"  {note}")
     return 0

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import tyro
 
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import check_file
+from coder_core.console.outputs import MISSING_RUN, check_new_file
 from coder_core.console.runner import command
 
 PROGRAM = "python -m coder_core.report"
@@ -46,7 +46,8 @@ class ReportArguments:
 def main(arguments: list[str]) -> int:
     """Write the report."""
     parsed = tyro.cli(ReportArguments, prog=PROGRAM, args=arguments)
-    stop_on_errors(_faults(parsed))
+    missing = [] if parsed.runs else [MISSING_RUN]
+    stop_on_errors([*check_new_file("--out", parsed.out, overwrite=parsed.overwrite), *missing])
 
     from coder_core.api import open_run
     from coder_core.api.report import gather, render
@@ -67,17 +68,6 @@ def main(arguments: list[str]) -> int:
         say(console, sentence)
     say(console, f"{parsed.out}: {parsed.out.stat().st_size / 1e6:.1f} MB")
     return 0
-
-
-def _faults(parsed: ReportArguments) -> list[Fault]:
-    faults = check_file("--out", parsed.out)
-    if not parsed.runs:
-        faults.append(
-            Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
-        )
-    if not faults and parsed.out.exists() and not parsed.overwrite:
-        faults.append(Fault(str(parsed.out), "exists", fix="choose another file, or add --overwrite"))
-    return faults
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class ExportArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Run a command on reviews. Returns 2 for any other word."""
+    """Run a command on reviews. Return 2 for any other word."""
     commands = {"merge": _merge, "export": _export}
     if not arguments or arguments[0] not in commands:
         print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
@@ -71,9 +71,8 @@ def _merge(arguments: list[str]) -> int:
     parsed = tyro.cli(MergeArguments, prog=f"{PROGRAM} merge", args=arguments)
     faults = check_file("--out", parsed.out)
     if not faults and parsed.out.exists():
-        faults.append(
-            Fault(f"--out {parsed.out}", "exists", "a new name", "choose another; nothing is overwritten")
-        )
+        fix = "choose another; nothing is overwritten"
+        faults.append(Fault(f"--out {parsed.out}", "exists", "a new name", fix))
     if len(parsed.files) < 2:
         faults.append(Fault("FILE", f"there are {len(parsed.files)}", "two files of reviews or more"))
     stop_on_errors(faults)
@@ -86,9 +85,8 @@ def _merge(arguments: list[str]) -> int:
     text = merge(files)
     parsed.out.write_text(text, "utf-8")
     merged = parse_reviews(text.encode(), str(parsed.out))
-    counts = ", ".join(
-        f"{verdict} {count:,}" for verdict, count in Counter(merged.verdicts.values()).most_common()
-    )
+    verdicts = Counter(merged.verdicts.values()).most_common()
+    counts = ", ".join(f"{verdict} {count:,}" for verdict, count in verdicts)
     judged = f"pairs judged: {len(merged.verdicts):,}" + (f" ({counts})" if counts else "")
     say(console, f"{parsed.out}: lines: {len(merged.lines):,}, {judged}")
     return 0
@@ -104,17 +102,11 @@ def _export(arguments: list[str]) -> int:
     console = open_console()
     reviews = read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
-    done = write_cleaned(
-        parsed.data, reviews, parsed.out, leave_out=parsed.leave_out, add_matches=parsed.add_matches
-    )
-    counts = {
-        "pairs left out": len(done.left_out),
-        "added": len(done.added),
-        "images left without a caption": len(done.images),
-        "verdicts about pairs elsewhere": done.elsewhere,
-    }
-    listed = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
-    say(console, f"{parsed.out}: {listed}; {REPORT} lists what was done")
+    verdicts, add_matches = parsed.leave_out, parsed.add_matches
+    cleaning = write_cleaned(parsed.data, reviews, parsed.out, leave_out=verdicts, add_matches=add_matches)
+    changes = f"pairs left out: {len(cleaning.left_out):,}, added: {len(cleaning.added):,}"
+    rest = f"images left without a caption: {len(cleaning.images):,}, verdicts about pairs elsewhere"
+    say(console, f"{parsed.out}: {changes}, {rest}: {cleaning.elsewhere:,}; {REPORT} lists the changes")
     return 0
 
 

@@ -44,11 +44,9 @@ class TrainArguments:
 
 def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
+    description = "Train an image-text retrieval model."
     return parse(
-        arguments,
-        TrainArguments(default, root),
-        prog="python -m coder_core.train",
-        description="Train an image-text retrieval model.",
+        arguments, TrainArguments(default, root), prog="python -m coder_core.train", description=description
     )
 
 
@@ -67,7 +65,10 @@ def main(arguments: list[str]) -> int:
     named = {setting.key for setting in named_settings(arguments)}
     try:
         if parsed.resume is not None:
-            _check_resume(parsed)
+            conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
+            problem = "is given with --resume, which continues a run in its folder"
+            fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
+            stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
             _resume(parsed.resume, arguments, named, console)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
@@ -81,9 +82,8 @@ def main(arguments: list[str]) -> int:
 
 def _print_presets(console: Console) -> None:
     say(console, USAGE)
-    table = Table(
-        "preset", "trains", title="Presets; every value of one can be changed", title_justify="left"
-    )
+    title = "Presets; every value of one can be changed"
+    table = Table("preset", "trains", title=title, title_justify="left")
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
     console.print(table)
@@ -102,13 +102,7 @@ def _start(config: Config, root: Path, console: Console) -> None:
 
 
 def _resume(folder: Path, arguments: Sequence[str], named: set[str], console: Console) -> None:
-    """Continue a run.
-
-    Args:
-        folder: of the run.
-        arguments: the whole command line; its flags change the run's own configuration.
-        named: keys of the settings among them.
-    """
+    """Continue a run; `named` are the keys of the settings that the command line changes."""
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 
@@ -116,17 +110,6 @@ def _resume(folder: Path, arguments: Sequence[str], named: set[str], console: Co
     if named:
         overrides = read_arguments(arguments, read_config(folder)[0], folder.parent).config
     continue_run(folder, overrides, console, download="bert" in named)
-
-
-def _check_resume(parsed: TrainArguments) -> None:
-    """Refuse what does not go with --resume."""
-    conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
-    fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
-    stop_on_errors(
-        Fault(given, "is given with --resume, which continues a run in its folder", fix=fix)
-        for given, value in conflicts.items()
-        if value
-    )
 
 
 def _train_demo(root: Path, console: Console) -> None:

@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 def write_figure(results: Results, folder: Path) -> Path:
-    """`results.html` in `folder`."""
+    """Write `results.html` in `folder`."""
     path = folder / "results.html"
     page = figure(results).to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
     title = html.escape(f"Ablation: {results.table.name}")
@@ -40,8 +40,8 @@ def write_figure(results: Results, folder: Path) -> Path:
 
 
 def figure(results: Results) -> go.Figure:
-    """Left: R@sum, mean and spread, every seed a dot (a curve where the table is one). Right: R@sum minus the
-    reference's with its 95% interval, and the paper's difference."""
+    """Draw R@sum on the left, mean and spread, every seed a dot (a curve where the table is one); on the right R@sum
+    minus the reference's with its 95% interval, and the paper's difference."""
     rows, table = results.rows, results.table
     curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(table.compared_with)
@@ -128,63 +128,57 @@ def _add_lines(
     picture.update_xaxes(title=title, type="category", **order, row=1, col=column)
 
 
-def _add_points(picture: go.Figure, column: int, **trace: Any) -> None:
-    picture.add_scatter(mode="markers", row=1, col=column, **trace)
-
-
 def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     labels = _labels(rows)
     counts = [len(row.seeds) for row in rows]
-    _add_points(
-        picture,
-        1,
+    left = {"mode": "markers", "row": 1, "col": 1}
+    picture.add_scatter(
         x=[value for row in rows for value in row.sums],
         y=[label for label, count in zip(labels, counts, strict=True) for _ in range(count)],
         name="one seed",
         marker={"size": 8, "color": SEEDS},
         customdata=[seed for row in rows for seed in row.seeds],
         hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
+        **left,
     )
     means = [_spread(row) for row in rows]
-    _add_points(
-        picture,
-        1,
+    picture.add_scatter(
         x=[value.mean for value in means],
         y=labels,
         name="mean ± spread",
         marker={"size": 13, "color": MEASURED},
         error_x=_bars(means),
         hovertemplate="mean %{x:.1f}<extra></extra>",
+        **left,
     )
 
 
 def _add_differences(picture: go.Figure, results: Results) -> None:
+    right = {"mode": "markers", "row": 1, "col": 2}
     compared = [row for row in results.rows if row.against is not None]
     gains = [gain for row in compared if (gain := _gain(row))]
     beyond = [row.against is not None and row.against.beyond_noise for row in compared]
-    _add_points(
-        picture,
-        2,
+    picture.add_scatter(
         x=[gain.mean for gain in gains],
         y=_labels(compared),
         showlegend=False,
         marker={"size": 13, "color": [MEASURED if clear else NOISE for clear in beyond]},
         error_x=_bars(gains, color=NOISE),
         hovertemplate="%{x:+.1f}<extra></extra>",
+        **right,
     )
     for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
-        _add_points(picture, 2, x=[None], y=[None], marker={"size": 11, "color": colour}, name=name)
+        picture.add_scatter(x=[None], y=[None], marker={"size": 11, "color": colour}, name=name, **right)
     reported = {row.name: reported_sum(row.reported) for row in results.table.rows}
     base = reported.pop(results.reference, None)
     rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
     if rows:
-        _add_points(
-            picture,
-            2,
+        picture.add_scatter(
             x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows],
             y=_labels(rows),
             name="the paper's difference (Flickr30K)",
             marker={"size": 11, "color": PAPER, "symbol": "diamond-open", "line": {"width": 2}},
             hovertemplate="the paper: %{x:+.1f}<extra></extra>",
+            **right,
         )
     picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

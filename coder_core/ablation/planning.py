@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,15 +27,9 @@ TRAINED_SPLIT = "dev"  # the trainer evaluates it itself
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One row with one seed.
-
-    Args:
-        row: of the table. seed: of the run. folder: of the run. preset: it starts from. config: every setting.
-        reads: folders of the runs that must be finished before.
-    """
+    """One row with one seed: the preset it starts from, all its settings, and the runs that must be finished before."""
 
     row: Row
-    seed: int
     folder: Path
     preset: str
     config: Config
@@ -42,7 +37,7 @@ class PlannedRun:
 
 
 def run_name(row: str, seed: int) -> str:
-    """The name of the run folder of a row."""
+    """Return the name of a row's run folder."""
     return f"{row}-s{seed}"
 
 
@@ -64,13 +59,12 @@ def plan(
     rows = list(rows)
     stop_on_errors(_without_effect(rows, overrides))
     runs = list[PlannedRun]()
-    for seed in seeds:
-        for row in rows:
-            folder = root / run_name(row.name, seed)
-            start, config = row_config(table, row, preset, overrides, name=folder.name, seed=seed, root=root)
-            stop_on_errors(problems(config))
-            reads = tuple(root / run_name(name, seed) for name in row.runs().values())
-            runs.append(PlannedRun(row, seed, folder, start, config, reads))
+    for seed, row in itertools.product(seeds, rows):
+        folder = root / run_name(row.name, seed)
+        start, config = row_config(table, row, preset, overrides, name=folder.name, seed=seed, root=root)
+        stop_on_errors(problems(config))
+        reads = tuple(root / run_name(name, seed) for name in row.runs().values())
+        runs.append(PlannedRun(row, folder, start, config, reads))
     for run in runs:
         _check_same_values(run)
     stop_on_errors(_missing(runs))
@@ -80,14 +74,13 @@ def plan(
 def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[Fault]:
     """Overrides that would change no row."""
     fix = "leave it out, choose other --rows, or write a table of your own (docs/training.md)"
-    return [
-        Fault(f"--{flag} {value}", f"has no effect: every chosen row sets --{flag} itself", fix=fix)
-        for flag, value in overrides.items()
-        if all(
-            not isinstance(row.changes.get(flag, Times(1)), Times) and row.changes[flag] != value
-            for row in rows
-        )
-    ]
+    faults = []
+    for flag, value in overrides.items():
+        row_values = [row.changes.get(flag, Times(1)) for row in rows]
+        if all(not isinstance(row_value, Times) and row_value != value for row_value in row_values):
+            problem = f"has no effect: every chosen row sets --{flag} itself"
+            faults.append(Fault(f"--{flag} {value}", problem, fix=fix))
+    return faults
 
 
 def _missing(runs: Sequence[PlannedRun]) -> list[Fault]:
@@ -110,7 +103,7 @@ def row_config(
     seed: int,
     root: Path = Path(),
 ) -> tuple[str, Config]:
-    """The preset a row starts from and its configuration.
+    """Return the preset a row starts from, and its configuration.
 
     A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
     line come on top, the changes of the row last; those that name a run of another row find it below `root`.
@@ -120,24 +113,23 @@ def row_config(
     """
     loss = row.changes.get("loss")
     start = tuned_for(preset, loss) if isinstance(loss, str) else preset
-    place = f"{table.name} row {row.name}"
-    config = changed(PRESETS[start].config, overrides, place)
+    where = f"{table.name} row {row.name}"
+    config = changed(PRESETS[start].config, overrides, where)
     runs = {flag: str(root / run_name(value, seed)) for flag, value in row.runs().items()}
-    config = changed(config, {**row.changes, **runs, "seed": seed}, place)
+    config = changed(config, {**row.changes, **runs, "seed": seed}, where)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
-    if missing:
-        fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
-        raise InputError(
-            [Fault(place, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing]
-        )
+    fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
+    stop_on_errors(
+        Fault(where, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing
+    )
     return start, replace(config, name=name)
 
 
-def changed(config: Config, changes: Mapping[str, Any], place: str) -> Config:
+def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
     """Apply the changes of a row.
 
     Args:
-        changes: flag → value; `Times` multiplies the configuration's value. place: of the changes, for messages.
+        changes: flag → value; `Times` multiplies the configuration's value. where: they are made, for messages.
 
     Raises:
         InputError: an unknown flag, a value of the wrong type or out of range.
@@ -146,38 +138,33 @@ def changed(config: Config, changes: Mapping[str, Any], place: str) -> Config:
     for flag, value in changes.items():
         before = value_of(config, flag)
         values[flag] = type(before)(round(before * value.factor)) if isinstance(value, Times) else value
-    return with_settings(config, values, place)
+    return with_settings(config, values, where)
 
 
 def value_of(config: Config, flag: str) -> Any:
-    """The value of a setting, named by its flag; None when there is no such setting."""
+    """Return the value of a setting, named by its flag; None when there is no such setting."""
     setting = find_setting(flag)
     return getattr(getattr(config, setting.section), setting.key) if setting else None
 
 
 def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
-    """The values of `config` that the arguments name, those that equal the default included."""
-    return {
-        setting.flag.removeprefix("--"): value_of(config, setting.flag)
-        for setting in named_settings(arguments)
-    }
+    """Return the values of `config` that the arguments name, those that equal the default included."""
+    flags = [setting.flag.removeprefix("--") for setting in named_settings(arguments)]
+    return {flag: value_of(config, flag) for flag in flags}
 
 
 def _check_same_values(run: PlannedRun) -> None:
     if state_of(run.folder) == "new":
         return
-    stored, _ = read_config(run.folder)
-    changes = {
-        key: values for key, values in differences(stored, run.config).items() if key not in MAY_CHANGE
-    }
-    if changes:
-        text = ", ".join(f"{key} {stored!r} (now {wanted!r})" for key, (stored, wanted) in changes.items())
+    changes = differences(read_config(run.folder)[0], run.config)
+    texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in changes.items() if key not in MAY_CHANGE]
+    if texts:
         fix = "give the values it was begun with, or choose another --root"
-        raise InputError(Fault(str(run.folder), f"is a run with other values: {text}", fix=fix))
+        raise InputError.at(run.folder, f"is a run with other values: {', '.join(texts)}", fix=fix)
 
 
 def state_of(folder: Path) -> State:
-    """State of a run."""
+    """Return the state of a run."""
     if not (folder / "config.toml").is_file():
         return "new"
     return "finished" if (read_status(folder) or {}).get("state") == "finished" else "begun"
@@ -192,7 +179,7 @@ def is_evaluated(folder: Path, split: str) -> bool:
 
 
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:
-    """The commands left, in this order; none when the run is finished and evaluated.
+    """Return the commands left, in this order; none when the run is finished and evaluated.
 
     Args:
         split: to evaluate. threads: CPU threads of the run; 0 leaves what the configuration says.
@@ -214,12 +201,12 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
 
 
 def processors() -> int:
-    """CPU cores this process may use."""
+    """Count the CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gpus() -> list[str]:
-    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """List the GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
     import torch
 
     count = torch.cuda.device_count()

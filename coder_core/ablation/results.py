@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 from coder_core.runs.analysis.read import open_analysis
@@ -20,8 +20,7 @@ from coder_core.runs.status import read_status
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
 QUERIES = ("captions.json", "image_of_text.npy")
-Runs = Mapping[int, Path]
-"""Seed → run folder."""
+Runs = Mapping[int, Path]  # seed → run folder
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,9 @@ class ResultRow:
     """One row of the finished table.
 
     Args:
-        row: of the grid. seeds: that are finished.
-        metrics: of RECALLS and rsum, in percent. sums: R@sum of every seed, in the order of `seeds`.
-        reference: the row it is compared with.
-        against: R@sum minus that row's; None for the reference itself and where there is none.
+        seeds: that are finished. sums: their R@sum.
+        metrics: of RECALLS and rsum, in percent.
+        against: R@sum minus that of the row `reference`; None for the reference itself and where it was not run.
         minutes: of training, mean over the seeds.
         mebibytes: peak memory of a run's process, mean over the seeds; None where a run did not note it.
         halves: R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
@@ -63,7 +61,7 @@ class Results:
     """A table as far as it has been run.
 
     Args:
-        reference: what the rows are compared with: a row's name, or in words where rows have references of their own.
+        reference: a row's name, or a description where rows have references of their own.
         missing: names of the rows without a finished run.
     """
 
@@ -75,35 +73,31 @@ class Results:
 
 
 def reported_sum(recalls: Recalls | None) -> float | None:
-    """R@sum of the paper's figures; None unless it prints all six."""
+    """Return R@sum of the paper's figures; None unless it prints all six."""
     return None if recalls is None or None in recalls else float(sum(value or 0.0 for value in recalls))
 
 
 def collect(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
-    """All finished runs of a table below `root`, whatever their seeds.
+    """Collect all finished runs of a table below `root`, whatever their seeds.
 
     Raises:
         InputError: the reference is not a row, or runs were evaluated on other captions than others.
     """
-    if reference and reference not in {row.name for row in table.rows}:
-        names = ", ".join(row.name for row in table.rows)
-        raise InputError(
-            Fault(f"--reference {reference}", f"is not a row of {table.name}", f"one of {names}")
-        )
-    runs = {row.name: _finished(row, root, split) for row in table.rows}
+    names = [row.name for row in table.rows]
+    if reference and reference not in names:
+        expected = f"one of {', '.join(names)}"
+        raise InputError.at(f"--reference {reference}", f"is not a row of {table.name}", expected)
+    runs = {name: _finished(name, root, split) for name in names}
     _check_same_queries(table, runs, split)
-    hits = {
-        name: {seed: _hits(folder, split) for seed, folder in seeds.items()} for name, seeds in runs.items()
-    }
+    hits = {name: {seed: _hits(run, split) for seed, run in seeds.items()} for name, seeds in runs.items()}
     rows = []
-    for row in table.rows:
-        if runs[row.name]:
-            base = reference or row.reference or table.reference
-            compared = row.name != base and hits[base]
-            against = difference(*_same_seeds(hits[row.name], hits[base])) if compared else None
-            rows.append(_result(row, runs[row.name], split, base, against))
-    named = reference or table.compared_with or table.reference
-    return Results(table, split, named, tuple(rows), tuple(name for name, seeds in runs.items() if not seeds))
+    for row in (row for row in table.rows if runs[row.name]):
+        base = reference or row.reference or table.reference
+        compared = row.name != base and hits[base]
+        against = difference(*_same_seeds(hits[row.name], hits[base])) if compared else None
+        rows.append(_result(row, runs[row.name], split, base, against))
+    shown = reference or table.compared_with or table.reference
+    return Results(table, split, shown, tuple(rows), tuple(name for name in names if not runs[name]))
 
 
 def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
@@ -115,9 +109,9 @@ def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple
     return [row[seed] for seed in shared], [reference[seed] for seed in shared]
 
 
-def _finished(row: Row, root: Path, split: str) -> Runs:
+def _finished(row: str, root: Path, split: str) -> Runs:
     """The row's finished and evaluated runs."""
-    prefix = run_name(row.name, 0)[:-1]
+    prefix = run_name(row, 0)[:-1]
     seeds = {folder.name.removeprefix(prefix): folder for folder in root.glob(f"{prefix}*")}
     return {
         int(seed): folder
@@ -135,9 +129,7 @@ def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: s
     if len(first_with) > 1:
         first, second, *_ = first_with.values()
         fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
-        raise InputError(
-            Fault(str(second), f"was evaluated on other captions than {first}, in {table.name}", fix=fix)
-        )
+        raise InputError.at(second, f"was evaluated on other captions than {first}, in {table.name}", fix=fix)
 
 
 def _hits(folder: Path, split: str) -> Hits:
@@ -166,11 +158,10 @@ def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
     best = [best_save(folder).document("metrics")["metrics"] or {} for folder in runs.values()]
     if not all(CHOSEN_HALF in metrics and OTHER_HALF in metrics for metrics in best):
         return None
-    return measured([metrics[CHOSEN_HALF] for metrics in best]), measured(
-        [metrics[OTHER_HALF] for metrics in best]
-    )
+    chosen, other = (measured([metrics[half] for metrics in best]) for half in (CHOSEN_HALF, OTHER_HALF))
+    return chosen, other
 
 
 def measured(values: Sequence[float]) -> Measured:
-    """Mean and sample standard deviation."""
+    """Return mean and sample standard deviation."""
     return Measured(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)

@@ -36,7 +36,7 @@ class Row:
         name: of the row and, with the seed, of its run folders. about: a few words.
         changes: flag (as on the command line, without dashes in front) → value.
         needs: flags that must not be 0 in this row.
-        reported: the paper's figures. source: where they stand.
+        reported: the paper's figures. source: where it prints them.
         x, group: position and line in a curve.
         reference: the row this one is compared with; "" is the table's.
     """
@@ -62,7 +62,7 @@ class AblationTable:
 
     Args:
         name: as on the command line. about: the question it answers.
-        source: where the paper has it; "" when it has none.
+        source: where the paper prints it; "" when it does not.
         rows: in order. reference: the row the others are compared with.
         x_name: the meaning of `Row.x`, when the table is a curve.
         quoted: the model and data of the reported figures.
@@ -88,17 +88,14 @@ class AblationTable:
         unknown = [name for name in names if name not in by_name]
         if unknown:
             expected = f"one of {', '.join(row.name for row in self.rows)}"
-            raise InputError(
-                [Fault(f"--rows {name}", f"is not a row of {self.name}", expected) for name in unknown]
-            )
-        chosen = [by_name[name] for name in names]
-        return tuple(row for row in self.rows if row in chosen or not names)
+            problem = f"is not a row of {self.name}"
+            raise InputError([Fault(f"--rows {name}", problem, expected) for name in unknown])
+        selection = [by_name[name] for name in names]
+        return tuple(row for row in self.rows if row in selection or not names)
 
 
 NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
 NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
 INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
-TRIPLET: dict[str, Change] = {
-    "weight-instance": 1.0,
-    **INSTANCE,
-}  # λ = 3 belongs to DCL; triplets are summed already
+# λ = 3 belongs to DCL; triplets are summed already
+TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}

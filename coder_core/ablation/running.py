@@ -35,11 +35,10 @@ STOPPED = 3  # exit status of a run that a signal stopped and that saved
 
 @dataclass
 class RowProcess:
-    """A run and the processes it takes: training, perhaps evaluating another split.
+    """A run and the commands it still takes: training, perhaps evaluating another split.
 
     Args:
-        planned: the run. commands: still to be started. slot: the place among the processes, and so the GPU.
-        process: the present one; None before the first.
+        slot: number among the processes at a time; chooses the GPU. process: the present one; None before the first.
     """
 
     planned: PlannedRun
@@ -48,8 +47,8 @@ class RowProcess:
     process: psutil.Popen | None = None
 
     def start_next(self, gpus: Sequence[str]) -> None:
-        """Start the next command."""
-        log = self.planned.folder.parent / LOGS / f"{self.planned.folder.name}.log"
+        folder = self.planned.folder
+        log = folder.parent / LOGS / f"{folder.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         environment = {"CUDA_VISIBLE_DEVICES": gpus[self.slot % len(gpus)]} if gpus else {}
         self.process = start_process(self.commands.popleft(), log, append=True, environment=environment)
@@ -60,23 +59,18 @@ class TableProgress:
     """Progress of a table.
 
     Args:
-        done, failed, waiting: runs.
         active: run → (steps done, steps in total, its best R@sum in words).
-        share: of all the work, from 0 to 1.
-        seconds_left: for all runs; None before anything is known.
+        share: of all the work, from 0 to 1. seconds_left: for all runs; None before anything is known.
     """
 
     done: list[PlannedRun] = field(default_factory=list)
     failed: list[PlannedRun] = field(default_factory=list)
-    waiting: int = 0
     active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     share: float = 0.0
     seconds_left: float | None = None
 
 
 class _CountSignals(StopSignals):
-    """Count the signals that came."""
-
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
@@ -97,15 +91,13 @@ def run_all(
     """Run what is not finished yet.
 
     Args:
-        planned: the runs, in order.
-        split: to evaluate them on.
-        jobs: processes at a time.
+        split: to evaluate them on. jobs: processes at a time.
         threads: CPU threads of each; 0 leaves what the configuration says.
         gpus: handed out in turn; none for the CPU.
         tell: called about twice a second.
 
     Returns:
-        The progress at the end, and whether a signal ended it early.
+        The progress at the end, and True if a signal ended it early.
     """
     runs = [RowProcess(run, deque(commands(run, split, threads=threads))) for run in planned]
     progress = TableProgress(done=[run.planned for run in runs if not run.commands])
@@ -122,19 +114,17 @@ def run_all(
                 active.append(run)
             if signals.count > signals_sent:
                 signals_sent = signals.count
-                for run in active:
-                    if run.process is not None:
-                        run.process.terminate()
+                for process in filter(None, (run.process for run in active)):
+                    process.terminate()
             active = [run for run in active if _still_going(run, progress, gpus, signals.count > 0)]
             _measure(progress, active, waiting, jobs)
             tell(progress)
             time.sleep(POLL_SECONDS if active else 0)
-    progress.waiting = len(waiting)
     return progress, signals.count > 0
 
 
 def ready(waiting: Sequence[RowProcess], active: Sequence[RowProcess]) -> list[RowProcess]:
-    """Runs that do not depend on an unfinished one."""
+    """Return the waiting runs that do not read an unfinished one."""
     to_come = {run.planned.folder for run in (*waiting, *active)}
     return [run for run in waiting if not to_come.intersection(run.planned.reads)]
 
@@ -157,7 +147,7 @@ def _measure(
     progress: TableProgress, active: Sequence[RowProcess], waiting: Sequence[RowProcess], jobs: int
 ) -> None:
     """Steps of the active runs, and the time left: from the share of each run that is done and the seconds it took."""
-    progress.waiting, progress.active = len(waiting), {}
+    progress.active = {}
     shares = [1.0] * len(progress.done)
     seconds = sum(float(_status(run.folder).get("seconds", 0.0)) for run in progress.done)
     for run in (*active, *waiting):
@@ -183,19 +173,19 @@ def _status(folder: Path) -> dict[str, Any]:
 @contextmanager
 def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], None]]:
     """Yield the function that shows progress: bars for all runs and each active one; lines without a terminal."""
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
     live = console.is_terminal
-    with Progress(
-        *columns, TextColumn("{task.fields[facts]}"), console=console, transient=True, disable=not live
-    ) as bars:
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
+    facts_column = TextColumn("{task.fields[facts]}")
+    with Progress(*columns, facts_column, console=console, transient=True, disable=not live) as bars:
         table = bars.add_task("[bold]table", total=1.0, facts="")
         tasks: dict[str, TaskID] = {}
         lines = _Lines(console)
 
         def tell(progress: TableProgress) -> None:
-            left = "time left: not known yet"
-            if progress.seconds_left is not None:
-                left = f"{timedelta(seconds=round(progress.seconds_left))} left"
+            seconds = progress.seconds_left
+            left = (
+                "time left: not known yet" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
+            )
             facts = f"{len(progress.done)} of {runs} runs · {left}"
             if not live:
                 lines(progress, facts)
@@ -218,16 +208,16 @@ class _Lines:
     """Print the beginning and failure of every run once, and a summary every minute."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.said, self.said_at = console, set[str](), 0.0
+        self.console, self.printed, self.printed_at = console, set[str](), 0.0
 
     def __call__(self, progress: TableProgress, facts: str) -> None:
         events = [f"begins: {name}" for name in progress.active]
         events += [f"failed: {run.folder.name}" for run in progress.failed]
         for event in events:
-            if event not in self.said:
-                self.said.add(event)
+            if event not in self.printed:
+                self.printed.add(event)
                 say(self.console, event)
-        if time.monotonic() - self.said_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
-            self.said_at = time.monotonic()
+        if time.monotonic() - self.printed_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
+            self.printed_at = time.monotonic()
             steps = [f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items()]
             say(self.console, " · ".join([facts, *steps]))

@@ -13,20 +13,11 @@ from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 METRICS = (*RECALLS, SUM)
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
-LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)] + [
-    (" ", "R@sum")
-]
+LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)]
+LATEX_HEADS.append((" ", "R@sum"))
 SYMBOLS = {
-    letter: f"${command}$"
-    for letter, command in {
-        "μ": r"\mu",
-        "ε": r"\varepsilon",
-        "γ": r"\gamma",
-        "α": r"\alpha",
-        "Δ": r"\Delta",
-        "×": r"\times",
-        "→": r"\to",
-    }.items()
+    **{"μ": r"$\mu$", "ε": r"$\varepsilon$", "γ": r"$\gamma$", "α": r"$\alpha$"},
+    **{"Δ": r"$\Delta$", "×": r"$\times$", "→": r"$\to$"},
 }
 
 
@@ -40,12 +31,12 @@ def write_all(results: Results, folder: Path, command: str) -> list[Path]:
 
 
 def shown(value: Measured) -> str:
-    """265.5 ± 5.2, or 265.5 with one seed."""
+    """Format as 265.5 ± 5.2, or 265.5 with one seed."""
     return f"{value.mean:.1f}" + ("" if value.spread is None else f" ± {value.spread:.1f}")
 
 
 def against_shown(row: ResultRow) -> str:
-    """+8.1 [2.0, 14.3], with a star when the interval excludes zero."""
+    """Format as +8.1 [2.0, 14.3], with a star when the interval excludes zero."""
     if row.against is None:
         return "–"
     star = " *" if row.against.beyond_noise else ""
@@ -53,19 +44,10 @@ def against_shown(row: ResultRow) -> str:
 
 
 def markdown(results: Results, command: str) -> str:
-    """The table with its legend."""
+    """Write the table with its legend as Markdown."""
     halves = any(row.halves for row in results.rows)
-    heads = [
-        "row",
-        "seeds",
-        *HEADS,
-        *(HALF_HEADS if halves else ()),
-        f"R@sum − {results.reference}",
-        "minutes",
-        "MiB",
-        "the paper",
-        "its R@sum",
-    ]
+    heads = ["row", "seeds", *HEADS, *(HALF_HEADS if halves else ()), f"R@sum − {results.reference}"]
+    heads += ["minutes", "MiB", "the paper", "its R@sum"]
     cells = [
         [
             f"{row.row.name}: {row.row.about}",
@@ -83,36 +65,19 @@ def markdown(results: Results, command: str) -> str:
     ]
     lines = ["| " + " | ".join(line) + " |" for line in (heads, *cells)]
     lines.insert(1, "|" + "---|" * len(heads))
-    about = results.table.about
-    return "\n".join(
-        [
-            f"# {results.table.name}",
-            "",
-            f"{about[:1].upper()}{about[1:]}.",
-            "",
-            *lines,
-            "",
-            *legend(results),
-            "",
-            f"    {command}",
-            "",
-        ]
-    )
+    table = results.table
+    opening = [f"# {table.name}", "", f"{table.about[:1].upper()}{table.about[1:]}.", ""]
+    return "\n".join([*opening, *lines, "", *legend(results), "", f"    {command}", ""])
 
 
 def legend(results: Results) -> list[str]:
     """Explain the columns of the table."""
-    seeds = any(row.against is not None and row.against.seeds for row in results.rows)
+    drawn = any(row.against is not None and row.against.seeds for row in results.rows)
+    seeds = "and, where both rows have several, over seeds" if drawn else "(the spread of seeds is not in it)"
     lines = [
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",
         f"R@sum − {results.reference}: over the seeds both rows have (all, where they share none); 95% interval of a "
-        "paired bootstrap over images with their captions"
-        + (
-            " and, where both rows have several, over seeds"
-            if seeds
-            else " (the spread of seeds is not in it)"
-        )
-        + "; * where it excludes zero.",
+        f"paired bootstrap over images with their captions {seeds}; * where it excludes zero.",
     ]
     if any(row.halves for row in results.rows):
         lines.append(
@@ -128,7 +93,7 @@ def legend(results: Results) -> list[str]:
 
 
 def latex(results: Results) -> str:
-    """A `tabular` with booktabs' rules."""
+    """Write a `tabular` with booktabs' rules."""
     row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
     columns = pd.MultiIndex.from_tuples([row_head, *LATEX_HEADS, delta, paper])
     cells = [
@@ -149,28 +114,24 @@ def latex(results: Results) -> str:
 
 
 def comma_separated(results: Results) -> str:
-    """One line a row, every number in a column of its own."""
-    return pd.DataFrame([_numbers(results, row) for row in results.rows]).to_csv(
-        index=False, float_format="%.4f", lineterminator="\n"
-    )
+    """Write one line a row, every number in a column of its own."""
+    table = pd.DataFrame([_numbers(results, row) for row in results.rows])
+    return table.to_csv(index=False, float_format="%.4f", lineterminator="\n")
 
 
 def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
     against, reported = row.against, row.row.reported or (None,) * len(RECALLS)
+    measured = {name: row.metrics[name] for name in METRICS}
+    measured |= dict(zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False))
     return {
         "row": row.row.name,
         "about": row.row.about,
         "split": results.split,
         "seeds": " ".join(map(str, row.seeds)),
         **{
-            f"{name}_{part}": value
-            for name in METRICS
-            for part, value in (("mean", row.metrics[name].mean), ("std", row.metrics[name].spread))
-        },
-        **{
-            f"{name}_{part}": value
-            for name, half in zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False)
-            for part, value in (("mean", half.mean), ("std", half.spread))
+            f"{name}_{part}": number
+            for name, value in measured.items()
+            for part, number in (("mean", value.mean), ("std", value.spread))
         },
         "reference": row.reference,
         "difference": against and against.mean,

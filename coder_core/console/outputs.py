@@ -7,6 +7,8 @@ from pathlib import Path
 
 from coder_core.console.faults import Fault
 
+MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
+
 
 def check_file(flag: str, path: Path) -> list[Fault]:
     """Reasons that a file cannot be written: a folder of its name, no folder for it, its permissions or its name."""
@@ -26,6 +28,14 @@ def check_file(flag: str, path: Path) -> list[Fault]:
         return _not_writable(place, path if path.exists() else path.parent)
     except OSError as error:
         return [Fault(place, f"cannot be written: {error.strerror}", "the name of a file", "choose another")]
+
+
+def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fault]:
+    """Reasons that a file cannot be written, its existence included unless it may be overwritten."""
+    faults = check_file(flag, path)
+    if not faults and path.exists() and not overwrite:
+        return [Fault(str(path), "exists", fix="choose another file, or add --overwrite")]
+    return faults
 
 
 def check_folder(place: str, folder: Path) -> list[Fault]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault
+
+if TYPE_CHECKING:
+    from coder_core.data.captioned.reading import CaptionedData
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,27 @@ class TowerArguments:
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of a GPU's products (autocast); the CPU computes in float32."""
 
+    def read_pictures(self, data: Path, splits: Sequence[str]) -> CaptionedData:
+        """Read the pictures with captions; of one split alone when it is the only one named.
+
+        Raises:
+            InputError: the data cannot be read at all.
+        """
+        from coder_core.data.captioned.reading import read_captioned
+        from coder_core.data.captioned.records import split_name
+        from coder_core.model.splits import data_folder
+
+        only = split_name(splits[0]) if len(splits) == 1 else ""
+        return read_captioned(data_folder(str(data)), self.reading, pictures=self.pictures, only=only)
+
+    def decoders(self, device: str) -> int:
+        """Return the number of processes that decode pictures for a type of device."""
+        from coder_core.data.captioned.decoding import usual_workers
+
+        return usual_workers(device) if self.workers < 0 else self.workers
+
     def faults(self) -> list[Fault]:
-        """Name the flags that do not go together or are out of range."""
+        """List the flags that do not go together or are out of range."""
         faults = []
         if bool(self.model) == bool(self.tower):
             problem = "are both given" if self.model else "are missing"

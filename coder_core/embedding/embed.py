@@ -34,7 +34,7 @@ from coder_core.model.towers.dual_encoder import Towers
 from coder_core.runs.analysis.import_embeddings import import_run
 
 FOLDER = ".unfinished"  # beside the runs, where none is looked for
-BROKEN = "broken-{}.json"  # image → why a process could not read it
+BROKEN = "broken-{}.json"  # image → the reason that a process could not read it
 
 
 def embed_split(
@@ -57,17 +57,14 @@ def embed_split(
     this goes on from there. Several processes of torchrun on one machine share the blocks; the first writes the run.
 
     Args:
-        split: pictures and captions.
-        towers: that embed them.
         root, name, split_name, overwrite: as for `import_run`.
         batch_size: samples computed at once on a GPU; the CPU computes blocks of 32.
         workers: decoding processes.
         skip_broken: leave out pictures that cannot be read, with their captions.
         notes: on the data, kept with the run.
-        progress: of pictures and captions.
 
     Returns:
-        The run folder, its metrics and what else there is to say; None in all processes but the first.
+        The run folder, its metrics, warnings and notes; None in all processes but the first.
 
     Raises:
         InputError: broken pictures without `skip_broken` (what is done stays), another process at the same work, a disk
@@ -89,17 +86,16 @@ def embed_split(
             return None
         embeddings, faults = _assemble(split, towers, images, texts, folder, skip_broken)
         embeddings = replace(embeddings, faults=[*notes, *faults])
-        place, metrics = import_run(
-            embeddings, root, name, split_name, overwrite=overwrite, towers=towers.about
-        )
+        about = towers.about
+        run, metrics = import_run(embeddings, root, name, split_name, overwrite=overwrite, towers=about)
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.parent.rmdir()
-    return place, metrics, [*notes, *faults]
+    return run, metrics, [*notes, *faults]
 
 
 def _same_threads(folder: Path, towers: Towers) -> None:
-    """Compute with as many threads as whoever began this: another number gives other last bits on the CPU."""
+    """Compute with as many threads as the first command: another number gives other last bits on the CPU."""
     file = folder / "threads.json"
     if parallel.rank() == 0:
         atomic.clean(folder)
@@ -129,9 +125,7 @@ def _share(
     """Numbers of the blocks that this process computes, and a function that counts finished samples."""
     share = np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()].tolist()
     total = sum(len(arrays.blocks[number]) for number in share)
-    finished = 0
-    if parallel.world_size() == 1:
-        finished = sum(map(len, arrays.blocks)) - total
+    finished = sum(map(len, arrays.blocks)) - total if parallel.world_size() == 1 else 0
     return share, counted(progress, finished, finished + total, phase)
 
 
@@ -143,7 +137,7 @@ def _embed_images(
     workers: int,
     progress: Progress,
 ) -> dict[int, str]:
-    """Fill this process's share; returns image → why it could not be read."""
+    """Fill this process's share. Return image → the reason it could not be read."""
     share, report = _share(images, left, progress, "pictures")
 
     def encode(block: PreparedBlock) -> dict[str, np.ndarray]:
@@ -182,18 +176,18 @@ def _assemble(
     """
     broken: dict[int, str] = {}
     for rank in range(parallel.world_size()):
-        found = json.loads((folder / BROKEN.format(rank)).read_text("utf-8"))
-        broken |= {int(image): reason for image, reason in found.items()}
+        reasons = json.loads((folder / BROKEN.format(rank)).read_text("utf-8"))
+        broken |= {int(image): reason for image, reason in reasons.items()}
     if parallel.world_size() > 1:
         lost = [n for n in images.unfinished() if broken.keys().isdisjoint(images.blocks[n].tolist())]
         if lost or texts.unfinished():
             fix = "start this command again: what is done is kept"
-            raise InputError(Fault(str(folder), "lacks rows of other processes", "one machine", fix))
+            raise InputError.at(folder, "lacks rows of other processes", "one machine", fix)
     whole, faults = readable_pictures(split, broken, skip=skip_broken)
     readable = split.keep(whole)
     if cut := texts.notes():
-        longest = towers.about.get("longest")
-        problem = f"{cut:,} captions are longer than the {longest} tokens the model reads and were cut"
+        limit = f"the {towers.about.get('longest')} tokens the model reads"
+        problem = f"{cut:,} captions are longer than {limit} and were cut"
         faults = [Fault(split.name, problem, severity="warning"), *faults]
     embeddings = Embeddings(
         np.load(kept_rows(images.files["rows"], whole), mmap_mode="r"),

@@ -1,5 +1,5 @@
 """Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy, and
-tower.json with the tower and where the pictures lie (of packed ones also {split}_positions.npy)."""
+tower.json with the tower and the pictures' folder (of packed ones also {split}_positions.npy)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,7 @@ ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Disk space of the features of some splits.
-
-    Args:
-        images: pictures of all splits. needed: bytes of what is still to be written. free: on that disk.
-    """
+    """Disk space of the features of some splits: all pictures, bytes still to be written, bytes free on that disk."""
 
     images: int
     needed: int
@@ -65,17 +62,14 @@ class RegionFolder:
     def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
         self.folder, self.tower, self.batch_size = folder, tower, batch_size
         self._about = _read_about(folder / ABOUT)
-        if self._about is not None and self._about.get("tower") != tower.about:
+        if self._about is None:
+            for file in sorted(folder.glob("*_ims.npy")):
+                fix = "choose another --out"
+                raise InputError.at(file, "already exists and was not written by this command", fix=fix)
+        elif self._about.get("tower") != tower.about:
             fix = "choose another --out, or remove that folder"
-            raise InputError(
-                Fault(str(folder / ABOUT), "tells of another tower, grid or precision", "this one", fix)
-            )
-        taken = [] if self._about is not None else sorted(path.name for path in folder.glob("*_ims.npy"))
-        if taken:
-            fix = "choose another --out"
-            raise InputError(
-                Fault(str(folder / taken[0]), "is there already and is not of this command", "", fix)
-            )
+            problem = "was written with another tower, grid or precision"
+            raise InputError.at(folder / ABOUT, problem, "this one", fix)
 
     def _plan(self, split: CaptionedSplit) -> Plan:
         return make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
@@ -90,21 +84,18 @@ class RegionFolder:
         if recorded is None:
             return False
         if recorded != self._plan(split).key:
-            place, fix = (
-                str(self.folder / f"{split.name}_ims.npy"),
-                "choose another --out, or remove these files",
-            )
-            raise InputError(Fault(place, "is of other pictures or captions", "of these", fix))
+            fix = "choose another --out, or remove these files"
+            file = self.folder / f"{split.name}_ims.npy"
+            raise InputError.at(file, "is of other pictures or captions", "of these", fix)
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
     def sizes(self, splits: Sequence[CaptionedSplit]) -> Sizes:
-        """The bytes that these splits take, and that are free."""
-        each = self.tower.regions * (self.tower.size * 2 + 16)
+        """Compute the bytes that these splits take, and that are free."""
+        picture_bytes = self.tower.regions * (self.tower.size * 2 + 16)
         left = sum(len(split.rows) for split in splits if not self.is_done(split))
-        existing = next(
-            folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists()
-        )
-        return Sizes(sum(len(split.rows) for split in splits), left * each, shutil.disk_usage(existing).free)
+        folders = (self.folder, *self.folder.absolute().parents)
+        free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free
+        return Sizes(sum(len(split.rows) for split in splits), left * picture_bytes, free)
 
     def extract(
         self,
@@ -147,36 +138,36 @@ class RegionFolder:
         return faults
 
     def _encode(self, block: PreparedBlock) -> dict[str, Any]:
-        cells = [boxes(one.view, self.tower.rows, self.tower.columns) for one in block.prepared]
+        cells = [boxes(picture.view, self.tower.rows, self.tower.columns) for picture in block.prepared]
         return {"ims": self.tower.encode(block.prepared), "boxes": cells}
 
-    def _finish(self, split: CaptionedSplit, place: Path, whole: np.ndarray, key: str) -> None:
+    def _finish(self, split: CaptionedSplit, unfinished: Path, whole: np.ndarray, key: str) -> None:
         """Move the files of a split to their names, the captions last: readers look for them."""
         readable = split.keep(whole)
-        files = {name: kept_rows(place / name, whole) for name in ("ims.npy", "boxes.npy")}
+        files = {name: kept_rows(unfinished / name, whole) for name in ("ims.npy", "boxes.npy")}
         order = np.argsort(readable.image_of_text, kind="stable")
         lines = {
             "ids.txt": [readable.image_names[readable.image_of_text[text]] for text in order],
             "caps.txt": [readable.captions[text] for text in order],
         }
         for name, values in lines.items():
-            (place / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
+            (unfinished / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
         pictures: dict[str, Any] = {"names": names_digest(readable.image_names)}
         packed = note_packed(readable.positions, readable.rows)
         if packed is None:
             pictures["folder"] = str(readable.positions.folder.resolve()) if readable.positions.folder else ""
         else:
             pictures["packed"], positions = packed
-            np.save(place / POSITIONS, positions)
+            np.save(unfinished / POSITIONS, positions)
         for name in (*([] if packed is None else [POSITIONS]), *ENDINGS):
-            file = files.get(name, place / name)
+            file = files.get(name, unfinished / name)
             with file.open("rb") as content:
                 os.fsync(content.fileno())
             os.replace(file, self.folder / f"{split.name}_{name}")
         self._note({split.name: key}, {split.name: pictures})
 
     def _note(self, splits: dict[str, str], pictures: dict[str, Any] | None = None) -> None:
-        """Write beside the features the tower, the splits that are done, and where their pictures lie."""
+        """Write beside the features the tower, the splits that are done, and the folder of their pictures."""
         before = self._about or {}
         self._about = {
             "tower": self.tower.about,
@@ -189,15 +180,12 @@ class RegionFolder:
 def _read_about(file: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
-    try:
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         value = json.loads(file.read_text("utf-8"))
-        if all(
-            isinstance(part, dict) for part in (value["tower"], value["splits"], value.get("pictures", {}))
-        ):
+        parts = (value["tower"], value["splits"], value.get("pictures", {}))
+        if all(isinstance(part, dict) for part in parts):
             return dict(value)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        pass
-    raise InputError(Fault(str(file), "is damaged", "what this command wrote", "remove that folder"))
+    raise InputError.at(file, "is damaged", "a file that this command wrote", "remove that folder")
 
 
 def _check_names(split: CaptionedSplit) -> None:
@@ -205,4 +193,4 @@ def _check_names(split: CaptionedSplit) -> None:
     for name in split.image_names:
         if name != " ".join(name.split("\n")).strip():
             problem = f"the name {shown(name)} begins or ends with a blank, or holds a line feed"
-            raise InputError(Fault(split.name, problem, "a name on a line", "rename the picture"))
+            raise InputError.at(split.name, problem, "a name on a line", "rename the picture")

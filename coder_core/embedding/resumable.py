@@ -34,11 +34,9 @@ COPIED_ROWS = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """Blocks of images and of captions.
+    """Rows of every block of images and of captions, (≤ size,) int64 each; captions are sorted by length, longest first.
 
-    Args:
-        images, texts: the rows of every block, (≤ size,) int64 each. Captions are sorted by length, longest first.
-        key: changes with the data, the model and the size of the blocks.
+    The key changes with the data, the model and the size of the blocks.
     """
 
     images: list[np.ndarray]
@@ -47,14 +45,7 @@ class Plan:
 
 
 def make_plan(split: CaptionedSplit, about: Mapping[str, Any], device: str, batch_size: int) -> Plan:
-    """The plan of a split.
-
-    Args:
-        split: the data.
-        about: of the towers.
-        device: type of the device; the CPU computes blocks of 32.
-        batch_size: samples of a block on a GPU.
-    """
+    """Plan the blocks of a split: of 32 samples if `device`, a type, is the CPU, of `batch_size` on a GPU."""
     size = BLOCK_ON_CPU if device == "cpu" else batch_size
     lengths = np.array([len(caption) for caption in split.captions])
     order = np.argsort(-lengths, kind="stable")
@@ -89,11 +80,10 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
             yield
     except Timeout:
         fix = "wait for it, or stop it"
-        raise InputError(Fault(str(folder), "another process works there", "one at a time", fix)) from None
+        raise InputError.at(folder, "another process works there", "one at a time", fix) from None
     except OSError as error:
         fix = "make room and start this command again: what is done is kept"
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(Fault(str(folder.parent), problem, "", fix)) from error
+        raise InputError.at(folder.parent, f"cannot be written: {error.strerror}", fix=fix) from error
 
 
 class BlockArrays:
@@ -124,21 +114,16 @@ class BlockArrays:
         self._marked = time.monotonic()
 
     def unfinished(self) -> list[int]:
-        """The numbers of the blocks to compute: new ones, and those whose rows are damaged."""
-        return [
-            number for number in range(len(self.blocks)) if self._done[number, 0] != self._checksum(number)
-        ]
+        """List the numbers of the blocks to compute: new ones, and those whose rows are damaged."""
+        numbers = range(len(self.blocks))
+        return [number for number in numbers if self._done[number, 0] != self._checksum(number)]
 
     def put(
         self, number: int, rows: Sequence[int] | np.ndarray, values: Mapping[str, Any], note: int = 0
     ) -> None:
-        """Write rows of a block. With all its rows the block is finished, and marked within twenty seconds.
+        """Write the rows of the samples that could be computed; `values` maps names to arrays of these rows.
 
-        Args:
-            number: of the block.
-            rows: of the samples that could be computed.
-            values: name → an array of these rows.
-            note: kept with the block.
+        With all its rows a block is finished, and marked with its note within twenty seconds.
         """
         if len(rows):
             for name, array in values.items():
@@ -157,11 +142,11 @@ class BlockArrays:
         self._fresh, self._marked = {}, time.monotonic()
 
     def notes(self) -> int:
-        """Sum of the notes of the finished blocks."""
+        """Sum the notes of the finished blocks."""
         return int(self._done[:, 1].sum())
 
     def _checksum(self, number: int) -> int:
-        """1 and more: zeros in the file are no checksum."""
+        """Checksum of a block's rows, 1 or more: zeros in the file mark an unfinished block."""
         checksum = 0
         for array in self._arrays.values():
             checksum = zlib.crc32(np.ascontiguousarray(array[self.blocks[number]]).data, checksum)
@@ -180,16 +165,14 @@ def put_pictures(
     """Compute blocks of pictures.
 
     Args:
-        arrays: to fill.
-        split: the pictures.
         numbers: of the blocks.
-        prepare: of one picture, in a worker process.
+        prepare: one picture, in a worker process.
         encode: the pictures of a block that could be read -> name → rows.
         workers: decoding processes.
-        progress: called with the pictures of every block.
+        progress: called with the number of pictures of every block.
 
     Returns:
-        image → why it could not be read. Its block stays unfinished: a repaired picture is read again.
+        image → the reason it could not be read. Its block stays unfinished: a repaired picture is read again.
     """
     broken: dict[int, str] = {}
     try:
@@ -207,18 +190,14 @@ def put_pictures(
 def readable_pictures(
     split: CaptionedSplit, broken: Mapping[int, str], *, skip: bool
 ) -> tuple[np.ndarray, list[Fault]]:
-    """(n,) True where a picture could be read, and warnings on the others.
+    """Return (n,) bool, True where a picture could be read, and warnings on the others.
 
     Raises:
         InputError: pictures are broken without `skip`, or all are.
     """
-    tally = Tally(
-        split.name,
-        f"of {len(split.rows):,} pictures cannot be read",
-        "whole pictures",
-        "copy them again and start this command again, or add --skip-broken: what is done is kept",
-        "warning" if skip else "error",
-    )
+    problem = f"of {len(split.rows):,} pictures cannot be read"
+    fix = "copy them again and start this command again, or add --skip-broken: what is done is kept"
+    tally = Tally(split.name, problem, "whole pictures", fix, "warning" if skip else "error")
     for image in sorted(broken):
         tally.add(broken[image])
     faults = tally.faults()
@@ -227,12 +206,12 @@ def readable_pictures(
     whole = np.ones(len(split.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
-        raise InputError(Fault(split.name, "no picture can be read", "pictures", "check the folder"))
+        raise InputError.at(split.name, "no picture can be read", "pictures", "check the folder")
     return whole, faults
 
 
 def kept_rows(file: Path, whole: np.ndarray) -> Path:
-    """An array file with the rows that are `whole`: the file itself, or a copy beside it, written in pieces."""
+    """Return an array file with the rows that are `whole`: the file itself, or a copy beside it, written in pieces."""
     if whole.all():
         return file
     source, rows = np.load(file, mmap_mode="r"), np.flatnonzero(whole)
@@ -245,7 +224,7 @@ def kept_rows(file: Path, whole: np.ndarray) -> Path:
 
 
 def new_array(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    """A map of a new file of zeros that has its place on the disk: writing to a map of a full disk ends the process.
+    """Map a new file of zeros whose blocks are reserved: writing to a map on a full disk would end the process.
 
     Raises:
         OSError: the disk is full or read-only.
@@ -272,7 +251,7 @@ def _flush(*arrays: np.ndarray) -> None:
 
 
 def counted(progress: Progress, done: int, total: int, phase: str = "") -> Callable[[int], None]:
-    """A function that adds samples to those done and reports them."""
+    """Return a function that adds samples to those done and reports them."""
 
     def report(samples: int) -> None:
         nonlocal done

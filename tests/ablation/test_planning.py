@@ -8,45 +8,44 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import tyro
 
-from coder_core import ablate
-from coder_core.ablate import AblateArguments
+from coder_core.ablate import read_arguments as read_ablation
 from coder_core.ablation.grid import read_grid
 from coder_core.ablation.planning import changed, named_flags, plan, row_config
-from coder_core.ablation.rows import AblationTable, Change, Row, Times
+from coder_core.ablation.rows import AblationTable, Row, Times
 from coder_core.ablation.running import RowProcess, ready
 from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
 from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, Config
-from coder_core.console.faults import InputError
+from coder_core.console.faults import Fault, InputError
 from coder_core.train import read_arguments
 
 FULL = "coder-f30k-bigru"
+SMALL = "coder-flickr8k"
 
 
 def built(table: str, preset: str = FULL) -> dict[str, Config]:
-    found = TABLES[table]
-    return {row.name: row_config(found, row, preset, {}, name=row.name, seed=3)[1] for row in found.rows}
+    rows = TABLES[table].rows
+    return {row.name: row_config(TABLES[table], row, preset, {}, name=row.name, seed=3)[1] for row in rows}
 
 
-@pytest.mark.parametrize(
-    "preset", ["coder-f30k-bigru", "coder-f30k-bert", "coder-flickr8k", "coder-coco-bert"]
-)
+def errors(config: Config) -> list[Fault]:
+    return [fault for fault in problems(config) if fault.severity == "error"]
+
+
+@pytest.mark.parametrize("preset", [FULL, "coder-f30k-bert", SMALL, "coder-coco-bert"])
 @pytest.mark.parametrize("table", TABLES)
 def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> None:
     rows = built(table, preset)
     assert len(rows) >= 2
     for name, config in rows.items():
         assert RUN_NAME.fullmatch(name)
-        assert [fault for fault in problems(config) if fault.severity == "error"] == []
+        assert errors(config) == []
         assert config.training.seed == 3
     same = len(rows) - len({repr(replace(config, name="")) for config in rows.values()})
-    assert same == (
-        1 if table == "banks" else 0
-    )  # the preset's own bank stands in the row of sizes and of momenta
+    assert same == (table == "banks")  # the preset's own bank is a row of sizes and of momenta
     assert TABLES[table].reference in rows
 
 
@@ -54,7 +53,7 @@ def test_every_row_of_every_table_is_a_possible_run(table: str, preset: str) -> 
 def test_boosting_tables_start_from_the_preset_made_for_boosting(table: str) -> None:
     """It begins to boost after two epochs; branches that train together cannot wait."""
     for config in built(table, "flickr8k-boosted").values():
-        assert [fault for fault in problems(config) if fault.severity == "error"] == []
+        assert errors(config) == []
         late = config.boosting.boosting != "none" and config.boosting.boosting_scenario != "online"
         assert not late or config.boosting.boosting_start_epoch == 2.0
 
@@ -62,8 +61,7 @@ def test_boosting_tables_start_from_the_preset_made_for_boosting(table: str) -> 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_command_line_gives_the_row_back(table: str) -> None:
     for row in TABLES[table].rows:
-        asked: dict[str, Change] = {"epochs": 2}
-        start, config = row_config(TABLES[table], row, "coder-flickr8k", asked, name=row.name, seed=1)
+        start, config = row_config(TABLES[table], row, SMALL, {"epochs": 2}, name=row.name, seed=1)
         flags = [*changed_flags(PRESETS[start].config, config), f"--name={row.name}"]
         assert read_arguments(flags, PRESETS[start].config).config == config
 
@@ -82,200 +80,150 @@ def test_components_are_the_papers_rows() -> None:
 
 def test_diversity_configurations_are_the_papers_rows() -> None:
     """Table 3: IE, + EE, + MB without and with the bank loss."""
-    rows = [config.objective for config in built("diversity-configuration").values()]
-    banks = [config.memory.bank_size > 0 for config in built("diversity-configuration").values()]
+    configs = list(built("diversity-configuration").values())
+    rows = [config.objective for config in configs]
     assert [row.loss for row in rows] == ["dcl-i", "dcl", "dcl", "dcl-i", "dcl", "dcl"]
-    assert banks == [False, False, True, True, True, True]
+    assert [config.memory.bank_size > 0 for config in configs] == [False, False, True, True, True, True]
     assert [row.weight_memory > 0 for row in rows] == [True, True, False, True, True, True]
     assert [row.diversity_from_bank for row in rows][2:] == [True, True, False, True]
 
 
-def test_clusters_are_multiples_of_the_presets() -> None:
-    assert [config.memory.prototypes for config in built("clusters").values()] == [5000, 10000, 15000, 20000]
-    assert [config.memory.prototypes for config in built("clusters", "coder-flickr8k").values()] == [
-        500,
-        1000,
-        1500,
-        2000,
-    ]
+@pytest.mark.parametrize(("preset", "base"), [(FULL, 10_000), (SMALL, 1_000)])
+def test_clusters_are_multiples_of_the_presets(preset: str, base: int) -> None:
+    prototypes = [config.memory.prototypes for config in built("clusters", preset).values()]
+    assert prototypes == [base // 2, base, base * 3 // 2, base * 2]
 
 
 def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_top() -> None:
     table = TABLES["components"]
-    start, config = row_config(
-        table, table.rows[0], "coder-flickr8k", {"epochs": 2, "word-dropout": 0.0}, name="x", seed=0
-    )
+    overrides = {"epochs": 2, "word-dropout": 0.0}
+    start, config = row_config(table, table.rows[0], SMALL, overrides, name="x", seed=0)
     assert start == "flickr8k-baseline"
     assert config.objective.warmup_epochs == PRESETS["flickr8k-baseline"].config.objective.warmup_epochs
     assert (config.training.epochs, config.model.word_dropout) == (2, 0.0)
-    start, config = row_config(table, table.rows[1], "coder-flickr8k", {"bank-size": 2048}, name="x", seed=0)
-    assert start == "coder-flickr8k"
-    assert config.memory.bank_size == 0  # what the row changes comes last
+    start, config = row_config(table, table.rows[1], SMALL, {"bank-size": 2048}, name="x", seed=0)
+    assert (start, config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
 
 
 def test_an_override_that_every_row_replaces_is_refused(tmp_path: Path) -> None:
-    table = TABLES["components"]
-    planned = partial(plan, table, seeds=[0], preset="coder-flickr8k", root=tmp_path)
-    with pytest.raises(
-        InputError, match=r"--loss btr-sum: has no effect: every chosen row sets --loss itself"
-    ):
-        planned(table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
-    runs = planned(
-        table.rows[1:3], overrides={"bank-size": 512}
-    )  # the second row has no bank, the third this one
+    table, multiples = TABLES["components"], TABLES["clusters"]
+    planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
+    with pytest.raises(InputError, match=r"--loss btr-sum: .*--loss"):
+        planned(table, table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
+    # the second row has no bank, the third this one
+    runs = planned(table, table.rows[1:3], overrides={"bank-size": 512})
     assert [run.config.memory.bank_size for run in runs] == [0, 512]
-    multiples = TABLES["clusters"]
-    (half,) = plan(
-        multiples,
-        multiples.rows[:1],
-        [0],
-        preset="coder-flickr8k",
-        overrides={"prototypes": 50},
-        root=tmp_path,
-    )
+    (half,) = planned(multiples, multiples.rows[:1], overrides={"prototypes": 50})
     assert half.config.memory.prototypes == 25
 
 
-def test_a_row_that_needs_a_part_the_preset_lacks_says_which_flag() -> None:
+def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag() -> None:
     table = TABLES["components"]
-    with pytest.raises(
-        InputError, match=r"5-coder: needs concepts, which preset flickr8k leaves out. Give --concepts N"
-    ):
+    with pytest.raises(InputError, match=r"5-coder: .* concepts, .* flickr8k .* --concepts N"):
         row_config(table, table.rows[4], "flickr8k", {}, name="x", seed=0)
     row_config(table, table.rows[4], "flickr8k", {"concepts": 40, "prototypes": 100}, name="x", seed=0)
 
 
 def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> None:
     arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
-    parsed = tyro.cli(
-        tyro.conf.OmitArgPrefixes[AblateArguments],
-        args=arguments,
-        default=AblateArguments(PRESETS["coder-flickr8k"].config),
-    )
-    assert named_flags(arguments, parsed.config) == {
-        "epochs": 6,
-        "diversity-gradient": False,
-        "bank-size": 512,
-    }
+    parsed = read_ablation([*arguments, f"--preset={SMALL}"])
+    flags = {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
+    assert named_flags(arguments, parsed.config) == flags
     assert parsed.seeds == (0, 1)
-
-
-def test_a_seed_twice_is_refused() -> None:
     with pytest.raises(InputError, match="--seeds 0 1 0"):
-        ablate.read_arguments(["--seeds", "0", "1", "0"])
+        read_ablation(["--seeds", "0", "1", "0"])
 
 
 def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
     table = TABLES["objectives"]
     assert [row.name for row in table.choose(["dcl", "1"])] == ["btr-sum", "dcl"]
     assert table.choose([]) == table.rows
-    with pytest.raises(InputError, match="--rows nine: is not a row of objectives; expected one of btr-sum"):
+    with pytest.raises(InputError, match=r"--rows nine: .* objectives; expected one of btr-sum"):
         table.choose(["nine"])
 
 
-def test_unknown_flags_and_wrong_types_are_refused() -> None:
-    with pytest.raises(InputError, match="bank-sise: is not a setting of a run"):
-        changed(Config(), {"bank-sise": 3}, "here")
-    with pytest.raises(InputError, match="epochs: is 'many'"):
-        changed(Config(), {"epochs": "many"}, "here")
+def test_changes_of_a_row() -> None:
     assert changed(Config(), {"epochs": Times(0.5)}, "here").training.epochs == 15
+    for flag, value in (("bank-sise", 3), ("epochs", "many")):
+        with pytest.raises(InputError, match=f"here.*{flag}"):
+            changed(Config(), {flag: value}, "here")
 
 
-def write(folder: Path, text: str) -> Path:
+def grid(folder: Path, text: str) -> AblationTable:
     path = folder / "mine.toml"
     path.write_text(text, "utf-8")
-    return path
+    return read_grid(path)
 
 
 def test_a_grid_of_rows(tmp_path: Path) -> None:
-    found = read_grid(
-        write(
-            tmp_path,
-            'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
-            '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n',
-        )
+    table = grid(
+        tmp_path,
+        'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
+        '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n',
     )
-    assert found == AblationTable(
-        "mine",
-        "vectors",
-        "",
-        (Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})),
-        "b",
-    )
+    rows = Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})
+    assert table == AblationTable("mine", "vectors", "", rows, "b")
 
 
 def test_a_grid_of_lists_is_crossed(tmp_path: Path) -> None:
-    found = read_grid(write(tmp_path, "[grid]\ntemperature = [0.05, 0.1]\nbank-size = [0, 512]\n"))
-    assert [row.changes for row in found.rows] == [
-        {"temperature": t, "bank-size": b} for t in (0.05, 0.1) for b in (0, 512)
-    ]
-    assert found.rows[0].name == "temperature-0.05-bank-size-0"
+    rows = grid(tmp_path, "[grid]\ntemperature = [0.05, 0.1]\nbank-size = [0, 512]\n").rows
+    crossed = [{"temperature": t, "bank-size": b} for t in (0.05, 0.1) for b in (0, 512)]
+    assert [row.changes for row in rows] == crossed
+    assert rows[0].name == "temperature-0.05-bank-size-0"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rows = 3", "are not all tables with a name"),
-        ("", "needs either"),
-        ("[grid]\ntemperature = 0.1", "is not a table of lists"),
-        ("[grid]\ntemprature = [0.1]", "is not a setting of a run"),
-        ("[grid]\ntemperature = ['hot']", "a value of type float"),
-        ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "row 'a': is repeated"),
-        ('[[rows]]\nname = "../a"', "cannot name a folder"),
-        ('other = 1\n[[rows]]\nname = "a"', "is not known"),
-        ('reference = "z"\n[[rows]]\nname = "a"', "expected one of a"),
-        ("[[rows", "is not TOML"),
-        ("[grid]\nseed = [0, 1, 2]", r"grid, seed: is no setting of a row. Remove it and give --seeds 0 1 2"),
-        (
-            '[[rows]]\nname = "a"\nseed = 1',
-            r"row a, seed: is no setting of a row. Remove it and give --seeds 0 1 2",
-        ),
-        (
-            "[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]",
-            "-rate and learning_rate: are the same setting",
-        ),
+        ("rows = 3", r"mine.toml rows: .*\[\[rows\]\]"),
+        ("", r"mine.toml: .*\[grid\]"),
+        ("[grid]\ntemperature = 0.1", "mine.toml grid: .*0.05, 0.1"),
+        ("[grid]\ntemprature = [0.1]", "temprature: .*setting"),
+        ("[grid]\ntemperature = ['hot']", "temperature: is 'hot'.*float"),
+        ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "row 'a': .*repeated"),
+        ('[[rows]]\nname = "../a"', "row '../a': .*200"),
+        ('other = 1\n[[rows]]\nname = "a"', "key other: "),
+        ('reference = "z"\n[[rows]]\nname = "a"', "reference: is 'z'; expected one of a"),
+        ("[[rows", "mine.toml: .*TOML"),
+        ("[grid]\nseed = [0, 1, 2]", "grid, seed: .*--seeds 0 1 2"),
+        ('[[rows]]\nname = "a"\nseed = 1', "row a, seed: .*--seeds 0 1 2"),
+        ("[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]", "grid, learning-rate and learning_rate: "),
     ],
 )
 def test_a_grid_that_cannot_be_run_is_refused_before_anything_is_trained(
     tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        read_grid(write(tmp_path, text))
+        grid(tmp_path, text)
 
 
 def test_sample_weights_are_the_papers_rows() -> None:
     """Table 2 of the complementary-samples paper; COMBINED-VAL chooses from nine pairs of shares."""
-    rows = built("sample-weights")
-    assert {row.objective.loss for row in rows.values()} == {"npairs-hinge"}
-    assert {row.memory.bank_size + row.model.concepts + row.memory.prototypes for row in rows.values()} == {0}
-    shares = [
-        (row.weighting.diversity_share, row.weighting.discrepancy_share)
-        for name, row in rows.items()
-        if name.startswith("combined-") and name != "combined-stats"
-    ]
+    configs = built("sample-weights")
+    assert {row.objective.loss for row in configs.values()} == {"npairs-hinge"}
+    assert {(c.memory.bank_size, c.model.concepts, c.memory.prototypes) for c in configs.values()} == {
+        (0, 0, 0)
+    }
+    rows = {name: config.weighting for name, config in configs.items()}
+    combined = [name for name in rows if name.startswith("combined-") and name != "combined-stats"]
+    shares = [(rows[name].diversity_share, rows[name].discrepancy_share) for name in combined]
     assert sorted(shares) == sorted([(1, 1), *((1, n) for n in range(2, 6)), *((n, 1) for n in range(2, 6))])
-    assert [
-        rows[name].weighting.sample_weights for name in ("none", "hal", "mithun", "amrani", "thomas")
-    ] == ["none", "hal", "mithun", "amrani", "none"]
-    assert (rows["thomas"].weighting.within_image, rows["thomas"].weighting.within_text) == (0.1, 0.1)
+    assert [name for name in ("hal", "mithun", "amrani") if rows[name].sample_weights != name] == []
+    assert {rows[name].sample_weights for name in ("none", "thomas")} == {"none"}
+    assert (rows["thomas"].within_image, rows["thomas"].within_text) == (0.1, 0.1)
     reported = {row.name: row.reported for row in TABLES["sample-weights"].rows}
     assert reported["combined-1-4"] == (70.56, None, None, 70.13, None, None)
     assert reported["combined-4-1"] is None
-    recipe = rows["recipe-combined-1-4"]
-    assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.schedule) == (
-        32,
-        1e-4,
-        "plateau",
-    )
-    assert recipe.weighting.weight_scale * recipe.training.batch_size == 196  # λ of table 1
+    recipe = configs["recipe-combined-1-4"].training
+    assert (recipe.batch_size, recipe.learning_rate, recipe.schedule) == (32, 1e-4, "plateau")
+    assert rows["recipe-combined-1-4"].weight_scale * recipe.batch_size == 196  # λ of table 1
 
 
 def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> None:
     """The teacher of an offline row is trained by the table itself, for every seed."""
     table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
-    planned = partial(
-        plan, table, seeds=(0, 4), preset="flickr8k-boosted", overrides={"data": "x"}, root=tmp_path
-    )
+    options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}
+    planned = partial(plan, table, seeds=(0, 4), **options)  # type: ignore[arg-type]
     runs = {run.folder.name: run for run in planned(table.choose([teacher, student]))}
     for seed in (0, 4):
         folder = tmp_path / f"{teacher}-s{seed}"
@@ -286,7 +234,5 @@ def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> Non
     assert ready(waiting, []) == waiting[1:]
     assert ready(waiting[:1], waiting[1:]) == []  # while the teacher trains
     assert ready(waiting[:1], []) == waiting[:1]
-    with pytest.raises(
-        InputError, match=f"reads .*{teacher}-s0, which is not finished. Add {teacher} to --rows"
-    ):
+    with pytest.raises(InputError, match=f"{teacher}-s0, .* {teacher} to --rows"):
         planned(table.choose([student]))

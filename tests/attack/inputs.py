@@ -19,12 +19,14 @@ from typing import Any
 from coder_core import check_data, evaluate, train
 from coder_core.config.schema import Config, from_document
 from coder_core.console.faults import InputError
-from tests.attack.bad_annotations import karpathy_cases
-from tests.attack.bad_captions import caption_cases
-from tests.attack.bad_features import features_cases
-from tests.attack.bad_files import Make
-from tests.attack.bad_flags import flag_cases
-from tests.attack.bad_vectors import glove_cases
+from tests.attack.bad_inputs import (
+    Make,
+    caption_cases,
+    features_cases,
+    flag_cases,
+    glove_cases,
+    karpathy_cases,
+)
 from tests.attack.campaign import USUAL_EXITS, Campaign, Finding, Listener, command, forked, import_all
 from tests.support.precomp_folders import write_split
 

@@ -20,7 +20,10 @@ from coder_core.ablation.rows import (
     Times,
 )
 
+Changes = dict[str, Change]
 BANK, ALL = ("bank-size",), ("bank-size", "concepts", "prototypes")
+HARDEST: Changes = {"loss": "btr-hardest", **TRIPLET}
+IN_BATCH_DCL: Changes = {"loss": "dcl", **INSTANCE}
 TABLE_2 = (
     (78.7, 94.5, 97.0, 58.6, 84.8, 90.1),
     (81.9, 95.6, 97.9, 61.5, 85.8, 91.8),
@@ -53,7 +56,7 @@ FIGURE_3: dict[str, Recalls] = {
 
 
 def _numbered(
-    source: str, reported: Sequence[Recalls], *rows: tuple[str, str, dict[str, Change], tuple[str, ...]]
+    source: str, reported: Sequence[Recalls], *rows: tuple[str, str, Changes, tuple[str, ...]]
 ) -> tuple[Row, ...]:
     """Rows of name, description, changes and needs, with the paper's figures for each; `#` gets the row's number."""
     return tuple(
@@ -69,8 +72,8 @@ COMPONENTS = AblationTable(
     _numbered(
         "table 2 #",
         TABLE_2,
-        ("1-btr", "bidirectional triplet loss", {"loss": "btr-hardest", **TRIPLET}, ()),
-        ("2-dcl", "+ L_DCL of the instance branch", {"loss": "dcl", **INSTANCE}, ()),
+        ("1-btr", "bidirectional triplet loss", HARDEST, ()),
+        ("2-dcl", "+ L_DCL of the instance branch", IN_BATCH_DCL, ()),
         ("3-m-dcl", "+ M-DCL against the banks", {"loss": "dcl", **NO_CONCEPTS}, BANK),
         ("4-concepts", "+ L_DCL of the concept branch", {"loss": "dcl", **NO_PROTOTYPES}, ALL[:2]),
         ("5-coder", "+ prototype-guided classification: the full model", {"loss": "dcl"}, ALL),
@@ -78,7 +81,8 @@ COMPONENTS = AblationTable(
     "1-btr",
 )
 
-_WITH_BANK: dict[str, Change] = {"loss": "dcl", "diversity-from-bank": True}
+_FROM_BANK: Changes = {"loss": "dcl", "diversity-from-bank": True}
+_FROM_BATCH: Changes = {"loss": "dcl", "diversity-from-bank": False}
 DIVERSITY_CONFIGURATION = AblationTable(
     "diversity-configuration",
     "implicit or explicit diversity, from the batch or from the banks too, with and without M-DCL",
@@ -88,46 +92,32 @@ DIVERSITY_CONFIGURATION = AblationTable(
         TABLE_3,
         ("1-implicit", "DCL_I", {"loss": "dcl-i", "bank-size": 0}, ()),
         ("2-explicit", "DCL, diversity from the batch", {"loss": "dcl", "bank-size": 0}, ()),
-        (
-            "3-explicit-bank",
-            "DCL, diversity from batch and banks",
-            {**_WITH_BANK, "weight-memory": 0.0},
-            BANK,
-        ),
+        ("3-explicit-bank", "DCL, diversity from batch and banks", _FROM_BANK | {"weight-memory": 0.0}, BANK),
         ("4-m-implicit", "M-DCL and DCL_I", {"loss": "dcl-i"}, BANK),
-        (
-            "5-m-explicit",
-            "M-DCL and DCL, diversity from the batch",
-            {"loss": "dcl", "diversity-from-bank": False},
-            BANK,
-        ),
-        ("6-m-explicit-bank", "M-DCL and DCL, diversity from batch and banks", _WITH_BANK, BANK),
+        ("5-m-explicit", "M-DCL and DCL, diversity from the batch", _FROM_BATCH, BANK),
+        ("6-m-explicit-bank", "M-DCL and DCL, diversity from batch and banks", _FROM_BANK, BANK),
     ),
     "1-implicit",
 )
+
+
+def _clusters_row(factor: float, reported: Recalls) -> Row:
+    changes: Changes = {"prototypes": Times(factor)}
+    source = f"table 4, K = {10_000 * factor:,.0f}"
+    return Row(f"k-{factor:g}x", f"K × {factor:g}", changes, ("prototypes",), reported, source, factor)
+
 
 CLUSTERS = AblationTable(
     "clusters",
     "how many prototypes; multiples of the preset's K (the paper's 10,000 for the 145,000 pairs of Flickr30K)",
     "main, table 4",
-    tuple(
-        Row(
-            f"k-{factor:g}x",
-            f"K × {factor:g}",
-            {"prototypes": Times(factor)},
-            ("prototypes",),
-            reported,
-            f"table 4, K = {10_000 * factor:,.0f}",
-            x=factor,
-        )
-        for factor, reported in TABLE_4.items()
-    ),
+    tuple(_clusters_row(*figures) for figures in TABLE_4.items()),
     "k-1x",
     "K ÷ the preset's",
 )
 
 
-def _batch_row(name: str, size: int, banks: str, changes: dict[str, Change], needs: tuple[str, ...]) -> Row:
+def _batch_row(name: str, size: int, banks: str, changes: Changes, needs: tuple[str, ...]) -> Row:
     changes = {"batch-size": size, **changes}
     about, reported = f"batch {size}, {banks} banks", FIGURE_3.get(name)
     return Row(name, about, changes, needs, reported, "section 4.4.1", size, f"{name.split('-')[0]} M-DCL")
@@ -177,23 +167,17 @@ OBJECTIVES = AblationTable(
     "main, table 2 #1, #2 and table 3 #1",
     (
         Row("btr-sum", "triplet, all negatives", {"loss": "btr-sum", **TRIPLET}),
-        Row(
-            "btr-hardest",
-            "triplet, hardest negative",
-            {"loss": "btr-hardest", **TRIPLET},
-            (),
-            BTR,
-            "table 2 #1",
-        ),
+        Row("btr-hardest", "triplet, hardest negative", HARDEST, (), BTR, "table 2 #1"),
         Row("infonce", "bidirectional InfoNCE", {"loss": "infonce", **INSTANCE}),
         Row("infonce-scale", "InfoNCE, learned scale", {"loss": "infonce", "learn-scale": True, **INSTANCE}),
         Row("sigmoid", "SigLIP's sigmoid", {"loss": "sigmoid", **INSTANCE}),
         Row("dcl-i", "DCL without diversity", {"loss": "dcl-i", **INSTANCE}, (), TABLE_3[0], "table 3 #1"),
-        Row("dcl", "DCL", {"loss": "dcl", **INSTANCE}, (), DCL, "table 2 #2"),
+        Row("dcl", "DCL", IN_BATCH_DCL, (), DCL, "table 2 #2"),
     ),
     "btr-hardest",
 )
 
+_MOMENTA = (0.9, 0.97, 0.99, 0.995, 0.999)
 BANKS = AblationTable(
     "banks",
     "size of the banks (multiples of the preset's) and momentum of the key encoders",
@@ -201,10 +185,7 @@ BANKS = AblationTable(
     (
         Row("no-bank", "no banks", {"bank-size": 0}),
         *(Row(f"size-{f:g}x", f"size × {f:g}", {"bank-size": Times(f)}, BANK) for f in (0.5, 1.0, 2.0, 4.0)),
-        *(
-            Row(f"momentum-{m:g}", f"momentum {m:g}", {"momentum": m}, BANK)
-            for m in (0.9, 0.97, 0.99, 0.995, 0.999)
-        ),
+        *(Row(f"momentum-{m:g}", f"momentum {m:g}", {"momentum": m}, BANK) for m in _MOMENTA),
     ),
     "no-bank",
 )
@@ -220,40 +201,42 @@ MASKING = AblationTable(
     "masked",
 )
 
+
+def _scale_row(name: str, about: str, scale: str, clamp: str) -> Row:
+    return Row(name, about, {"positive-scale": scale, "positive-clamp": clamp})
+
+
 POSITIVE_SCALE = AblationTable(
     "positive-scale",
     "the positive term of eq. 4: unscaled as HAL and USER do, or times μ as printed; and HAL's clamp",
     "",
     (
-        Row("one", "unscaled (default)", {"positive-scale": "one", "positive-clamp": "clamp"}),
-        Row(
-            "temperature", "times μ, as printed", {"positive-scale": "temperature", "positive-clamp": "clamp"}
-        ),
-        Row("one-relu", "unscaled, HAL's relu", {"positive-scale": "one", "positive-clamp": "relu"}),
+        _scale_row("one", "unscaled (default)", "one", "clamp"),
+        _scale_row("temperature", "times μ, as printed", "temperature", "clamp"),
+        _scale_row("one-relu", "unscaled, HAL's relu", "one", "relu"),
     ),
     "one",
 )
 
 
-def _ambiguity_row(name: str, about: str, changes: dict[str, Change], share: float, *needs: str) -> Row:
-    changes = {**changes, "vague-captions": share}
-    reference = f"dcl-i-{share:.0%}".rstrip("%")
+def _ambiguity_row(share: float, name: str, about: str, changes: Changes, needs: tuple[str, ...]) -> Row:
+    percent = round(100 * share)
     return Row(
-        f"{name}-{share:.0%}".rstrip("%"),
-        f"{about}, {share:.0%} vague",
-        changes,
+        f"{name}-{percent}",
+        f"{about}, {percent}% vague",
+        {**changes, "vague-captions": share},
         needs,
-        x=round(100 * share),
+        x=percent,
         group=about,
-        reference=reference,
+        reference=f"dcl-i-{percent}",
     )
 
 
-_UNDER_AMBIGUITY: tuple[tuple[str, str, dict[str, Change], tuple[str, ...]], ...] = (
-    ("btr", "BTR", {"loss": "btr-hardest", **TRIPLET}, ()),
+_UNDER_AMBIGUITY: tuple[tuple[str, str, Changes, tuple[str, ...]], ...] = (
+    ("btr", "BTR", HARDEST, ()),
     ("infonce", "InfoNCE", {"loss": "infonce", **INSTANCE}, ()),
     ("dcl-i", "DCL_I", {"loss": "dcl-i", **INSTANCE}, ()),
-    ("dcl", "DCL", {"loss": "dcl", **INSTANCE}, ()),
+    ("dcl", "DCL", IN_BATCH_DCL, ()),
     ("m-dcl", "DCL + M-DCL", {"loss": "dcl", **NO_CONCEPTS}, BANK),
     ("coder", "full CODER", {"loss": "dcl"}, ALL),
 )
@@ -261,26 +244,13 @@ AMBIGUITY = AblationTable(
     "ambiguity",
     "does diversity pay where captions are ambiguous? A share of the train captions is made vague, dev stays",
     "",
-    tuple(
-        _ambiguity_row(name, about, changes, share, *needs)
-        for share in (0.0, 0.1, 0.2, 0.4)
-        for name, about, changes, needs in _UNDER_AMBIGUITY
-    ),
+    tuple(_ambiguity_row(share, *row) for share in (0.0, 0.1, 0.2, 0.4) for row in _UNDER_AMBIGUITY),
     "dcl-i-0",
     "% of the train captions made vague",
     compared_with="DCL_I at the same share",
 )
 
 CODER_TABLES = (
-    COMPONENTS,
-    DIVERSITY_CONFIGURATION,
-    CLUSTERS,
-    BATCH_SIZE,
-    DIVERSITY_FUNCTION,
-    EPSILON,
-    OBJECTIVES,
-    BANKS,
-    MASKING,
-    POSITIVE_SCALE,
-    AMBIGUITY,
+    *(COMPONENTS, DIVERSITY_CONFIGURATION, CLUSTERS, BATCH_SIZE, DIVERSITY_FUNCTION, EPSILON),
+    *(OBJECTIVES, BANKS, MASKING, POSITIVE_SCALE, AMBIGUITY),
 )

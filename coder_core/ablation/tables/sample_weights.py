@@ -35,6 +35,22 @@ def _row(name: str, about: str, weights: str, source: str, *reported: float, **c
     return Row(name, about, {**PLAIN, "sample-weights": weights, **flags}, reported=recalls, source=source)
 
 
+def _combined(diversity: int, discrepancy: int) -> Row:
+    reported = (70.56, 70.13) if (diversity, discrepancy) == CHOSEN_ON_COCO else ()
+    about = f"COMBINED-VAL, {diversity}·DIV + {discrepancy}·DIS"
+    shares: dict[str, Change] = {"diversity_share": float(diversity), "discrepancy_share": float(discrepancy)}
+    return _row(f"combined-{diversity}-{discrepancy}", about, "combined", TABLE_2, *reported, **shares)
+
+
+def _recipe(name: str, about: str, weights: str, discrepancy_share: float) -> Row:
+    """A row under the paper's own recipe."""
+    settings: dict[str, Change] = {"batch_size": 32, "warmup_steps": 0, "learning_rate": 1e-4}
+    settings |= {"weight_decay": 1e-5, "schedule": "plateau", "discrepancy_share": discrepancy_share}
+    row = _row(f"recipe-{name}", f"the paper's recipe, {about}", weights, "", **settings)
+    return replace(row, reference="recipe-none")
+
+
+_LOSSES = "THOMAS, losses within a modality"
 SAMPLE_WEIGHTS = AblationTable(
     "sample-weights",
     "which positives should count more? Weights of complementary samples beside those of other methods",
@@ -43,54 +59,15 @@ SAMPLE_WEIGHTS = AblationTable(
         _row("none", "no weights", "none", TABLE_2, 65.41, 65.61),
         _row("diversity", "DIVERSITY", "diversity", TABLE_2, 67.29, 67.18),
         _row("discrepancy", "DISCREPANCY", "discrepancy", TABLE_2, 68.51, 68.44),
-        *(
-            _row(
-                f"combined-{beta}-{gamma}",
-                f"COMBINED-VAL, {beta}·DIV + {gamma}·DIS",
-                "combined",
-                TABLE_2,
-                *((70.56, 70.13) if (beta, gamma) == CHOSEN_ON_COCO else ()),
-                diversity_share=float(beta),
-                discrepancy_share=float(gamma),
-            )
-            for beta, gamma in PAPERS_SHARES
-        ),
+        *(_combined(*shares) for shares in PAPERS_SHARES),
         _row("combined-stats", "COMBINED-STATS", "combined-stats", TABLE_2, 70.62, 70.07),
         _row("hal", "HAL, hubs", "hal", TABLE_2, 66.65, 68.45),
         _row("mithun", "MITHUN, ranks", "mithun", TABLE_2, 69.67, 69.50),
         _row("amrani", "AMRANI, density", "amrani", TABLE_2, 67.46, 67.56),
-        _row(
-            "thomas",
-            "THOMAS, losses within a modality",
-            "none",
-            TABLE_2,
-            65.52,
-            64.94,
-            within_image=WITHIN,
-            within_text=WITHIN,
-        ),
+        _row("thomas", _LOSSES, "none", TABLE_2, 65.52, 64.94, within_image=WITHIN, within_text=WITHIN),
         _row("random", RANDOM, "random", ""),
-        *(
-            replace(
-                _row(
-                    f"recipe-{name}",
-                    f"the paper's recipe, {about}",
-                    weights,
-                    "",
-                    batch_size=32,
-                    warmup_steps=0,
-                    learning_rate=1e-4,
-                    weight_decay=1e-5,
-                    schedule="plateau",
-                    discrepancy_share=share,
-                ),
-                reference="recipe-none",
-            )
-            for name, about, weights, share in (
-                ("none", "no weights", "none", 1.0),
-                ("combined-1-4", "COMBINED-VAL, 1·DIV + 4·DIS", "combined", 4.0),
-            )
-        ),
+        _recipe("none", "no weights", "none", 1.0),
+        _recipe("combined-1-4", "COMBINED-VAL, 1·DIV + 4·DIS", "combined", 4.0),
     ),
     "none",
     compared_with="no weights' under the same recipe",
@@ -109,36 +86,28 @@ _MODALITIES = {
     "text": ((60.59, 61.09), (60.32, 60.06)),
 }
 _KINDS = ("diversity", "discrepancy")
-_ALPHAS = {"sum": "α_X + α_Y"}
+
+
+def _direction(kind: str, direction: int) -> Row:
+    reported = _DIRECTIONS[direction][_KINDS.index(kind)]
+    about = f"{kind.upper()}, Γ = {direction:+d}"
+    return _row(f"{kind}-gamma{direction}", about, kind, TABLE_3, *reported, weight_direction=direction)
+
+
+def _modality(kind: str, form: str) -> Row:
+    reported = _MODALITIES[form][_KINDS.index(kind)]
+    alpha = "α_X + α_Y" if form == "sum" else f"α of the {form} alone"
+    about = f"{kind.upper()}, {alpha}"
+    return _row(f"{kind}-{form}", about, kind, TABLE_3, *reported, weight_modalities=form)
+
+
 WEIGHT_FORMS = AblationTable(
     "sample-weights-forms",
     "which way do the weights point, and how do the two modalities' become one?",
     "table 3",
     (
-        *(
-            _row(
-                f"{kind}-gamma{direction}",
-                f"{kind.upper()}, Γ = {direction:+d}",
-                kind,
-                TABLE_3,
-                *figures[number],
-                weight_direction=direction,
-            )
-            for number, kind in enumerate(_KINDS)
-            for direction, figures in _DIRECTIONS.items()
-        ),
-        *(
-            _row(
-                f"{kind}-{form}",
-                f"{kind.upper()}, {_ALPHAS.get(form, f'α of the {form} alone')}",
-                kind,
-                TABLE_3,
-                *figures[number],
-                weight_modalities=form,
-            )
-            for number, kind in enumerate(_KINDS)
-            for form, figures in _MODALITIES.items()
-        ),
+        *(_direction(kind, direction) for kind in _KINDS for direction in _DIRECTIONS),
+        *(_modality(kind, form) for kind in _KINDS for form in _MODALITIES),
         _row("random", RANDOM, "random", TABLE_3, 57.77, 57.80),
     ),
     "diversity-gamma-1",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.layouts import recognise
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.captioned.records import Layout
@@ -56,31 +56,29 @@ def write_cleaned(
     leave_out: Collection[Verdict] = LEFT_OUT,
     add_matches: bool = True,
 ) -> Cleaning:
-    """Write the cleaned data set as a new folder.
+    """Write the cleaned data set as a new folder, which appears when it is complete.
 
     Args:
-        data: the data set. out: the folder, which appears when it is complete.
         leave_out: verdicts whose pairs are left out. add_matches: write pairs that also match.
 
     Raises:
-        InputError: a layout that cannot be written, data that cannot be read, or `out` is there already.
+        InputError: a layout that cannot be written, data that cannot be read, or `out` exists already.
     """
-    layout = recognise(data)
-    precomp = _is_precomp(data, layout[0] if layout else None)
-    if not precomp and (layout is None or layout[0].name not in TEXT_FILES):
-        name = layout[0].name if layout else "of no known layout"
+    recognised = recognise(data)
+    layout = recognised[0] if recognised else None
+    precomp = _is_precomp(data, layout)
+    if not precomp and (layout is None or layout.name not in TEXT_FILES):
+        problem = f"is {layout.name if layout else 'of no known layout'}, which cannot be written cleaned"
         fix = "leave the pairs out in training and evaluation instead: --reviews"
-        raise InputError(Fault(str(data), f"is {name}, which cannot be written cleaned", WRITTEN, fix))
+        raise InputError.at(data, problem, WRITTEN, fix)
     cleaning = Cleaning(reviews.fingerprint())
     with appearing(out) as folder:
-        if precomp:
+        if precomp or layout is None:
             _write_precomp(data, reviews.verdicts, folder, leave_out, add_matches, cleaning)
         else:
-            assert layout is not None
-            _write_lines(data, layout[0], reviews.verdicts, folder, leave_out, add_matches, cleaning)
-        (folder / REPORT).write_text(
-            json.dumps(asdict(cleaning), ensure_ascii=False, indent=1) + "\n", "utf-8"
-        )
+            _write_lines(data, layout, reviews.verdicts, folder, leave_out, add_matches, cleaning)
+        report = json.dumps(asdict(cleaning), ensure_ascii=False, indent=1)
+        (folder / REPORT).write_text(f"{report}\n", "utf-8")
     return cleaning
 
 
@@ -99,7 +97,7 @@ def _write_precomp(
     add_matches: bool,
     cleaning: Cleaning,
 ) -> None:
-    """Captions, one id a caption, and the rows of features in the order of the ids, of every split."""
+    """Write captions, one id a caption, and the rows of features in the order of the ids, of every split."""
     cleaning.elsewhere = len(verdicts)
     for name, names, captions, image_of_text, features in _splits(data):
         n = len(names) if names is not None else len(features.features) if features is not None else 0
@@ -110,29 +108,23 @@ def _write_precomp(
         matches = judged.matches if add_matches else judged.matches[:0]
         texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
         owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
-        cleaning.left_out += [
-            (name, ids[image_of_text[row]], captions[row], str(judged.labels[row]))
-            for row in np.flatnonzero(dropped)
-        ]
-        cleaning.added += [
-            (name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()
-        ]
-        images = list(dict.fromkeys(owners.tolist()))
-        cleaning.images += [(name, ids[row]) for row in range(n) if row not in set(images)]
-        (folder / f"{name}_caps.txt").write_text(
-            "".join(f"{captions[row]}\n" for row in texts.tolist()), "utf-8"
-        )
-        (folder / f"{name}_ids.txt").write_text(
-            "".join(f"{ids[image]}\n" for image in owners.tolist()), "utf-8"
-        )
+        for row in np.flatnonzero(dropped):
+            cleaning.left_out.append((name, ids[image_of_text[row]], captions[row], str(judged.labels[row])))
+        pairs = matches.tolist()
+        cleaning.added += [(name, ids[image], captions[row], "also-matches") for row, image in pairs]
+        images = dict.fromkeys(owners.tolist())
+        cleaning.images += [(name, ids[row]) for row in range(n) if row not in images]
+        files = {"caps": [captions[row] for row in texts], "ids": [ids[image] for image in owners]}
+        for ending, lines in files.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{name}_{ending}.txt").write_text(text, "utf-8")
         if features is not None and images:
             shape = (len(images), *features.features.shape[1:])
-            written = np.lib.format.open_memmap(
-                folder / f"{name}_ims.npy", "w+", features.features.dtype, shape
-            )
+            file = folder / f"{name}_ims.npy"
+            rows = np.lib.format.open_memmap(file, "w+", features.features.dtype, shape)
             for position, image in enumerate(images):
-                written[position] = features.of_images(image, image + 1)[0]
-            written.flush()
+                rows[position] = features.of_images(image, image + 1)[0]
+            rows.flush()
 
 
 def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
@@ -157,7 +149,7 @@ def _write_lines(
     add_matches: bool,
     cleaning: Cleaning,
 ) -> None:
-    """The captions' file without the lines left out and with the added ones last; beside it the lists of images."""
+    """Write the captions' file without the lines left out and with the added ones last; copy the lists of images."""
     faults: list[Fault] = []
     contents = layout.read(data, faults)
     file = Path(contents.source["captions"])
@@ -174,8 +166,7 @@ def _write_lines(
         if verdict in leave_out and number not in dropped:
             dropped.add(number)
             cleaning.left_out.append((record.split, record.image, record.caption, verdict))
-    if errors := [fault for fault in faults if fault.severity == "error"]:
-        raise InputError(errors)
+    stop_on_errors(faults)
     lines = file.read_bytes().split(b"\n")
     retained = [line for number, line in enumerate(lines, 1) if line.strip() and number not in dropped]
     gained = set()

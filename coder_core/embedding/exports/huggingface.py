@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from coder_core.config.schema import Config
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.files.atomic import appearing
 from coder_core.model.towers.halves import TextModule, TowerChoice, VisionModule
 from coder_core.model.towers.pretrained import TRANSFORMERS, find_model, load_processor, load_tokenizer, quiet
@@ -18,35 +18,37 @@ from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
 
-FLEXIBLE = (
-    "siglip2_vision_model",
-)  # its picture tower needs the shapes of pictures, which no other passes on
+FLEXIBLE = "siglip2_vision_model"  # its picture tower needs the shapes of pictures, which no other passes on
+CARD_HEAD = """---
+library_name: transformers
+pipeline_tag: zero-shot-image-classification
+tags: [image-text-retrieval]
+---
+"""
+FIX = "its embeddings can be exported: --to parquet DIR"
 SCALE = "scale"  # file beside a best model, of runs that learn the scale of their logits
 
 
 def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
-    """A run's configuration and what it notes, of a run that is a dual encoder as transformers has them.
+    """Read the configuration and notes of a run that is a dual encoder as transformers has them.
 
     Raises:
-        InputError: it has layers that such a model has no place for; they are named.
+        InputError: it has layers that such a model has no place for; the first is named.
     """
     config, about = read_config(run)
     towers, model = config.towers, config.model
-    own = [
-        (not towers.both, "has no pretrained tower on both sides"),
-        (towers.projection != "none", "has a projection of its own (--projection linear)"),
-        (
-            {model.image_pooling, model.text_pooling} != {"tower"},
-            "pools itself (--image-pooling, --text-pooling)",
-        ),
-        (model.by_pair, "scores pair by pair"),
-        (model.concepts > 0, "has a concept branch"),
-    ]
-    reasons = [reason for holds, reason in own if holds]
-    if reasons:
-        expected = "two pretrained towers in their own space"
-        fix = "its embeddings can be exported: --to parquet DIR"
-        raise InputError(Fault(str(run), f"{reasons[0]}, which no transformers model has", expected, fix))
+    own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
+    reasons = {
+        "has no pretrained tower on both sides": not towers.both,
+        "has a projection of its own (--projection linear)": towers.projection != "none",
+        "pools itself (--image-pooling, --text-pooling)": own_pooling,
+        "scores pair by pair": model.by_pair,
+        "has a concept branch": model.concepts > 0,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            expected = "two pretrained towers in their own space"
+            raise InputError.at(run, f"{reason}, which no transformers model has", expected, FIX)
     return config, about
 
 
@@ -55,48 +57,42 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
 
     Args:
         run: with two towers of transformers, of one model or of two.
-        folder: made; appears when it is complete.
+        folder: appears when it is complete.
         split: whose metrics the card names, where it is analysed.
 
     Raises:
-        InputError: as for `check_run`; a tower is not here; the folder exists.
+        InputError: as for `check_run`; the files of a tower are missing; the folder exists.
     """
     config, about = check_run(run)
     loaded = load_model(run)
-    assert loaded.towers is not None
-    assert loaded.towers.image is not None
-    assert loaded.towers.text is not None
-    noted = [loaded.towers.image.about, loaded.towers.text.about]
+    towers = loaded.towers
+    assert towers is not None and towers.image is not None and towers.text is not None  # noqa: PT018
+    noted = [towers.image.about, towers.text.about]
     for side in noted:
         if side["kind"] != TRANSFORMERS:
-            fix = "its embeddings can be exported: --to parquet DIR"
-            raise InputError(
-                Fault(str(run), f"has the own tower {side['tower']!r}", "towers of transformers", fix)
-            )
-    choices = [
+            raise InputError.at(run, f"has the own tower {side['tower']!r}", "towers of transformers", FIX)
+    images, texts = (
         TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
         for side in noted
-    ]
-    sources = [find_model(choice.name, choice.revision, choice.where)[0] for choice in choices]
-    towers = []
+    )
+    modules = []
     for encoder in (loaded.model.regions, loaded.model.words):
         assert isinstance(encoder, TunedTower)
         merge_adapters(encoder.tower)
-        towers.append(encoder.tower)
-    image, text = towers
+        modules.append(encoder.tower)
+    image, text = modules
     assert isinstance(image, VisionModule)
     assert isinstance(text, TextModule)
+    sources = [find_model(side.name, side.revision, side.where)[0] for side in (images, texts)]
     with torch.no_grad():
-        one_model = choices[0] == choices[1]
-        plain = _of_one_model(choices[0], image, text) if one_model else _of_two_models(run, image, text)
+        plain = _of_one_model(images, image, text) if images == texts else _of_two_models(run, image, text)
         _set_scale(plain, run, config)
-    with appearing(folder) as place, quiet():
-        plain.save_pretrained(place)
-        load_processor(sources[0], str(run)).save_pretrained(place)
-        load_tokenizer(sources[1], str(run)).save_pretrained(place)
-        (place / "README.md").write_text(
-            _card(run, config, about, noted, text.padded_to, split), encoding="utf-8"
-        )
+    with appearing(folder) as unfinished, quiet():
+        plain.save_pretrained(unfinished)
+        load_processor(sources[0], str(run)).save_pretrained(unfinished)
+        load_tokenizer(sources[1], str(run)).save_pretrained(unfinished)
+        card = _card(run, config, about, noted, text.padded_to, split)
+        (unfinished / "README.md").write_text(card, encoding="utf-8")
 
 
 def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) -> Any:
@@ -122,7 +118,7 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
         reason = ""
         if getattr(MODEL_MAPPING.get(type(tower.model.config), None), "__name__", "") != kind:
             reason = "does not open alone"
-        elif tower.model.config.model_type in FLEXIBLE:
+        elif tower.model.config.model_type == FLEXIBLE:
             reason = "reads pictures of any shape (NaFlex)"
         elif hidden != (text.size if last is None else getattr(last, "in_features", 0)) or (
             getattr(last, "bias", None) is not None
@@ -130,9 +126,8 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
             reason = "is not projected by a matrix of its size"
         if reason:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
-            expected = "towers that VisionTextDualEncoderModel of transformers can hold"
-            raise InputError(
-                Fault(str(run), problem, expected, "its embeddings can be exported: --to parquet DIR")
+            raise InputError.at(
+                run, problem, "towers that VisionTextDualEncoderModel of transformers can hold", FIX
             )
     settings = VisionTextDualEncoderConfig.from_vision_text_configs(
         image.model.config, text.model.config, projection_dim=text.size
@@ -164,21 +159,12 @@ def _set_scale(plain: Any, run: Path, config: Config) -> None:
 def _card(
     run: Path, config: Config, about: dict[str, Any], noted: list[dict[str, Any]], padded_to: int, split: str
 ) -> str:
-    """The model card: what it was, what it read, how it ranks.
-
-    Args:
-        noted: of the image tower and the text tower. padded_to: tokens that texts are padded to, 0 for a mask.
-    """
+    """The model card: origin, data and recall; texts are padded to `padded_to` tokens, 0 for a mask."""
     towers, name = config.towers, run.resolve().name
     models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in noted))
     texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
     lines = [
-        "---",
-        "library_name: transformers",
-        "pipeline_tag: zero-shot-image-classification",
-        "tags: [image-text-retrieval]",
-        "---",
-        "",
+        CARD_HEAD,
         f"# {name}",
         "",
         f"{models}: the image tower is tuned by {towers.image_tuning}, the text tower by {towers.text_tuning}, merged.",

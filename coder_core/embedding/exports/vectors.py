@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,42 +13,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress
+from coder_core.console.faults import InputError
+from coder_core.console.progress import Progress, within
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.atomic import appearing, replace_file, replacing
-from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.read import Analysis, open_analysis
 
 ROWS = 8_192  # of a row group of Parquet; added to an index at a time
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """One split of one run.
-
-    Args:
-        run, split: their names.
-        fingerprint: of the save the embeddings come from.
-        images, texts: (n, D), (m, D) float32 unit rows.
-        image_of_text: (m,) the image each caption belongs to.
-        image_names: n relative picture paths, or ids.
-        captions: m texts.
-        picture_folder: where the pictures lie; "" when unknown.
-    """
+    """Vectors of one split of one run, (n, D) and (m, D) float32 unit rows, and the analysis they come from."""
 
     run: str
     split: str
-    fingerprint: str
     images: np.ndarray
     texts: np.ndarray
-    image_of_text: np.ndarray
-    image_names: list[str]
-    captions: list[str]
-    picture_folder: str
+    analysis: Analysis
 
 
 def read_vectors(run: Path, split: str) -> Vectors:
-    """The vectors of a split: its embeddings, or, of a run with a concept branch, both branches in one vector.
+    """Read the vectors of a split: its embeddings, or, of a run with a concept branch, both branches in one vector.
 
     Raises:
         InputError: the split has no intact analysis, or a model that scores pair by pair, which has no such vectors.
@@ -58,17 +44,7 @@ def read_vectors(run: Path, split: str) -> Vectors:
     if concepts is not None:
         images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
         texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
-    return Vectors(
-        run.resolve().name,
-        split,
-        analysis.fingerprint,
-        images,
-        texts,
-        analysis.image_of_text,
-        analysis.image_names,
-        analysis.captions,
-        analysis.picture_folder,
-    )
+    return Vectors(run.resolve().name, split, images, texts, analysis)
 
 
 def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
@@ -79,52 +55,33 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
 
     `file` is the path of the picture, "" when it is not known.
 
-    Args:
-        vectors: of the split.
-        folder: made; appears when both tables are complete.
-        progress: called with rows done and rows in all.
+    The folder appears when both tables are complete.
 
     Raises:
         InputError: the folder exists, or the disk has no room.
     """
-    folder_of_pictures = Path(vectors.picture_folder)
-    files = [str(folder_of_pictures / name) if vectors.picture_folder else "" for name in vectors.image_names]
-    owner, total = vectors.image_of_text, len(vectors.images) + len(vectors.texts)
-    own_names = np.array(vectors.image_names, dtype=object)
-    own_files = np.array(files, dtype=object)
-    images = {"id": np.arange(len(files)), "name": own_names, "file": own_files}
-    captions = {
-        "id": np.arange(len(owner)),
-        "image_id": owner,
-        "caption": np.array(vectors.captions, dtype=object),
-        "name": own_names[owner],
-        "file": own_files[owner],
-    }
-    needed = vectors.images.nbytes + vectors.texts.nbytes
-    with appearing(folder, needed=needed) as place:
-        _write(place / "images.parquet", images, vectors.images, vectors, lambda done: progress(done, total))
-        before = len(vectors.images)
-        _write(
-            place / "captions.parquet",
-            captions,
-            vectors.texts,
-            vectors,
-            lambda done: progress(before + done, total),
-        )
+    analysis = vectors.analysis
+    pictures = analysis.picture_folder
+    names = np.array(analysis.image_names, dtype=object)
+    files = np.array([str(Path(pictures) / name) if pictures else "" for name in names], dtype=object)
+    owner, n, m = analysis.image_of_text, len(vectors.images), len(vectors.texts)
+    images = {"id": np.arange(n), "name": names, "file": files}
+    captions = {"id": np.arange(m), "image_id": owner, "caption": np.array(analysis.captions, dtype=object)}
+    captions |= {"name": names[owner], "file": files[owner]}
+    with appearing(folder, needed=vectors.images.nbytes + vectors.texts.nbytes) as unfinished:
+        parts = within(progress, 0, n / (n + m)), within(progress, n / (n + m), 1)
+        _write(unfinished / "images.parquet", images, vectors.images, vectors, parts[0])
+        _write(unfinished / "captions.parquet", captions, vectors.texts, vectors, parts[1])
 
 
 def _write(
-    file: Path,
-    columns: dict[str, Any],
-    embeddings: np.ndarray,
-    vectors: Vectors,
-    progress: Callable[[int], None],
+    file: Path, columns: dict[str, Any], embeddings: np.ndarray, vectors: Vectors, progress: Progress
 ) -> None:
     width = embeddings.shape[1]
     kinds = {name: pa.int64() if values.dtype != object else pa.string() for name, values in columns.items()}
     schema = pa.schema(
         [*kinds.items(), ("split", pa.string()), ("embedding", pa.list_(pa.float32(), width))],
-        metadata={"run": vectors.run, "split": vectors.split, "model": vectors.fingerprint},
+        metadata={"run": vectors.run, "split": vectors.split, "model": vectors.analysis.fingerprint},
     )
     with pq.ParquetWriter(file, schema) as writer:
         for start in range(0, len(embeddings), ROWS):
@@ -136,22 +93,19 @@ def _write(
                 pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), width),
             ]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            progress(start + len(rows))
+            progress(start + len(rows), len(embeddings))
 
 
 def names_file(index: Path) -> Path:
-    """File with the names of an index's rows: images.faiss.json beside images.faiss."""
+    """Return the file with the names of an index's rows: images.faiss.json beside images.faiss."""
     return index.with_name(f"{index.name}.json")
 
 
 def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> None:
-    """Write an exact index by inner product. Row i is image or caption i of the split.
+    """Write an exact index by inner product, and a `names_file`. Row i is image or caption i of the split.
 
     Args:
-        vectors: of the split.
         side: "images" or "captions".
-        file: of the index; `names_file(file)` gets what its rows are.
-        progress: called with rows done and rows in all.
 
     Raises:
         InputError: the disk has no room for it.
@@ -162,19 +116,15 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> 
     free = shutil.disk_usage(file.parent).free
     if rows.nbytes > free:
         problem = f"{rows.nbytes:,} bytes are needed and {free:,} are free"
-        raise InputError(Fault(str(file), problem, fix="make room or choose another folder"))
+        raise InputError.at(file, problem, fix="make room or choose another folder")
     index = faiss.IndexFlatIP(rows.shape[1])
     for start in range(0, len(rows), ROWS):
         index.add(np.ascontiguousarray(rows[start : start + ROWS]))
         progress(min(start + ROWS, len(rows)), len(rows))
-    about = {
-        "run": vectors.run,
-        "split": vectors.split,
-        "model": vectors.fingerprint,
-        "rows": side,
-        "names": vectors.image_names if side == "images" else vectors.captions,
-    }
+    analysis = vectors.analysis
+    about = {"run": vectors.run, "split": vectors.split, "model": analysis.fingerprint, "rows": side}
+    names = analysis.image_names if side == "images" else analysis.captions
     with replacing(file) as temporary:
         faiss.write_index(index, str(temporary))
         temporary.chmod(file.parent.stat().st_mode & 0o666)
-        replace_file(names_file(file), json.dumps(about, ensure_ascii=False, indent=1))
+        replace_file(names_file(file), json.dumps(about | {"names": names}, ensure_ascii=False, indent=1))
