@@ -1,26 +1,32 @@
-"""Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
+"""Server time and memory of the app: `python -m benchmarks.app [--images N …] [--training]`.
 
 A page's script runs as the server runs it, without a browser, each size in its own process. The bars are seconds of
-processor time; only the first visit of a fresh browser (`benchmarks.first_visit`) is wall time. The runs of the largest
-size are 1.6 GB of random numbers: `--runs` keeps them.
+processor time; only the first visit of a fresh browser is wall time, until the overview is complete without anything
+cached (it needs Playwright, and Chromium at /usr/bin/chromium or where CHROMIUM says). The runs of the largest size are
+1.6 GB of random numbers: `--runs` keeps them. `--training` measures every page alone, and while the app's own job
+trains the demo.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import tyro
 
-from benchmarks import first_visit
 from benchmarks.app_runs import CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
 from benchmarks.kernels import memory
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE
@@ -38,6 +44,11 @@ CHANGE_BAR, QUERY_BAR, MEMORY_BAR = 0.3, 0.3, 1_500.0
 SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
+CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+VISIT_BAR = 3.0  # seconds on idle cores
+VISITS = 5
+PATIENCE = 120  # seconds
+DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
 TEXT, MEMORY, MARK = "free text", "memory", "measured: "
 NOT_MEASURED = ("There is no evaluated run", "Only the first one is shown", "cannot answer")
 
@@ -69,23 +80,29 @@ class AppArguments:
     Args:
         images: sizes; five captions each.
         runs: folder that keeps the runs; empty writes them into a temporary one.
+        training: measure pages of the smallest size beside a training instead.
     """
 
     images: tuple[int, ...] = SIZES
     runs: str = ""
+    training: bool = False
 
 
 Measured = tuple[str, list[list[float]]]
 """A name, and the processor and wall seconds of every repeat."""
 
 
+def opened_app() -> Any:
+    """Run the app's script once, on the runs of CODER_CHECKPOINTS."""
+    from streamlit.testing.v1 import AppTest
+
+    return AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT).run()
+
+
 def measure(root: Path, tell: Callable[[Measured], None]) -> None:
     """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
     os.environ["CODER_CHECKPOINTS"] = str(root)
-    from streamlit.testing.v1 import AppTest
-
-    app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT)
-    app.run()
+    app = opened_app()
 
     def seconds(work: Callable[[], object]) -> Seconds:
         taken = clock(work)
@@ -95,14 +112,11 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
             raise SystemExit("the page shows less than two runs")
         return taken
 
-    def choose(names: Sequence[str]) -> None:
-        app.session_state["run"], app.session_state["versus"] = names
-
     for page in PAGES:
         names = list(SHOWN.get(page, NAMES))
         if not (root / names[0]).is_dir():
             continue
-        choose(names)
+        app.session_state["run"], app.session_state["versus"] = names
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))
@@ -129,10 +143,9 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
 def in_process(root: Path) -> Iterator[Measured]:
     """`measure` in a process of its own, result by result."""
     command = [sys.executable, "-m", "benchmarks.app", "--measure", str(root)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "cwd": PROJECT}
     with tempfile.TemporaryFile("w+") as errors:
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=PROJECT
-        ) as process:
+        with subprocess.Popen(command, stderr=errors, **pipes) as process:
             assert process.stdout is not None
             for text in process.stdout:
                 if text.startswith(MARK):
@@ -178,19 +191,135 @@ def lines(folder: Path, images: int) -> Iterator[Line]:
     for measured in in_process(root):
         yield line_of(measured, images)
     if images == SMALL:
-        yield from first_visit.lines(root)
+        yield from first_visits(root)
 
 
 def as_text(result: Line) -> str:
     """One line of the table as plain text."""
-    reached = "" if result.reached is None else ("yes" if result.reached else "NO")
     spent = "" if result.milliseconds is None else f"{result.milliseconds:,.0f} ms CPU"
-    return f"{result.name:48} {spent:>14} {result.bar:>10} {reached:3} {result.note}".rstrip()
+    return f"{result.name:48} {spent:>14} {result.bar:>10} {result.verdict:3} {result.note}".rstrip()
+
+
+@contextmanager
+def served(root: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """Serve a folder of runs as `streamlit run` does; the port and the server."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
+    environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL) as server:
+        try:
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end and server.poll() is None:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2).close()
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield port, psutil.Process(server.pid)
+        finally:
+            server.terminate()
+
+
+def spent(processes: Iterable[psutil.Process]) -> float:
+    """Processor seconds of processes so far; of one that is over, none."""
+    total = 0.0
+    for process in processes:
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def visit(browser: Any, port: int, server: psutil.Process) -> tuple[float, float, float]:
+    """Wall seconds until every figure is drawn, in a profile without a cache, and the processor seconds of browser
+    and server."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page, start = context.new_page(), time.perf_counter()
+    before = _spent_by_both(server)
+    page.goto(f"http://127.0.0.1:{port}/")
+    page.locator(".js-plotly-plot .plot-container").first.wait_for(timeout=1e3 * PATIENCE)
+    page.locator(DONE).wait_for(timeout=1e3 * PATIENCE)
+    seconds = time.perf_counter() - start
+    browser_seconds, server_seconds = (b - a for a, b in zip(before, _spent_by_both(server), strict=True))
+    context.close()
+    return seconds, browser_seconds, server_seconds
+
+
+def _spent_by_both(server: psutil.Process) -> tuple[float, float]:
+    others = [process for process in psutil.Process().children(recursive=True) if process.pid != server.pid]
+    return spent(others), spent([server])
+
+
+def first_visits(root: Path) -> list[Line]:
+    """The first visit to a new server, and the median of later ones; each by a fresh browser, against the bar."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return []
+    if not CHROMIUM.exists():
+        return []
+    with served(root) as (port, server), sync_playwright() as session:
+        flags = ["--no-sandbox", "--disable-gpu"]
+        browser = session.chromium.launch(executable_path=str(CHROMIUM), args=flags)
+        first, *later = [visit(browser, port, server) for _ in range(1 + VISITS)]
+        browser.close()
+    medians = [statistics.median(values) for values in zip(*later, strict=True)]
+    result = []
+    visits = {"first visit of a fresh browser": medians, "the same, of a new server": first}
+    for name, (wall, in_browser, in_server) in visits.items():
+        spent = f"{in_browser:.1f} s of processors in the browser, {in_server:.1f} s in the server"
+        note = f"{wall:.2f} s on the clock; {spent}"
+        result.append(Line(name, f"≤ {VISIT_BAR:g} s", None, wall / VISIT_BAR, None, wall <= VISIT_BAR, note))
+    return result
+
+
+def visits(app: Any) -> dict[str, Seconds]:
+    """Median seconds of every page."""
+    taken = {}
+    for page in PAGES:
+        app.session_state["run"], app.session_state["versus"] = list(SHOWN.get(page, NAMES))
+        app.switch_page(f"pages/{page}.py")
+        times = [clock(app.run) for _ in range(REPEATS)]
+        if app.exception:
+            raise SystemExit(f"{page} failed: {app.exception[0].value}")
+        taken[page] = Seconds(*(statistics.median(values) for values in zip(*times, strict=True)))
+    return taken
+
+
+def beside_training(root: Path) -> None:
+    """Print milliseconds of every page, alone and while the app's own job trains the demo."""
+    os.environ["CODER_CHECKPOINTS"] = str(root)
+    write_runs(root, SMALL)
+    from app import jobs
+
+    app = opened_app()
+    visits(app)  # fills the caches
+    alone = visits(app)
+    jobs.start_demo()
+    while not (root / "demo-baseline" / "history.jsonl").exists():
+        time.sleep(0.5)
+    try:
+        beside = visits(app)
+        job = jobs.current()
+        assert job is not None
+        assert job.running
+    finally:
+        jobs.stop()
+    while (job := jobs.current()) is not None and job.running:
+        time.sleep(0.5)
+    print("milliseconds:  wall alone, wall beside the training, processor alone, processor beside it")
+    for page in PAGES:
+        times = (alone[page].wall, beside[page].wall, alone[page].processor, beside[page].processor)
+        print(f"{page:12}", *(f"{1e3 * seconds:8.0f}" for seconds in times))
 
 
 def main(arguments: AppArguments) -> None:
     """Measure and print, line by line."""
     with tempfile.TemporaryDirectory() as name:
+        if arguments.training:
+            return beside_training(Path(name))
         for images in arguments.images:
             for result in lines(Path(arguments.runs or name), images):
                 print(as_text(result), flush=True)

@@ -33,22 +33,10 @@ from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
 
 WIDTH, FEATURES, LISTED = 256, 64, 10
-WORDS = [
-    "a",
-    "dog",
-    "two",
-    "children",
-    "red",
-    "ball",
-    "on",
-    "the",
-    "beach",
-    "man",
-    "riding",
-    "wave",
-    "grass",
-    "city",
-]
+WORDS = (
+    *("a", "dog", "two", "children", "red", "ball", "on"),
+    *("the", "beach", "man", "riding", "wave", "grass", "city"),
+)
 NAMES = {"baseline": ("btr-hardest", 4.0), "coder": ("dcl", 3.0)}  # loss, noise of the captions
 CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
 WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
@@ -68,12 +56,10 @@ def write_runs(root: Path, images: int) -> Path:
         if images <= MODERATE:
             make_clusters(folder, "dev", ClusterSettings())
     if images <= MODERATE:
-        for kind, loss, names in (
-            ("concepts", "dcl", CONCEPT_NAMES),
-            ("weights", "npairs-hinge", WEIGHT_NAMES),
-        ):
-            for seed, (name, noise) in enumerate(names.items()):
-                _write_run(root, name, loss, noise, images, seed, kind)
+        for seed, (name, noise) in enumerate(CONCEPT_NAMES.items()):
+            _write_run(root, name, "dcl", noise, images, seed, "concepts")
+        for seed, (name, noise) in enumerate(WEIGHT_NAMES.items()):
+            _write_run(root, name, "npairs-hinge", noise, images, seed, "weights")
     _write_reviews(root, images)
     return root
 
@@ -114,15 +100,9 @@ def _weights(random: np.random.Generator, pairs: int) -> Tables:
     """Random weights of complementary samples, and a made-up source."""
     arrays = {f"weight_{name}": random.normal(0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
     weights = random.lognormal(size=pairs).astype(np.float32)
-    weighting = {
-        "sample_weights": "combined",
-        "lambda": 392.0,
-        "neighbours": 20,
-        "text_space": "random",
-        "direction": -1,
-        "mean": dict.fromkeys(MEASURES, 0.7),
-        "std": dict.fromkeys(MEASURES, 0.1),
-    }
+    weighting: dict[str, Any] = {"sample_weights": "combined", "lambda": 392.0, "neighbours": 20}
+    weighting |= {"text_space": "random", "direction": -1}
+    weighting |= {"mean": dict.fromkeys(MEASURES, 0.7), "std": dict.fromkeys(MEASURES, 0.1)}
     return arrays | {"sample_weight": weights / weights.mean()}, {"weighting": weighting}
 
 

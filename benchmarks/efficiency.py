@@ -7,7 +7,6 @@ processor time, medians over the rounds. The paper counts thousand pairs per sec
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,9 +20,9 @@ import torch
 import tyro
 from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import check_folder
+from coder_core.console.outputs import MISSING_RUN, check_folder
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
 from coder_core.data.batches import text_chunks
@@ -78,9 +77,7 @@ class Searched:
         if self.by_pair:
             if "image_parts" not in analysis.arrays:
                 fix = "measure it on a split of fewer images"
-                raise InputError(
-                    Fault(str(folder), f"keeps no image parts of {split}: above 256 MiB", fix=fix)
-                )
+                raise InputError.at(folder, f"keeps no image parts of {split}: above 256 MiB", fix=fix)
             vectors = analysis.array("image_parts")
             self.lengths = torch.from_numpy(np.array(analysis.array("image_part_lengths")))
         elif (concepts := analysis.concepts) is not None:
@@ -146,32 +143,25 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Effi
             answer = run.answer(captions)
             if turn > 0:
                 answers.append(answer)
-    whole = np.array([[each.encoding + each.scoring for each in answers] for answers in taken])
-    found = []
-    for run, answers, seconds in zip(runs, taken, whole, strict=True):
+    parts = np.array([[(answer.encoding, answer.scoring) for answer in answers] for answers in taken])
+    whole = parts.sum(2)
+    rows = []
+    for run, both, seconds in zip(runs, parts, whole, strict=True):
         per_second = queries / float(np.median(seconds))
-        encoding, scoring = (
-            1e3 * statistics.median(getattr(each, name) for each in answers) / queries
-            for name in ("encoding", "scoring")
-        )
+        encoding, scoring = (1e3 * np.median(both, axis=0) / queries).tolist()
         pairs, slower = per_second * len(run.images) / 1_000, float(np.median(seconds / whole[0]))
-        found.append(Efficiency(run.name, run.scored, run.rsum, per_second, pairs, encoding, scoring, slower))
-    return found
+        rows.append(Efficiency(run.name, run.scored, run.rsum, per_second, pairs, encoding, scoring, slower))
+    return rows
 
 
 def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
     """R@sum against queries per second, on a logarithmic axis."""
     picture = go.Figure(layout={"template": "plotly_white", "title": "Recall against speed", "height": 560})
     for row in rows:
-        hover = (
-            f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second<br>"
-            f"{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time"
-        )
-        name = f"{row.run}: {row.scored}"
-        marker = {"size": 13}
-        picture.add_scatter(
-            x=[row.queries], y=[row.rsum], mode="markers", marker=marker, name=name, hovertemplate=hover
-        )
+        hover = f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second<br>"
+        hover += f"{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time"
+        style = {"mode": "markers", "marker": {"size": 13}, "name": f"{row.run}: {row.scored}"}
+        picture.add_scatter(x=[row.queries], y=[row.rsum], hovertemplate=hover, **style)
     title = f"queries a second (captions asking for {images:,} images)"
     picture.update_xaxes(type="log", title=title, dtick="D2", tickformat=",d")
     picture.update_yaxes(title=f"R@sum on {split}")
@@ -184,7 +174,7 @@ def main(arguments: list[str]) -> int:
     """Measure, print, write the figure and its numbers."""
     parsed = tyro.cli(EfficiencyArguments, prog="python -m benchmarks.efficiency", args=arguments)
     if not parsed.runs:
-        raise InputError(Fault("RUN", "is missing", "one or more run folders"))
+        raise InputError(MISSING_RUN)
     stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
     torch.set_num_threads(parsed.threads)
     use_onednn()
@@ -192,13 +182,12 @@ def main(arguments: list[str]) -> int:
     for run in runs[1:]:
         if run.captions != runs[0].captions:
             problem = f"was evaluated on other captions than {runs[0].name}"
-            raise InputError(Fault(run.name, problem, "the same data"))
+            raise InputError.at(run.name, problem, "the same data")
     queries = min(parsed.queries, len(runs[0].captions))
     rows = measure(runs, queries=queries, rounds=parsed.rounds)
     images, console = len(runs[0].images), open_console()
-    title = (
-        f"{queries} captions at a time against {images:,} images, {parsed.threads} threads, {parsed.split}"
-    )
+    title = f"{queries} captions at a time against {images:,} images"
+    title += f", {parsed.threads} threads, {parsed.split}"
     columns = [Column("run", text=True), Column("scored by", text=True), Column("R@sum"), Column("queries/s")]
     columns += [Column("thousand\npairs/s"), Column("ms to\nencode", dropped=1)]
     columns += [Column("ms to\nscore", dropped=1), Column(f"time ÷\n{runs[0].name}")]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.synthetic import write_clip, write_pictures, write_vit_b32
-from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
+from benchmarks.timing import Line, Seconds, clock, in_a_process, milliseconds, quotient
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.embedding.embed import embed_split
@@ -84,20 +83,16 @@ def _speed(folder: Path, rounds: int) -> Line:
 
     taken: dict[str, list[Seconds]] = {"bare": [], "decode": [], "embed": []}
     for turn in range(rounds + 1):
-        seconds = {
-            "bare": clock(bare, children=True),
-            "decode": clock(decode, children=True),
-            "embed": _embed(split, towers, folder, turn, workers),
-        }
+        seconds = {"bare": clock(bare, children=True), "decode": clock(decode, children=True)}
+        seconds["embed"] = _embed(split, towers, folder, turn, workers)
         for name in taken if turn else ():  # the first round warms up
             taken[name].append(seconds[name])
     slower = max(("bare", "decode"), key=lambda name: milliseconds(taken[name]))
     limit = {"bare": "the bare model in memory", "decode": "decoding alone"}[slower]
     ratio = quotient(taken["embed"], taken[slower])
     rates = {name: PICTURES / min(seconds.wall for seconds in taken[name]) for name in taken}
-    note = (
-        f"pictures/s: embed {rates['embed']:.0f}, model {rates['bare']:.0f}, decoding {rates['decode']:.0f}"
-    )
+    rest = f"model {rates['bare']:.0f}, decoding {rates['decode']:.0f}"
+    note = f"pictures/s: embed {rates['embed']:.0f}, {rest}"
     name = f"embed pictures, {SIZE[0]} × {SIZE[1]}, {workers} worker ÷ {limit}, which is the limit"
     return Line(name, f"≤ {BAR:g}", *ratio, milliseconds(taken["embed"]), ratio.processor <= BAR, note)
 
@@ -121,17 +116,14 @@ def _memory(folder: Path) -> Iterator[Line]:
     for count in (FEW, MANY):
         data = write_pictures(folder / f"pictures-{count}", count, (32, 32))
         flags = [f"--model={model}", f"--split={SPLIT}", f"--root={folder / 'runs'}", f"--name=of-{count}"]
-        program = [sys.executable, "-c", MEASURED, "pictures", str(data), *flags]
-        output = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-        status, *peaks[count] = json.loads(output.splitlines()[-1])
+        status, *peaks[count] = in_a_process("-c", MEASURED, "pictures", str(data), *flags)
         if status:
-            raise RuntimeError(f"embedding {count:,} pictures failed: {output}")
+            raise RuntimeError(f"embedding {count:,} pictures failed")
     bar = f"≤ {GROWTH:g} × + {BYTES_PER_PICTURE} bytes per picture"
     processes = ("the command", "its worker")
     for process, (few, few_rss), (many, many_rss) in zip(processes, peaks[FEW], peaks[MANY], strict=True):
-        name = (
-            f"private memory of embed pictures, {FEW:,} and {MANY:,} pictures, D = {SMALL_WIDTH}: {process}"
-        )
+        counts = f"{FEW:,} and {MANY:,} pictures, D = {SMALL_WIDTH}"
+        name = f"private memory of embed pictures, {counts}: {process}"
         note = f"{few:,.0f} and {many:,.0f} MiB; RSS with mapped files {few_rss:,.0f} and {many_rss:,.0f}"
         reached = many <= GROWTH * few + BYTES_PER_PICTURE * MANY / 2**20
         yield Line(name, bar, None, many / few, None, reached, note)
@@ -179,16 +171,14 @@ def answers(folder: Path, rounds: int) -> list[Line]:
     picture = data / SPLIT / split.image_names[0].rpartition("/")[2]
     made = []
     for kind, name in ANSWERS.items():
-        command = [sys.executable, "-m", "benchmarks.embedding", kind, f"{folder}/first/run", str(picture)]
+        command = ("-m", "benchmarks.embedding", kind, f"{folder}/first/run", str(picture))
         taken: dict[str, list[Seconds]] = {"loading": [], "first": [], "bare": []}
         for _ in range(rounds):
-            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            for what, seconds in json.loads(output.splitlines()[-1]).items():
+            for what, seconds in in_a_process(*command).items():
                 taken[what].append(Seconds(*seconds))
         wall = {what: statistics.median(seconds.wall for seconds in values) for what, values in taken.items()}
-        note = (
-            f"{wall['first']:.2f} s on the clock, bare {wall['bare']:.2f} s; loading {wall['loading']:.1f} s"
-        )
+        clocks = f"{wall['first']:.2f} s on the clock, bare {wall['bare']:.2f} s"
+        note = f"{clocks}; loading {wall['loading']:.1f} s"
         ratio, reached = quotient(taken["first"], taken["bare"]), wall["first"] <= BUDGET
         title, spent = f"first answer to {name} ÷ bare ViT-B/32", milliseconds(taken["first"])
         made.append(Line(title, f"{BUDGET:g} s", *ratio, spent, reached, note))

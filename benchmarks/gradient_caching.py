@@ -34,13 +34,8 @@ from coder_core.training.step import compute_losses
 
 BAR = 1.45
 PIECES = 4
-PAIRS, SIZE, PATCH, WORDS, WIDTH = (
-    64,
-    112,
-    16,
-    24,
-    256,
-)  # of the CLIP: pairs in a batch, pixels, tokens, width
+# of the CLIP: pairs in a batch, pixels of a picture and of a patch, tokens, width
+PAIRS, SIZE, PATCH, WORDS, WIDTH = 64, 112, 16, 24, 256
 
 
 def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
@@ -91,11 +86,8 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     whole, cached = configurations(folder, batch, batch // PIECES)
     prepared = prepare(whole)
     batches = some_batches(prepared, rounds + warm_up)
-    steps = {
-        "whole": on(stepper(prepared, whole), batches),
-        "pieces": on(stepper(prepare(cached), cached), batches),
-    }
-    taken = in_turn(steps, rounds, warm_up)
+    steppers = {"whole": stepper(prepared, whole), "pieces": stepper(prepare(cached), cached)}
+    taken = in_turn({kind: on(step, batches) for kind, step in steppers.items()}, rounds, warm_up)
     name = f"regions and BiGRU, step in {PIECES} pieces of {batch // PIECES} ÷ whole"
     return [*made, no_bar(name, taken["pieces"], taken["whole"])]
 

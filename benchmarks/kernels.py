@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE, FEATURES, REGIONS
-from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar, quotient
+from benchmarks.timing import Line, at_most, in_a_process, in_turn, milliseconds, no_bar, quotient
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.dataset import read_split
 from coder_core.data.words import Vocabulary
@@ -89,11 +88,9 @@ def dcl(step: Step, negatives_of: Callable[..., Negatives]) -> None:
 def losses(rounds: int) -> list[Line]:
     """DCL with two banks ÷ its four products (two score matrices and their gradients)."""
     step = make_step()
-    programs: dict[str, Callable[[int], object]] = {
-        "products": lambda _: four_products(step),
-        "trained": lambda _: dcl(step, all_except_same_image),
-        "masks": lambda _: dcl(step, same_image_negatives),
-    }
+    programs: dict[str, Callable[[int], object]] = {"products": lambda _: four_products(step)}
+    programs["trained"] = lambda _: dcl(step, all_except_same_image)
+    programs["masks"] = lambda _: dcl(step, same_image_negatives)
     taken = in_turn(programs, rounds, warm_up=5)
     products = taken["products"]
     note = f"products {milliseconds(products):.1f} ms"
@@ -198,27 +195,19 @@ def ranking(rounds: int) -> list[Line]:
     for images, texts in RANKED:
         image, text, image_of_text = embeddings(images)
         scores = torch.empty(images, texts)
-        taken = in_turn(
-            {
-                "product": lambda _: torch.mm(image, text.T, out=scores),  # noqa: B023
-                "metrics": lambda _: retrieval_metrics(image, text, image_of_text),  # noqa: B023
-            },
-            rounds,
-            warm_up=1,
-        )
-        ratio, peak = quotient(taken["metrics"], taken["product"]), peak_in_process(images)
+        programs: dict[str, Callable[[int], object]] = {
+            "product": lambda _: torch.mm(image, text.T, out=scores),  # noqa: B023
+            "metrics": lambda _: retrieval_metrics(image, text, image_of_text),  # noqa: B023
+        }
+        taken = in_turn(programs, rounds, warm_up=1)
+        ratio = quotient(taken["metrics"], taken["product"])
+        peak = float(in_a_process("-m", "benchmarks.kernels", str(images)))
         reached = ratio.processor <= RANKING_BAR and peak <= MEMORY_BAR
         product = f"product {milliseconds(taken['product']):.0f} ms"
         note = f"{product}; {peak:.0f} MiB above the embeddings (bar {MEMORY_BAR:g})"
         name, bar = f"ranks both ways, {images:,} × {texts:,} ÷ their product", f"≤ {RANKING_BAR:g}"
         made.append(Line(name, bar, *ratio, milliseconds(taken["metrics"]), reached, note))
     return made
-
-
-def peak_in_process(images: int) -> float:
-    """`peak_memory` in a new process."""
-    command = [sys.executable, "-m", "benchmarks.kernels", str(images)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def peak_memory(images: int) -> float:

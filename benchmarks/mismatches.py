@@ -1,14 +1,20 @@
 """Detection rates of the Data page's lists on exchanged captions and planted copies.
 
     python -m benchmarks.mismatches RUN [RUN …]
+    python -m benchmarks.mismatches --cross-fit FOLDER [flags of training …]
 
 A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve and precision of the
 suspicion and of the pair's similarity alone, and the exchanged share of each verdict. Then copies of 200 of the run's dev
 pictures, and of its captions, are planted.
+
+With --cross-fit a tenth of the demo's train captions is exchanged before two runs of `demo-baseline` train on a half of
+the images each: the suspicion of the run that did not see a pair, and of the one that trained on it. FOLDER keeps the
+data and the runs.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,21 +22,35 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
 from coder_core.api import Run, open_run
-from coder_core.api.data_quality import DOUBTFUL, LIKE_RANDOM, GuardedFiles, suspicion
-from coder_core.api.sampling import part_of
+from coder_core.api.data_quality import (
+    DOUBTFUL,
+    LIKE_RANDOM,
+    GuardedFiles,
+    cross_fitted,
+    mismatches,
+    suspicion,
+    unseen_images,
+)
+from coder_core.api.sampling import part_of, sample_of
 from coder_core.console.progress import silent
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.pictures import look_at_pictures
+from coder_core.data.dataset import read_split
+from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors
+from coder_core.train import main as train
+from coder_core.model.splits import data_folder
 
 SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
+HALVES = {"half": ["--train-part", "0.5"], "other-half": ["--train-part", "0.5", "--other-part"]}
 Copy = Callable[[Image.Image], Image.Image]
 ARTICLES = ("a", "an", "the")
 
@@ -71,6 +91,12 @@ CAPTIONS: dict[str, Callable[[str], str]] = {
 }
 
 
+def detection(wrong: np.ndarray, score: np.ndarray) -> tuple[float, float]:
+    """Area under the ROC curve, and precision among as many captions as were exchanged."""
+    first = np.argsort(-score)[: wrong.sum()]
+    return float(roc_auc_score(wrong, score)), float(wrong[first].mean())
+
+
 def exchanged(run: Run) -> list[tuple[float, ...]]:
     """Per seed: AUROC and precision of similarity and suspicion; exchanged share, and share of all exchanged, of the
     pairs like a random one and of the doubtful ones."""
@@ -88,10 +114,7 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
         scores_of_pairs, random = suspicion(part, list(spaces))
         similarity = part.sides("text").pairs(np.arange(len(images)), images)
         better = 100 * np.searchsorted(np.sort(random), scores_of_pairs) / len(random)
-        values: list[float] = []
-        for score in (-similarity, scores_of_pairs):
-            first = np.argsort(-score)[: wrong.sum()]
-            values += [float(roc_auc_score(wrong, score)), float(wrong[first].mean())]
+        values = [*detection(wrong, -similarity), *detection(wrong, scores_of_pairs)]
         for group in (better >= LIKE_RANDOM, (better >= DOUBTFUL) & (better < LIKE_RANDOM)):
             share = float(wrong[group].mean()) if group.any() else np.nan
             values += [share, float(wrong[group].sum() / wrong.sum())]
@@ -114,8 +137,8 @@ def planted_pictures(run: Run) -> dict[str, float]:
             split = CaptionedSplit(kind, names, [], rows[:0], files, rows)
             facts = look_at_pictures(split, silent)
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
-        found = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
-        shares[kind] = found / len(originals)
+        joined = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
+        shares[kind] = joined / len(originals)
     return shares
 
 
@@ -128,19 +151,57 @@ def planted_captions(run: Run) -> dict[str, float]:
     for kind, copy in CAPTIONS.items():
         groups = duplicate_captions([*captions, *(copy(captions[row]) for row in copied)])
         group_of = {row: number for number, (rows, _) in enumerate(groups) for row in rows.tolist()}
-        shares[kind] = sum(
+        joined = sum(
             group_of.get(row, -1) == group_of.get(len(captions) + number, -2)
             for number, row in enumerate(copied)
-        ) / len(copied)
+        )
+        shares[kind] = joined / len(copied)
     return shares
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def exchange(source: Path, folder: Path) -> np.ndarray:
+    """Copy a data set with a tenth of its train captions exchanged. Return (m,) bool: True for captions of another image."""
+    if not folder.is_dir():
+        shutil.copytree(source, folder)
+    split = read_split(source, "train")
+    moved = np.random.default_rng(0).permutation(split.n_texts)[: int(SHARE * split.n_texts)]
+    rows = np.arange(split.n_texts)
+    rows[moved] = np.roll(moved, 1)
+    lines = "".join(f"{split.captions[row]}\n" for row in rows.tolist())
+    (folder / "train_caps.txt").write_text(lines, "utf-8")
+    return np.asarray(split.image_of_text[rows] != split.image_of_text)
+
+
+def cross_fit(folder: Path, flags: Sequence[str]) -> int:
+    """Train the missing runs, and print the detection rates of both ways to judge."""
+    wrong = exchange(data_folder("demo"), folder / "data")
+    paths = [folder / "runs" / name for name in HALVES]
+    for path in paths:
+        destination = ["--data", str(folder / "data"), "--root", str(folder / "runs"), "--name", path.name]
+        if not path.is_dir() and train(["demo-baseline", *destination, *HALVES[path.name], *flags]):
+            return 1
+    if evaluate([*map(str, paths), "--split", "train"]):
+        return 1
+    first, second = map(open_run, paths)
+    owner, n = first.image_of_text("train"), first.count("train", "image")
+    trained_on = zip((second, first), unseen_images(first, second), strict=True)
+    seen = [mismatches(run, "train", sample=sample_of(images, n, owner)) for run, images in trained_on]
+    judged = {"did not see the image": cross_fitted(first, second), "trained on it": pd.concat(seen)}
+    for judge, table in judged.items():
+        auroc, precision = detection(wrong[table["caption"]], table["score"].to_numpy())
+        print(f"judged by the run that {judge}: AUROC {auroc:.3f}, precision {precision:.3f}")
+    print(f"{wrong.sum():,} of {len(wrong):,} captions belong to another image")
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
     """Print the tables."""
-    runs = [open_run(Path(name)) for name in (sys.argv[1:] if arguments is None else arguments)]
-    if not runs:
+    if not arguments or arguments == ["--cross-fit"]:
         print(__doc__)
         return 2
+    if arguments[0] == "--cross-fit":
+        return cross_fit(Path(arguments[1]), arguments[2:])
+    runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")
     groups = ("like a random pair: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged")
@@ -148,11 +209,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = Table(*columns, *groups, title=title)
     for run in runs:
         values = np.array(exchanged(run))
-        cells = [
-            f"{mean:.3f} ± {std:.3f}"
-            for mean, std in zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
-        ]
-        table.add_row(run.name, f"{run.count(SPLIT, 'text'):,}", *cells)
+        numbers = zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
+        table.add_row(
+            run.name, f"{run.count(SPLIT, 'text'):,}", *(f"{mean:.3f} ± {std:.3f}" for mean, std in numbers)
+        )
     console.print(table)
     for run in runs:
         copies = Table("copies", "found", title=f"Planted copies, {run.name}")
@@ -163,4 +223,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

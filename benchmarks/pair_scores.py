@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,13 +30,9 @@ from coder_core.model.products import use_onednn
 
 @dataclass(frozen=True)
 class PairScoresArguments:
-    """Choose what to measure.
+    """Choose the split's size, the scorer as in training, and the threads of torch; 0 leaves its own choice.
 
     Args:
-        images, texts: of the split.
-        dimension: D.
-        scorer, embeddings: as in training.
-        threads: of torch; 0 leaves its own choice.
         seconds: stop after this time and scale up the time of the pairs scored.
     """
 
@@ -76,9 +72,8 @@ def main(arguments: PairScoresArguments) -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as name:
         split, tokens = random_split(Path(name), arguments.images, arguments.texts)
-        config = ModelConfig(
-            dimension=arguments.dimension, scorer=arguments.scorer, embeddings=arguments.embeddings
-        )
+        config = replace(ModelConfig(scorer=arguments.scorer), dimension=arguments.dimension)
+        config = replace(config, embeddings=arguments.embeddings)
         model = build_model(config, feature_size=FEATURES, words=VOCABULARY)
         began, processor = time.monotonic(), time.process_time()
         scored: list[float] = [0, 1]

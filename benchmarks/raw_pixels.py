@@ -119,9 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reached = float(analysis.metrics["rsum"])
     resumed = events(run, "resume")[-1]["step"]
     print(f"killed and resumed at step {resumed}; {seconds:.0f} s in all, {spent:.0f} s of processors")
-    print(
-        f"dev R@sum {reached:.1f} on {images} images × {captions // images} captions; chance is {by_chance:.1f}"
-    )
+    size = f"{images} images × {captions // images} captions"
+    print(f"dev R@sum {reached:.1f} on {size}; chance is {by_chance:.1f}")
     return 0 if reached > parsed.bar * by_chance else 1
 
 

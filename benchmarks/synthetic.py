@@ -59,25 +59,15 @@ def write_clip(
 
     letters = (letter + end for letter in LETTERS for end in ("", "</w>"))
     tokens = ["<|startoftext|>", "<|endoftext|>", *letters]
-    vision = {
-        "hidden_size": width,
-        "intermediate_size": 4 * width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": max(1, width // 64),
-        "image_size": pixels,
-        "patch_size": patch,
-    }
-    text = {
-        "hidden_size": text_width,
-        "intermediate_size": 4 * text_width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": text_width // 64,
-        "max_position_embeddings": longest,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-        "pad_token_id": 1,
-        "vocab_size": max(words, len(tokens)),
-    }
+
+    def sizes(width: int) -> dict[str, int]:
+        heads = max(1, width // 64)
+        layer = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
+        return layer | {"num_hidden_layers": layers}
+
+    vision = sizes(width) | {"image_size": pixels, "patch_size": patch}
+    text = sizes(text_width) | {"max_position_embeddings": longest, "vocab_size": max(words, len(tokens))}
+    text |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=embedding)
     torch.manual_seed(0)
     with quiet():

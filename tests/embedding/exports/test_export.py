@@ -92,16 +92,16 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
     (tmp_path / "b").write_text("mine")
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "d").write_text("mine")
-    for to, place, said in (
-        ("faiss", "a.faiss", "a.faiss.json: exists; expected a new name"),
+    for kind, path, message in (
+        ("faiss", "a.faiss", "a.faiss.json: exists"),
         ("faiss", "b", "b: exists"),
-        ("faiss", "e/f", "there is no folder"),
+        ("faiss", "e/f", f"folder {tmp_path / 'e'}"),
         ("faiss", "c", "is a folder"),
         ("parquet", "c", "c: exists"),
         ("parquet", "b", "is a file"),
     ):
-        assert export([missing, "--to", to, str(tmp_path / place)]) == 1
-        assert said in " ".join(capfd.readouterr().err.split())
+        assert export([missing, "--to", kind, str(tmp_path / path)]) == 1
+        assert message in " ".join(capfd.readouterr().err.split())
     assert export([missing, "--to", "faiss", str(tmp_path / "new.faiss")]) == 1
     assert "no-run" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
@@ -109,11 +109,8 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
 
 def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path: Path) -> None:
     folder = write_sealed(tmp_path / "scored", {"config.toml": 'name = "x"\n'})
-    ranks = {"image_ranks": np.zeros(2, np.int64), "text_ranks": np.zeros(2, np.int64)}
-    best = {
-        "image_best": np.array([[0, 1], [1, 0]], np.int32),
-        "text_best": np.array([[0, 1], [1, 0]], np.int32),
-    }
+    arrays = {f"{side}_ranks": np.zeros(2, np.int64) for side in ("image", "text")}
+    arrays |= {f"{side}_best": np.array([[0, 1], [1, 0]], np.int32) for side in ("image", "text")}
     write_analysis(
         folder,
         "dev",
@@ -123,10 +120,9 @@ def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path: Pat
         image_names=["a.png", "b.png"],
         metrics={"rsum": 600.0},
         fingerprint="abc",
-        **ranks,
-        **best,
+        **arrays,
     )
-    with pytest.raises(InputError, match="scores pair by pair: there is not one embedding of a sample"):
+    with pytest.raises(InputError, match="pair by pair"):
         read_vectors(folder, "dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 1
     assert not (tmp_path / "out").exists()
