@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from coder_core.config.schema import Config
 from coder_core.training.launch import start_run
-from tests.support.tiny_runs import tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +17,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     data = write_tiny_data(root / "data")
     for part in ("ims.npy", "caps.txt"):
         (data / f"test_{part}").write_bytes((data / f"dev_{part}").read_bytes())
-    config: Config = tiny_config(data)
     return [
-        start_run(
-            replace(config, name=name, training=replace(config.training, seed=seed)),
-            root / "runs",
-            Console(quiet=True),
-        )
+        start_run(tiny_config(data, name, seed=seed), root / "runs", quiet())
         for name, seed in (("one", 1), ("two", 2))
     ]

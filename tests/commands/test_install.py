@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that no build folder is left in the repository."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    shutil.copytree(
-        REPOSITORY / "coder_core", source / "coder_core", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    unwanted = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(REPOSITORY / "coder_core", source / "coder_core", ignore=unwanted)
     for other in ("app", "pages", "tests"):
         (source / other).mkdir()
         (source / other / "__init__.py").touch()
@@ -45,10 +45,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_coder_core_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {
-        "coder_core",
-        f"coder_lab-{PROJECT['version']}.dist-info",
-    }
+    folders = {"coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
+    assert {name.split("/")[0] for name in names} == folders
     modules = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "coder_core").rglob("*.py")}
     assert {name for name in names if name.startswith("coder_core/")} == modules
 
@@ -60,23 +58,13 @@ def test_an_installed_command_trains_three_steps_from_another_folder(wheel: Path
     write_tiny_data(work / "data")
     environment = os.environ | {"PYTHONPATH": str(installed)}
 
-    def run(*command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            list(map(str, command)),
-            cwd=work,
-            env=environment | more,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done
-
-    where = run(sys.executable, "-P", "-c", "import coder_core; print(coder_core.__file__)").stdout
-    assert where.strip() == str(installed / "coder_core" / "__init__.py")
+    run = partial(subprocess.run, cwd=work, env=environment, text=True, check=True)
+    program = "import coder_core; print(coder_core.__file__)"
+    file = run([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE).stdout
+    assert file.strip() == str(installed / "coder_core" / "__init__.py")
     size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=13")
     here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1")
-    run(installed / "bin" / "coder-train", *size, *here)
+    run([installed / "bin" / "coder-train", *size, *here])
     status = read_status(work / "checkpoints" / "tiny") or {}
     assert (status["state"], status["step"]) == ("finished", 3)
 
@@ -86,5 +74,5 @@ def test_the_pinned_versions_lie_in_the_ranges_of_the_package() -> None:
     pins = {name: version for name, _, version in (line.partition("==") for line in lines) if version}
     extras = PROJECT["optional-dependencies"]
     for text in (*PROJECT["dependencies"], *extras["app"], *extras["dev"]):
-        wanted = Requirement(text)
-        assert pins[wanted.name] in wanted.specifier, text
+        requirement = Requirement(text)
+        assert pins[requirement.name] in requirement.specifier, text

@@ -20,11 +20,11 @@ def test_merge_writes_every_line_once_and_overwrites_nothing(
     out = tmp_path / "c.jsonl"
     command = ["merge", *map(str, paths), "--out", str(out)]
     assert main(command) == 0
-    said = capsys.readouterr()
-    assert "lines: 2, pairs judged: 2 (" in said.out
-    assert "b.jsonl line 2: is half a line" in " ".join((said.out + said.err).split())
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert "lines: 2, pairs judged: 2 (" in printed
+    assert "b.jsonl line 2: " in printed
     assert len(read_reviews(out).verdicts) == 2
     assert main(command) == 1
-    assert "exists; expected a new name" in capsys.readouterr().err
+    assert "--out" in capsys.readouterr().err
     assert main(["merge", str(paths[0]), "--out", str(tmp_path / "d.jsonl")]) == 1
-    assert "two files of reviews or more" in capsys.readouterr().err
+    assert "FILE: " in capsys.readouterr().err
