@@ -34,15 +34,13 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one case at one door.
+    """Outcome of one case at one door, a program or function.
 
     Args:
-        case: what was done and where.
-        door: the program or function that met it.
-        outcome: "named": refused or gone on with the place said; "harmless": nothing differs; "silent": other numbers
-            or other files without a word, or a refusal that does not name the place; "traceback": an exception that
-            nobody expected, a crash, a hang.
-        text: what was said.
+        outcome: "named": refused or continued, and the place is named; "harmless": nothing differs; "silent": other
+            numbers or other files without a word, or a refusal that does not name the place; "traceback": an unexpected
+            exception, a crash, a hang.
+        text: printed output.
     """
 
     case: str
@@ -154,10 +152,8 @@ def _reap(
     code = os.waitstatus_to_exitcode(status)
     if code:
         heard = output.read_bytes().decode("utf-8", "replace")[-3000:] if output.exists() else ""
-        name = findings[-1].case if findings else str(cases[number])
-        findings.append(
-            Finding(name, f"after door {len(findings)}", "traceback", f"ended with {code}: {heard}")
-        )
+        name, door = findings[-1].case if findings else str(cases[number]), f"after door {len(findings)}"
+        findings.append(Finding(name, door, "traceback", f"ended with {code}: {heard}"))
     done[number] = findings
     for path in (notes, output):
         path.unlink(missing_ok=True)
@@ -187,14 +183,26 @@ def import_all(folder: Path, warm_up: Callable[[Path], object]) -> None:
                 __import__(name)
 
 
+def try_all(
+    name: str,
+    folder: Path,
+    warm_up: Callable[[Path], object],
+    draw: Callable[[], Sequence[Case]],
+    task: Callable[[Case, Path, Listener], Iterable[Finding]],
+    jobs: int,
+) -> Campaign:
+    """Import what the cases need, draw them, and try each in a fork with a folder of its own."""
+    import_all(folder, warm_up)
+    (folder / "cases").mkdir()
+    return Campaign(name, list(forked(draw(), task, folder / "cases", jobs)))
+
+
 @contextmanager
 def workplace() -> Iterator[Path]:
     """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
-    memory = Path("/dev/shm")
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.chdir(ROOT)
-    with tempfile.TemporaryDirectory(
-        prefix="attack-", dir=memory if os.access(memory, os.W_OK) else None
-    ) as name:
+    with tempfile.TemporaryDirectory(prefix="attack-", dir=memory) as name:
         before = os.environ.get("CODER_CACHE")
         os.environ["CODER_CACHE"] = str(Path(name) / "cache")
         try:
@@ -235,9 +243,7 @@ def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
             console.print(f"{campaign.name}: … and {len(campaign.bad) - show} more")
     table = Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
-        counts = campaign.counts()
-        table.add_row(
-            campaign.name, str(len(campaign.cases)), *(str(counts[outcome]) for outcome in OUTCOMES)
-        )
+        counts = [str(campaign.counts()[outcome]) for outcome in OUTCOMES]
+        table.add_row(campaign.name, str(len(campaign.cases)), *counts)
     console.print(table)
     return 1 if any(campaign.bad for campaign in campaigns) else 0

@@ -1,4 +1,4 @@
-"""Damage every kind of file of a run; meet it in the API, in `evaluate` and when training is resumed.
+"""Damage every kind of file of a run; open it by the API, by `evaluate` and by training that is resumed.
 
     python -m tests.attack.corruptions --cases 700 --seed 0
 
@@ -32,16 +32,7 @@ from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.saves import SaveStore
-from tests.attack.campaign import (
-    FIXTURE,
-    USUAL_EXITS,
-    Campaign,
-    Finding,
-    Listener,
-    command,
-    forked,
-    import_all,
-)
+from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, command, try_all
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import position, state_tensors, told
 
@@ -84,22 +75,18 @@ def prepare_runs(folder: Path) -> None:
         assert project.main([str(run), "--method", "pca"]) == 0
         assert cluster.main([str(run), "--clusters", str(CLUSTERS)]) == 0
         for door, (use, facts) in DOORS.items():
-            if use is not None:
-                copy = Path(shutil.copytree(run, folder / door / name))
-                assert use(copy) == 0
-            else:
-                copy = run
-            seen, said = facts(copy)
-            assert not said, said
+            copy = Path(shutil.copytree(run, folder / door / name)) if use else run
+            assert use is None or use(copy) == 0
+            seen, faults = facts(copy)
+            assert not faults, faults
             torch.save(seen, folder / f"{door}-{name}.facts")
 
 
 def digest(value: Any) -> str:
     """One number for arrays, tables and plain values."""
     if isinstance(value, np.ndarray):
-        return hashlib.sha256(
-            f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
-        ).hexdigest()
+        shape = f"{value.dtype}{value.shape}".encode()
+        return hashlib.sha256(shape + np.ascontiguousarray(value).tobytes()).hexdigest()
     if isinstance(value, torch.Tensor):
         return digest(value.float().numpy())
     if isinstance(value, dict):
@@ -111,11 +98,11 @@ def digest(value: Any) -> str:
 
 
 def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
-    """Everything a page shows of a run: name of the part → its digest, and what was said instead."""
-    said: list[str] = []
+    """Everything a page shows of a run: name of the part → its digest, and the faults shown instead."""
+    faults: list[str] = []
 
     def stored(result: Any) -> Any:
-        said.extend([result.fault] if result.fault else [])
+        faults.extend([result.fault] if result.fault else [])
         return result.value and vars(result.value)
 
     try:
@@ -142,18 +129,18 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
     }
     seen = {}
     for name, part in parts.items():
-        before = len(said)
+        before = len(faults)
         try:
             seen[name] = digest(part(run))
         except InputError as error:
-            said.append(str(error))
-        if len(said) > before:
+            faults.append(str(error))
+        if len(faults) > before:
             seen.pop(name, None)
     if run.history_faults:  # a table of its own on the page
-        said += run.history_faults
+        faults += run.history_faults
         seen.pop("history", None)
         seen.pop("steps", None)
-    return seen, list(dict.fromkeys(said))
+    return seen, list(dict.fromkeys(faults))
 
 
 def tables_of(analysis: Analysis) -> dict[str, np.ndarray]:
@@ -176,43 +163,31 @@ def written_by_evaluate(folder: Path) -> tuple[Facts, list[str]]:
 def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
     """The last state, the best model, the history and the analysis of a run that was continued to its end."""
     best = SaveStore(folder / "best", keep=1).newest()
-    facts = {
-        "state": digest(state_tensors(folder)),
-        "position": digest(position(folder)),
-        "history": digest(told(folder)),
-    }
+    states = {"state": state_tensors(folder), "position": position(folder), "history": told(folder)}
+    facts = {name: digest(state) for name, state in states.items()}
     return facts | {"best": best.fingerprint if best else ""} | written_by_evaluate(folder)[0], []
 
 
 DOORS: dict[str, tuple[Callable[[Path], int] | None, Callable[[Path], tuple[Facts, list[str]]]]] = {
     "evaluate": (lambda run: evaluate.main([str(run)]), written_by_evaluate),
     "resume": (lambda run: train.main(["--resume", str(run)]), written_by_resume),
-    "api": (
-        None,
-        seen_by_the_api,
-    ),  # last: the commands choose who multiplies, and with it the bits of a query
+    # last: the commands choose the library of products, and with it the bits of a query
+    "api": (None, seen_by_the_api),
 }
 
 
 def meet(case: Corruption, folder: Path, listener: Listener, base: Path) -> Iterator[Finding]:
     """Try one corruption at every door, each on a copy of its own."""
-    for door, (use, facts) in DOORS.items():
+    for door in DOORS:
         run = Path(shutil.copytree(base / "runs" / case.run, folder / door))
         (run / case.path).write_bytes(case.content)
         expected = torch.load(base / f"{door}-{case.run}.facts")
-        yield judge(case, door, use, facts, run, expected, listener)
+        yield judge(case, door, run, expected, listener)
 
 
-def judge(
-    case: Corruption,
-    door: str,
-    use: Callable[[Path], int] | None,
-    facts: Callable[[Path], tuple[Facts, list[str]]],
-    run: Path,
-    expected: Facts,
-    listener: Listener,
-) -> Finding:
+def judge(case: Corruption, door: str, run: Path, expected: Facts, listener: Listener) -> Finding:
     """Outcome at one door."""
+    use, facts = DOORS[door]
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
     if status is None or status not in (0, *USUAL_EXITS):
         return Finding(str(case), door, "traceback", f"{status}: {text}")
@@ -222,41 +197,34 @@ def judge(
     named = any(name in text for name in names)
     if status in USUAL_EXITS:
         return Finding(str(case), door, "named" if named else "silent", text)
-    found: list[tuple[Facts, list[str]]] = []
-
-    def read() -> int:
-        found.append(facts(run))
-        return 0
-
-    status, trace = listener.hear(read)
+    results: list[tuple[Facts, list[str]]] = []
+    status, trace = listener.hear(lambda: results.append(facts(run)))
     if status is None:
         return Finding(str(case), door, "traceback", f"{text} … {trace}")
-    seen, said = found[0]
+    seen, faults = results[0]
+    text = f"{text} {faults}"
     different = [name for name, value in expected.items() if name in seen and seen[name] != value]
-    named = named or any(name in " ".join(said) for name in names)
+    named = named or any(name in " ".join(faults) for name in names)
     if different and (use is None or not named):
-        return Finding(str(case), door, "silent", f"{', '.join(different)} differ. {text} {said}")
+        return Finding(str(case), door, "silent", f"{', '.join(different)} differ. {text}")
     lost = [name for name in expected if name not in seen]
     if lost and not named:
-        return Finding(
-            str(case), door, "silent", f"{', '.join(lost)} refused without naming it. {text} {said}"
-        )
-    return Finding(str(case), door, "named" if named else "harmless", f"{text} {said}")
+        return Finding(str(case), door, "silent", f"{', '.join(lost)} refused without naming it. {text}")
+    return Finding(str(case), door, "named" if named else "harmless", text)
 
 
 def draw(base: Path, cases: int, seed: int) -> list[Corruption]:
     """Corruptions, every kind of every file in turn."""
     rng = random.Random(seed)
-    files = [
-        (run, path) for run in RUNS for path in sorted((base / "runs" / run).rglob("*")) if path.is_file()
-    ]
-    places = [
-        (run, str(path.relative_to(base / "runs" / run)), kind) for run, path in files for kind in KINDS
-    ]
-    chosen: list[tuple[str, str, str]] = []
-    while len(chosen) < cases:
-        chosen += rng.sample(places, min(len(places), cases - len(chosen)))
-    return [corrupt(base, *place, rng) for place in chosen]
+    possible: list[tuple[str, str, str]] = []
+    for run in RUNS:
+        folder = base / "runs" / run
+        files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
+        possible += [(run, path, kind) for path in files for kind in KINDS]
+    drawn: list[tuple[str, str, str]] = []
+    while len(drawn) < cases:
+        drawn += rng.sample(possible, min(len(possible), cases - len(drawn)))
+    return [corrupt(base, *corruption, rng) for corruption in drawn]
 
 
 def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> Corruption:
@@ -268,23 +236,25 @@ def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> C
         length = rng.randrange(len(content))
         return Corruption(run, path, kind, content[:length], f"cut to {length} of {len(content)} bytes")
     if kind == "bit":
-        place, bit = rng.randrange(len(content)), rng.randrange(8)
-        changed = content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
-        return Corruption(run, path, kind, changed, f"bit {bit} of byte {place} flipped")
-    files = [other for other in sorted((base / "runs").rglob("*")) if other.is_file()]
-    like = [o for o in files if o.suffix == Path(path).suffix and o.read_bytes() != content]
-    other = rng.choice(like or [other for other in files if other.read_bytes() != content])
+        position, bit = rng.randrange(len(content)), rng.randrange(8)
+        changed = content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
+        return Corruption(run, path, kind, changed, f"bit {bit} of byte {position} flipped")
+    files = [file for file in sorted((base / "runs").rglob("*")) if file.is_file()]
+    files = [file for file in files if file.read_bytes() != content]
+    other = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
     return Corruption(run, path, kind, other.read_bytes(), f"replaced by {other.relative_to(base / 'runs')}")
 
 
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
     """Draw the corruptions and try them all."""
-    base, work = folder / "base", folder / "cases"
-    base.mkdir()
-    work.mkdir()
-    import_all(base, prepare_runs)
-    tried = forked(draw(base, cases, seed), lambda *case: meet(*case, base), work, jobs)
-    return Campaign("corruptions", list(tried))
+
+    def drawn() -> list[Corruption]:
+        return draw(folder, cases, seed)
+
+    def attack(case: Corruption, own: Path, listener: Listener) -> Iterator[Finding]:
+        return meet(case, own, listener, folder)
+
+    return try_all("corruptions", folder, prepare_runs, drawn, attack, jobs)
 
 
 if __name__ == "__main__":

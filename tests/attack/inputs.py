@@ -12,7 +12,9 @@ import random
 import resource
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +29,21 @@ from tests.attack.bad_inputs import (
     glove_cases,
     karpathy_cases,
 )
-from tests.attack.campaign import USUAL_EXITS, Campaign, Finding, Listener, command, forked, import_all
+from tests.attack.campaign import USUAL_EXITS, Campaign, Finding, Listener, Outcome, command, try_all
 from tests.support.precomp_folders import write_split
 
 CASES = 400
 MEMORY = 12 << 30  # bytes of address space
 RUN = Path("runs") / "run"  # of the good data
 SMALL = [
-    "--epochs=1",
-    "--batch-size=4",
-    "--dimension=4",
-    "--word-size=3",
-    "--word-threshold=1",
-    "--threads=1",
-    "--device=cpu",
-    "--text-pooling=mean",
-    "--image-pooling=mean",
-    "--loss=dcl",
+    *("--epochs=1", "--batch-size=4", "--dimension=4", "--word-size=3", "--word-threshold=1"),
+    *("--threads=1", "--device=cpu", "--text-pooling=mean", "--image-pooling=mean", "--loss=dcl"),
 ]
 
 
 @dataclass(frozen=True)
 class BadInput:
-    """A family, what is bad about it, and the seed of what is random in it."""
+    """A family, one of its cases, and the seed of its random parts."""
 
     family: str
     label: str
@@ -59,21 +53,13 @@ class BadInput:
         return f"{self.family}: {self.label!r} ({self.seed})"
 
 
-FAMILIES: dict[str, Callable[[], dict[str, Make]]] = {
-    "features": features_cases,
-    "captions": caption_cases,
-    "ids": lambda: caption_cases("_ids.txt"),
-    "annotations": karpathy_cases,
-    "word vectors": glove_cases,
-    "configuration": flag_cases,
-}
-SHARES = {
-    "features": 75,
-    "captions": 75,
-    "ids": 50,
-    "annotations": 75,
-    "word vectors": 50,
-    "configuration": 75,
+FAMILIES: dict[str, tuple[Callable[[], dict[str, Make]], int]] = {  # the cases, and the share of a family
+    "features": (features_cases, 75),
+    "captions": (caption_cases, 75),
+    "ids": (partial(caption_cases, "_ids.txt"), 50),
+    "annotations": (karpathy_cases, 75),
+    "word vectors": (glove_cases, 50),
+    "configuration": (flag_cases, 75),
 }
 
 
@@ -83,24 +69,19 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
     data = folder / "data"
     for split in ("train", "dev"):
         write_split(data, split)
-    flags = FAMILIES[case.family]()[case.label](data, random.Random(case.seed))
+    flags = FAMILIES[case.family][0]()[case.label](data, random.Random(case.seed))
     vectors = [flag for flag in flags if flag.startswith("--word-vectors=") and case.family == "word vectors"]
-    checked, words = listener.hear(
-        lambda: check_data.main(
-            [str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors]
-        )
-    )
-    trained, said = listener.hear(
-        lambda: train.main([*SMALL, f"--data={data}", f"--root={folder}", "--name=run", *flags])
-    )
+    checking = [str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors]
+    training = [*SMALL, f"--data={data}", f"--root={folder}", "--name=run", *flags]
+    checked, words = listener.hear(lambda: check_data.main(checking))
+    trained, said = listener.hear(lambda: train.main(training))
     text = f"check_data {checked}: {words}\ntrain {trained}: {said}"
     errors = {line for line in said.splitlines() if line.startswith("error: ")}
     if {checked, trained} - {0, *USUAL_EXITS}:
         yield Finding(str(case), "check_data" if checked is None else "train", "traceback", text[-1500:])
     elif case.family == "configuration":
-        yield Finding(
-            str(case), "train", "named" if trained and said else "silent" if trained else "harmless", text
-        )
+        refusal: Outcome = "named" if said else "silent"
+        yield Finding(str(case), "train", refusal if trained else "harmless", text)
         yield read_as_document(case, listener)
     elif bool(checked) != bool(trained):
         yield Finding(str(case), "both", "silent", text)
@@ -126,25 +107,22 @@ def judge_evaluation(
     if not status:
         return Finding(str(case), "evaluate", "harmless", text)
     missing = any('there is no split "dev"' in error for error in errors)  # a warning of check_data
-    told = bool(errors) and bool(checked) and errors <= set(words.splitlines())
-    # What check_data compares with train, evaluate compares with what the run has read: both refuse it.
-    against_run = bool(errors) and bool(checked) and all("as in training" in error for error in errors)
-    return Finding(str(case), "evaluate", "named" if missing or told or against_run else "silent", text)
+    # check_data compares splits with train, evaluate with the data of the run: both refuse them.
+    against_run = all("as in training" in error for error in errors)
+    same = errors <= set(words.splitlines()) or against_run
+    named = missing or (bool(errors) and bool(checked) and same)
+    return Finding(str(case), "evaluate", "named" if named else "silent", text)
 
 
 def read_as_document(case: BadInput, listener: Listener) -> Finding:
     """The same value in a config.toml, as the number or the text that it is."""
     name, _, value = case.label.partition("=")
-    section = next(
-        s.name for s in fields(Config) if s.name != "name" and hasattr(getattr(Config(), s.name), name)
-    )
+    sections = [section.name for section in fields(Config) if section.name != "name"]
+    section = next(section for section in sections if hasattr(getattr(Config(), section), name))
     typed: Any = value
-    for kind in (int, float):
-        try:
+    for kind in (float, int):  # the narrower one last
+        with suppress(ValueError):
             typed = kind(value)
-            break
-        except ValueError:
-            continue
 
     def read() -> int:
         try:
@@ -155,41 +133,35 @@ def read_as_document(case: BadInput, listener: Listener) -> Finding:
         return 0
 
     status, text = listener.hear(read)
-    named = status == 1 and name in text
-    return Finding(
-        str(case), "config.toml", "traceback" if status is None else "named" if named else "harmless", text
-    )
+    outcome: Outcome = "named" if status == 1 and name in text else "harmless"
+    return Finding(str(case), "config.toml", "traceback" if status is None else outcome, text)
 
 
 def draw(cases: int, seed: int) -> list[BadInput]:
-    """Bad inputs, each family with its share; what has been tried once is tried again with other numbers."""
-    rng = random.Random(seed)
-    chosen = []
-    for family, make in FAMILIES.items():
-        labels = list(make())
-        count = round(cases * SHARES[family] / sum(SHARES.values()))
-        drawn: list[str] = []
+    """Draw bad inputs, each family with its share; a case that was drawn once is drawn again with other numbers."""
+    rng, total = random.Random(seed), sum(share for _, share in FAMILIES.values())
+    inputs = []
+    for family, (make, share) in FAMILIES.items():
+        labels, drawn = list(make()), list[str]()
+        count = round(cases * share / total)
         while len(drawn) < count:
             drawn += rng.sample(labels, min(len(labels), count - len(drawn)))
-        chosen += [BadInput(family, label, rng.randrange(2**31)) for label in drawn]
-    return chosen
+        inputs += [BadInput(family, label, rng.randrange(2**31)) for label in drawn]
+    return inputs
 
 
 def warm_up(folder: Path) -> None:
-    """Everything a case imports."""
+    """Import everything that a case imports."""
     data = write_split(write_split(folder / "warm-up", "train"), "dev")
     check_data.main([str(data), "--word-threshold=1"])
-    assert (
-        train.main([*SMALL, f"--data={data}", f"--root={(folder / RUN).parent}", f"--name={RUN.name}"]) == 0
-    )
+    root = (folder / RUN).parent
+    assert train.main([*SMALL, f"--data={data}", f"--root={root}", f"--name={RUN.name}"]) == 0
     assert evaluate.main([str(shutil.copytree(folder / RUN, folder / "copy"))]) == 0
 
 
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
     """Draw the inputs and try them all."""
-    (folder / "cases").mkdir()
-    import_all(folder, warm_up)
-    return Campaign("inputs", list(forked(draw(cases, seed), attack, folder / "cases", jobs)))
+    return try_all("inputs", folder, warm_up, partial(draw, cases, seed), attack, jobs)
 
 
 if __name__ == "__main__":

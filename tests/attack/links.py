@@ -18,16 +18,7 @@ from app import jobs
 from coder_core import embed
 from coder_core.api import list_runs, open_run
 from coder_core.console.faults import InputError
-from tests.attack.campaign import (
-    FIXTURE,
-    USUAL_EXITS,
-    Campaign,
-    Finding,
-    Listener,
-    command,
-    forked,
-    import_all,
-)
+from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, command, try_all
 from tests.runs.test_links import COMMANDS, KINDS, PLACES, digest, put
 from tests.support.run_folders import import_run_folder
 
@@ -80,9 +71,8 @@ def trained_run(runs: Path) -> Path:
 def places_of_a_run() -> list[str]:
     """Every entry of a run, and those that a run may come to have."""
     whole = FIXTURE / "checkpoints" / "whole"
-    return list(
-        dict.fromkeys([*PLACES, *(str(path.relative_to(whole)) for path in sorted(whole.rglob("*")))])
-    )
+    entries = [str(path.relative_to(whole)) for path in sorted(whole.rglob("*"))]
+    return list(dict.fromkeys([*PLACES, *entries]))
 
 
 def imported_run(runs: Path) -> Path:
@@ -92,9 +82,9 @@ def imported_run(runs: Path) -> Path:
 
 def import_again(run: Path, *flags: str) -> int:
     """Import the same embeddings as another split."""
-    given = run.parents[1] / "run-embeddings"
-    ends = (("images", "npy"), ("texts", "npy"), ("captions", "txt"))
-    files = [f"--{name}={given / name}.{end}" for name, end in ends]
+    folder = run.parents[1] / "run-embeddings"
+    files = [f"--{name}={folder / name}.npy" for name in ("images", "texts")]
+    files.append(f"--captions={folder}/captions.txt")
     return embed.main(["import", *files, "--split=test", f"--root={run.parent}", "--name=run", *flags])
 
 
@@ -118,56 +108,39 @@ def forget_job(runs: Path) -> int:
 
 def look(run: Path) -> int:
     """Open the run as a page does."""
-    listed = list_runs(run.parent)
+    entries = list_runs(run.parent)
     try:
         opened = open_run(run)
         opened.metrics("dev"), opened.history, opened.embeddings("dev"), opened.captions("dev")
     except InputError as error:
         print(error)
         return 1
-    print(*(entry.fault for entry in listed))
+    print(*(entry.fault for entry in entries))
     return 0
 
 
 IMPORTED_PLACES = [
-    "analysis",
-    "analysis/test",
-    "analysis/.tmp-test-old",
-    "analysis/dev",
-    "analysis/dev/manifest.json",
-    "analysis/dev/captions.json",
-    "analysis/dev/image_embeddings.npy",
-    "analysis/dev/image_ranks.npy",
-    "derived",
-    "derived/dev/x",
-    "anything",
+    *("analysis", "analysis/test", "analysis/.tmp-test-old", "analysis/dev"),
+    *("analysis/dev/manifest.json", "analysis/dev/captions.json", "analysis/dev/image_embeddings.npy"),
+    *("analysis/dev/image_ranks.npy", "derived", "derived/dev/x", "anything"),
 ]
-JOB_PLACES = [
-    ".work",
-    f".work/{JOB}",
-    *(
-        f".work/{JOB}/{file}"
-        for file in ("lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything")
-    ),
-]
+JOB_FILES = ("lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything")
+JOB_PLACES = [".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in JOB_FILES)]
+IMPORTING: dict[str, Door] = {
+    "embed import": import_again,
+    "… --overwrite": lambda run: import_again(run, "--overwrite"),
+    "api": look,
+}
 SUBJECTS = {
     "run": Subject(trained_run, places_of_a_run, {**COMMANDS, "api": look}),
-    "imported run": Subject(
-        imported_run,
-        lambda: IMPORTED_PLACES,
-        {
-            "embed import": import_again,
-            "… --overwrite": lambda run: import_again(run, "--overwrite"),
-            "api": look,
-        },
-    ),
+    "imported run": Subject(imported_run, lambda: IMPORTED_PLACES, IMPORTING),
     "jobs": Subject(lambda runs: runs, lambda: JOB_PLACES, {"start": start_job, "forget": forget_job}),
 }
-READING = ("api", "forget")  # what need not say anything
+READING = ("api", "forget")  # doors that need not print anything
 
 
 def surroundings(folder: Path, subject: str) -> Path:
-    """The subject, its neighbour and, outside, a folder and a file that nobody may touch."""
+    """The subject, its neighbour and, outside, a folder and a file that nothing may touch."""
     (folder / "runs" / "neighbour").mkdir(parents=True)
     (folder / "runs" / "neighbour" / "mine").write_text("x")
     made = SUBJECTS[subject].make(folder / "runs")
@@ -182,15 +155,15 @@ def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
     made = surroundings(folder, case.subject)
     path = put(made, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
     # A hard link stops only what writes in place; a job that is forgotten loses its own files.
-    own = case.kind != HARD_LINK and case.subject != "jobs"
-    watched = [folder / OUTSIDE, folder / "runs" / "neighbour", *([folder / "runs"] if own else [])]
-    before = [digest(place) for place in watched]
+    watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
+    watched += [folder / "runs"] if case.kind != HARD_LINK and case.subject != "jobs" else []
+    before = [digest(path) for path in watched]
     for door, use in SUBJECTS[case.subject].doors.items():
         status, text = listener.hear(lambda use=use: use(made))
         refused = bool(status) and str(path) in text
         if status is None or status not in (0, *USUAL_EXITS):
             yield Finding(str(case), door, "traceback", f"{status}: {text}")
-        elif [digest(place) for place in watched] != before:
+        elif [digest(path) for path in watched] != before:
             yield Finding(str(case), door, "silent", f"something changed. {text}")
         elif door not in READING and not refused and case.kind != HARD_LINK:
             yield Finding(str(case), door, "silent", f"went on, or did not name it: {text}")
@@ -199,7 +172,7 @@ def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
 
 
 def warm_up(folder: Path) -> None:
-    """Everything a case imports."""
+    """Import everything that a case imports."""
     for number, (name, subject) in enumerate(SUBJECTS.items()):
         made = surroundings(folder / f"warm-up-{number}", name)
         for use in subject.doors.values():
@@ -208,17 +181,14 @@ def warm_up(folder: Path) -> None:
 
 def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Campaign:
     """Every kind at every place of every subject, or `cases` of them drawn at random."""
-    (folder / "cases").mkdir()
-    import_all(folder, warm_up)
-    everything = [
-        Case(name, place, kind)
-        for name, subject in SUBJECTS.items()
-        for place in subject.places()
-        for kind in MADE
-    ]
-    if cases:
-        everything = random.Random(seed).sample(everything, min(cases, len(everything)))
-    return Campaign("links", list(forked(everything, attack, folder / "cases", jobs)))
+
+    def draw() -> list[Case]:
+        places = [(name, place) for name, subject in SUBJECTS.items() for place in subject.places()]
+        everything = [Case(*place, kind) for place in places for kind in MADE]
+        count = min(cases, len(everything)) if cases else 0
+        return random.Random(seed).sample(everything, count) if count else everything
+
+    return try_all("links", folder, warm_up, draw, attack, jobs)
 
 
 if __name__ == "__main__":

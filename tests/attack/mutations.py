@@ -26,45 +26,17 @@ TESTS = {
     "coder_core/training/memory": ("tests/training/memory",),
     "coder_core/data": ("tests/data",),
 }
-COPIED = (
-    "coder_core",
-    "tests",
-    "benchmarks",
-    "app",
-    "pages",
-    "docs",
-    "pyproject.toml",
-    "README.md",
-    "streamlit_app.py",
-)
+FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
+COPIED = (*FOLDERS, "pyproject.toml", "README.md", "streamlit_app.py")
 TIMEOUT = 180  # seconds of a flip's tests: a flip that makes them endless is noticed too
-FLIPS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.USub: ast.UAdd,
-}
-SKIPPED = (
-    "annotation",
-    "returns",
-    "decorator_list",
-    "msg",
-    "bases",
-)  # types, decorators, messages of assertions
+PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
+    *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
+)
+FLIPS = dict(PAIRS) | {second: first for first, second in PAIRS}
+FLIPS |= {ast.FloorDiv: ast.Mult, ast.USub: ast.UAdd}
+# types, decorators, messages of assertions
+SKIPPED = ("annotation", "returns", "decorator_list", "msg", "bases")
 
 
 def sites(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
@@ -87,10 +59,10 @@ def sites(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
                 yield from sites(child)
 
 
-def flipped(source: str, wanted: int) -> tuple[str, int, str]:
-    """The module with one site flipped, its line, and the flip in words."""
+def flipped(source: str, site: int) -> tuple[str, int, str]:
+    """Return the module with one site flipped, its line, and a description of the flip."""
     tree = ast.parse(source)
-    node, name, number = list(sites(tree))[wanted]
+    node, name, number = list(sites(tree))[site]
     before = ast.unparse(node)
     if isinstance(node, ast.Constant):
         node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
@@ -148,11 +120,8 @@ def main() -> int:
         sys.path.insert(0, str(folder))
         for package, tests in TESTS.items():
             files = sorted((folder / package).rglob("*.py"))
-            every = [
-                (file, i)
-                for file in files
-                for i in range(len(list(sites(ast.parse(file.read_text("utf-8"))))))
-            ]
+            counts = {file: len(list(sites(ast.parse(file.read_text("utf-8"))))) for file in files}
+            every = [(file, site) for file, count in counts.items() for site in range(count)]
             for file, site in random.Random(given.seed).sample(every, given.count // len(TESTS)):
                 source = file.read_text("utf-8")
                 text, line, what = flipped(source, site)
@@ -160,13 +129,11 @@ def main() -> int:
                 totals.setdefault(package, []).append(noticed(folder, tests))
                 file.write_text(source, "utf-8")
                 if not totals[package][-1]:
-                    print(
-                        f"not noticed: {file.relative_to(folder)}:{line}: {what.splitlines()[0]}", flush=True
-                    )
+                    where = f"{file.relative_to(folder)}:{line}"
+                    print(f"not noticed: {where}: {what.splitlines()[0]}", flush=True)
+    totals["all"] = [result for results in totals.values() for result in results]
     for package, results in totals.items():
         print(f"{package}: {sum(results)} of {len(results)} noticed ({sum(results) / len(results):.0%})")
-    everything = [result for results in totals.values() for result in results]
-    print(f"all: {sum(everything)} of {len(everything)} noticed ({sum(everything) / len(everything):.0%})")
     return 0
 
 
