@@ -46,8 +46,8 @@ from coder_core.data.content.pictures import look_at_pictures
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors
-from coder_core.train import main as train
 from coder_core.model.splits import data_folder
+from coder_core.train import main as train
 
 SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
 HALVES = {"half": ["--train-part", "0.5"], "other-half": ["--train-part", "0.5", "--other-part"]}
