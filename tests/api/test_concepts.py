@@ -1,92 +1,75 @@
-"""The api of a run with a concept branch: everything ranks by the mixture; concepts, graph and attention as tables."""
+"""A run with a concept branch: everything ranks by the mixture; concepts, attention and graph against slow loops."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from coder_core.api import InputError, Run, margins, open_run
+from coder_core.api import InputError, Run, concepts, margins, open_run
+from coder_core.api.concepts import ConceptView, graph_of, neighbourhood, shared_attention, strongest
+from tests.api.conftest import BETA
 from tests.support.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
-from tests.support.run_folders import write_run
-
-BETA = 0.6
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return open_run(write_concept_run(tmp_path_factory.mktemp("runs"), "both", beta=BETA))
 
 
 @pytest.fixture(scope="module")
 def scores() -> np.ndarray:
     """(n, m) of eq. 8, each cosine on its own."""
-    found, _ = two_branches(30)
-    assert found.second is not None
-    return BETA * found.images @ found.texts.T + (1 - BETA) * found.second[0] @ found.second[1].T
+    branches, _ = two_branches(30)
+    images, texts = branches.second
+    return BETA * branches.images @ branches.texts.T + (1 - BETA) * images @ texts.T
 
 
-def test_scores_are_the_mixture_of_both_cosines(run: Run, scores: np.ndarray) -> None:
-    np.testing.assert_allclose(
-        run.similarity([3, 0], [9, 4, 1], split="dev"), scores[[3, 0]][:, [9, 4, 1]], atol=1e-6
-    )
-    v, w = run.scoring("dev")
+@pytest.fixture(scope="module")
+def view(both: Run) -> ConceptView:
+    return both.concepts("dev")
+
+
+def test_scores_are_the_mixture_of_both_cosines(both: Run, run: Run, scores: np.ndarray) -> None:
+    similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
+    np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
+    v, w = both.scoring("dev")
     np.testing.assert_allclose(v @ w.T, scores, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=1e-6)
-    assert run.scoring("dev")[0] is v  # put together once
-    assert run.embeddings("dev")[0].shape == (30, 32)
+    assert both.scoring("dev")[0] is v  # put together once
+    assert both.embeddings("dev")[0].shape == (30, 32)
+    assert run.concepts("dev") is None  # without the branch the scores are those of the embeddings
+    assert run.scoring("dev")[0] is run.embeddings("dev")[0]
 
 
 def test_a_search_ranks_by_the_mixture_and_agrees_with_the_ranks_of_the_analysis(
-    run: Run, scores: np.ndarray
+    both: Run, scores: np.ndarray
 ) -> None:
-    ranks = run.ranks("dev")
-    instance, _ = two_branches(30)
     for text in (0, 77, 149):
-        found = run.search(text, split="dev", modality="text", top=30)
-        np.testing.assert_array_equal(found["candidate"], np.argsort(-scores[:, text], kind="stable"))
-        assert found.loc[found["match"], "place"].item() == ranks["t2i"][text] + 1
-        row = run.scoring("dev")[1][text]
-        np.testing.assert_array_equal(run.search(row, split="dev", top=30)["candidate"], found["candidate"])
-    by_mixture = np.argsort(-scores, axis=0)
-    assert (by_mixture != np.argsort(-(instance.images @ instance.texts.T), axis=0)).any()
+        results = both.search(text, split="dev", modality="text", top=30)
+        np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[:, text], kind="stable"))
+        assert results.loc[results["match"], "place"].item() == both.ranks("dev")["t2i"][text] + 1
+        again = both.search(both.scoring("dev")[1][text], split="dev", top=30)
+        np.testing.assert_array_equal(again["candidate"], results["candidate"])
+    instance, _ = two_branches(30)
+    by_instance = np.argsort(-(instance.images @ instance.texts.T), axis=0)
+    assert (np.argsort(-scores, axis=0) != by_instance).any()
 
 
-def test_margins_are_those_of_the_mixture(run: Run, scores: np.ndarray) -> None:
-    table = margins(run, "dev", "t2i")
-    owner = run.image_of_text("dev")
+def test_margins_are_those_of_the_mixture(both: Run, scores: np.ndarray) -> None:
+    table = margins(both, "dev", "t2i")
+    owner = both.image_of_text("dev")
     np.testing.assert_allclose(table["match_score"], scores[owner, np.arange(150)], atol=1e-5)
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
 
 
-def test_a_run_without_the_branch_scores_by_its_embeddings(tmp_path: Path) -> None:
-    run = open_run(write_run(tmp_path / "runs", "plain", images=12))
-    assert run.concepts("dev") is None
-    assert run.scoring("dev")[0] is run.embeddings("dev")[0]
-
-
-def test_the_table_of_concepts(run: Run) -> None:
-    view = run.concepts("dev")
-    assert view is not None
+def test_the_table_of_concepts_and_their_edges(view: ConceptView) -> None:
     assert view.beta == BETA
-    table = view.table()
+    table, edges = view.table(), view.edges()
     assert list(zip(table["word"], table["kind"], strict=True)) == NAMES
     assert table["count"].tolist() == [5, 3, 2, 2, 2]
     assert table["forms"][0] == "dog, dogs"
-    graph = some_concepts().graph(threshold=0.3, rescaled=True) > 0
-    np.testing.assert_array_equal(table["reads"], graph.sum(1) - 1)
-    np.testing.assert_array_equal(table["read_by"], graph.sum(0) - 1)
-
-
-def test_edges_carry_their_weight_and_the_probability_behind_it(run: Run) -> None:
-    view = run.concepts("dev")
-    assert view is not None
-    edges = view.edges()
     knowledge = some_concepts()
     graph = knowledge.graph(threshold=0.3, rescaled=True)
+    np.testing.assert_array_equal(table["reads"], (graph > 0).sum(1) - 1)
+    np.testing.assert_array_equal(table["read_by"], (graph > 0).sum(0) - 1)
     assert len(edges) == (graph > 0).sum() - 5
     assert (edges["concept"] != edges["neighbour"]).all()
     for edge in edges.itertuples():
@@ -96,43 +79,93 @@ def test_edges_carry_their_weight_and_the_probability_behind_it(run: Run) -> Non
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_attention_of_a_sample_and_where_two_disagree(run: Run) -> None:
-    view = run.concepts("dev")
-    assert view is not None
-    found, _ = two_branches(30)
-    assert found.image_attention is not None
-    assert found.text_attention is not None
+def test_attention_of_a_sample_and_where_two_disagree(view: ConceptView) -> None:
+    branches, _ = two_branches(30)
     table = view.attention("text", 17, top=3)
-    expected = found.text_attention[17].astype(np.float32)
+    expected = branches.text_attention[17].astype(np.float32)
     assert table["attention"].tolist() == sorted(expected.tolist(), reverse=True)[:3]
     assert table["word"].tolist() == [NAMES[row][0] for row in table["concept"]]
-    both = view.disagreement(3, 17)
-    difference = found.image_attention[3].astype(np.float32) - expected
-    np.testing.assert_allclose(both["difference"], difference[both["concept"]])
-    assert both["difference"].abs().is_monotonic_decreasing
+    differing = view.disagreement(3, 17)
+    difference = branches.image_attention[3].astype(np.float32) - expected
+    np.testing.assert_allclose(differing["difference"], difference[differing["concept"]])
+    assert differing["difference"].abs().is_monotonic_decreasing
     readers = view.readers(2, "image", top=4)
-    assert readers["sample"][0] == found.image_attention[:, 2].argmax()
+    assert readers["sample"][0] == branches.image_attention[:, 2].argmax()
     assert len(readers) == 4
 
 
-def test_samples_and_concepts_that_are_not_there(run: Run) -> None:
-    view = run.concepts("dev")
-    assert view is not None
+def test_samples_and_concepts_that_are_not_there(view: ConceptView) -> None:
     for modality, number, last in (("image", 30, 29), ("text", -1, 149)):
         with pytest.raises(InputError, match=f"0 to {last}"):
-            view.attention(modality, number)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="concept 5: is not in the run; expected 0 to 4"):
+            view.attention(modality, number)
+    with pytest.raises(InputError, match=r"concept 5: .*0 to 4"):
         view.readers(5, "image")
 
 
-def test_torch_is_not_imported(run: Run) -> None:
-    program = (
-        "import sys; from coder_core.api import *\n"
-        f"run = open_run({str(run.path)!r})\n"
-        "run.search(3, split='dev'); run.concepts('dev').edges(); run.concepts('dev').attention('image', 1)\n"
-        "print('torch' in sys.modules)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=Path.cwd()
-    )
-    assert ended.stdout.strip() == "False"
+def test_the_effective_number_is_the_perplexity_of_the_attention(
+    view: ConceptView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concepts, "PIECE", 7)
+    summary = concepts.summarise_attention(view, "text")
+    for text in range(150):
+        row = view.rows("text", np.array([text]))[0].astype(float)
+        row /= row.sum()
+        entropy = -sum(p * np.log(p) for p in row if p > 0)
+        assert summary.perplexity[text] == pytest.approx(np.exp(entropy), rel=1e-9)
+        assert summary.first[text] == row.argmax()
+        assert summary.share[text] == pytest.approx(row.max())
+    assert summary.mean.sum() == pytest.approx(1)
+    some = concepts.summarise_attention(view, "text", np.array([3, 77]))
+    np.testing.assert_array_equal(some.perplexity, summary.perplexity[[3, 77]])
+    assert 1 <= summary.named <= 5
+
+
+def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
+    """Image 0 and its captions read one concept, image 1 and its captions all five alike."""
+    rows = np.array([[0, 1, 0, 0, 0], [0.2] * 5], np.float16)
+    attention = rows, np.repeat(rows, 5, axis=0)
+    run = open_run(write_concept_run(tmp_path, "clear", images=2, attention=attention))
+    view = run.concepts("dev")
+    np.testing.assert_allclose(concepts.summarise_attention(view, "image").perplexity, [1, 5], rtol=1e-6)
+    shared = shared_attention(view, run.image_of_text("dev"))
+    np.testing.assert_allclose(shared.own, 1)
+    np.testing.assert_allclose(shared.other, 0.2)  # of two images the other one is the stranger
+
+
+def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
+    owner = np.repeat(np.arange(30), 5)
+    shared = shared_attention(view, owner)
+    for text in (0, 7, 149):
+        words, image = (view.rows(m, np.array([n]))[0] for m, n in (("text", text), ("image", text // 5)))
+        expected = sum(min(a / words.sum(), b / image.sum()) for a, b in zip(words, image, strict=True))
+        assert shared.own[text] == pytest.approx(expected, rel=1e-5)
+    assert (shared.own <= 1 + 1e-9).all()
+    np.testing.assert_array_equal(shared_attention(view, owner, np.array([7])).own, shared.own[[7]])
+
+
+def test_the_strongest_concepts_by_each_strength(view: ConceptView) -> None:
+    table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
+    assert strongest(table, "captions", "", 2).tolist() == [0, 1]
+    assert strongest(table, "read", "", 3).tolist() == [1, 3, 4]
+    assert strongest(table, "captions", "motion", 9).tolist() == [4]
+    assert strongest(table, "edges", "", 1).tolist() == [(table["reads"] + table["read_by"]).idxmax()]
+
+
+def test_a_neighbourhood_holds_both_ends_of_every_edge() -> None:
+    rows = [(0, 1, 0.2, 1), (3, 0, 0.9, 2), (0, 3, 0.5, 3), (2, 4, 1.0, 4)]
+    edges = pd.DataFrame(rows, columns=["concept", "neighbour", "weight", "together"])
+    for concept, count, expected in ((0, 9, [0, 3, 1]), (0, 2, [0, 3]), (7, 9, [7])):
+        assert neighbourhood(edges, concept, count).tolist() == expected
+
+
+def test_every_concept_has_a_place_of_its_own_and_only_edges_inside_are_kept(view: ConceptView) -> None:
+    graph = graph_of(view, np.arange(5))
+    places = graph.nodes[["x", "y"]].to_numpy()
+    assert ((places >= 0) & (places <= 1)).all()
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)[~np.eye(5, dtype=bool)]
+    assert apart.min() > 0.05
+    assert len(graph.edges) == len(view.edges())
+    np.testing.assert_array_equal(places, graph_of(view, np.arange(5)).nodes[["x", "y"]])
+    alone = graph_of(view, np.array([1]))
+    assert (len(alone.edges), len(alone.nodes)) == (0, 1)
+    assert len(graph_of(view, np.array([], dtype=int)).nodes) == 0

@@ -1,17 +1,23 @@
-"""The api's NumPy diversity against the objectives' torch diversity and against loops."""
+"""The api's NumPy diversity against the objectives' torch diversity and against loops; samples, banks, opened anchors."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from coder_core.api import Run
 from coder_core.api import diversity as maths
-from coder_core.api import sides as api_sides
-from coder_core.api.sampling import part_of
+from coder_core.api.sampling import draw_sample, part_of
+from coder_core.api.sides import sides
 from coder_core.objectives import diversity as objectives
 from coder_core.ops.diversity_scaling import squash
 from tests.support.run_folders import synthetic
+
+CANDIDATES = ("split", "batch", "bank")
+both_modalities = pytest.mark.parametrize("modality", ["image", "text"])
 
 
 def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:
@@ -19,100 +25,206 @@ def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:
     v, w, _ = synthetic(images, noise=1.0, seed=seed)
     rng = np.random.default_rng(seed)
     owner = np.concatenate([np.full(rng.integers(1, 7), image) for image in range(images)])
-    owner = rng.permutation(owner)
-    return v, w[: len(owner)], owner
+    return v, w[: len(owner)], rng.permutation(owner)
 
 
-def scores_and_negatives(
-    v: np.ndarray, w: np.ndarray, owner: np.ndarray, modality: str
-) -> tuple[torch.Tensor, ...]:
+def scores_and_negatives(modality: str) -> tuple[torch.Tensor, ...]:
+    v, w, owner = uneven()
     scores = torch.from_numpy((v @ w.T).astype(np.float64))
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     return (scores, negatives) if modality == "image" else (scores.T, negatives.T)
 
 
-@pytest.mark.parametrize("modality", ["image", "text"])
+@both_modalities
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 1.0])
-def test_std_over_a_split_is_the_objective(modality: api_sides.Modality, epsilon: float) -> None:
-    v, w, owner = uneven()
-    spread = maths.std_over_split(api_sides.sides(v, w, owner, modality))
-    found = maths.normalise(squash(spread, epsilon))
-    expected = objectives.diversity_std(*scores_and_negatives(v, w, owner, modality), epsilon=epsilon)
-    np.testing.assert_allclose(found, expected.numpy(), atol=2e-7)
-    assert found.max() == 1.0
-    assert found.min() > 0.5
+def test_std_over_a_split_is_the_objective(modality: str, epsilon: float) -> None:
+    spread = maths.std_over_split(sides(*uneven(), modality))
+    diversity = maths.normalise(squash(spread, epsilon))
+    expected = objectives.diversity_std(*scores_and_negatives(modality), epsilon=epsilon)
+    np.testing.assert_allclose(diversity, expected.numpy(), atol=2e-7)
+    assert diversity.max() == 1.0
+    assert diversity.min() > 0.5
 
 
-@pytest.mark.parametrize("modality", ["image", "text"])
+@both_modalities
 @pytest.mark.parametrize("temperature", [0.02, 1.0])
-def test_entropy_over_a_split_is_the_objective(modality: api_sides.Modality, temperature: float) -> None:
-    v, w, owner = uneven()
-    spread = maths.entropy_over_split(api_sides.sides(v, w, owner, modality), temperature)
-    expected = objectives.entropy(*scores_and_negatives(v, w, owner, modality), temperature=temperature)
+def test_entropy_over_a_split_is_the_objective(modality: str, temperature: float) -> None:
+    spread = maths.entropy_over_split(sides(*uneven(), modality), temperature)
+    expected = objectives.entropy(*scores_and_negatives(modality), temperature=temperature)
     np.testing.assert_allclose(spread, expected.numpy(), atol=2e-5)
 
 
-@pytest.mark.parametrize("measure", ["std", "entropy"])
-def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, measure: str) -> None:
-    v, w, owner = uneven()
-    s = api_sides.sides(v, w, owner, "text")
-    whole = maths.std_over_split(s) if measure == "std" else maths.entropy_over_split(s, 0.1)
+def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = sides(*uneven(), "text")
+    whole = maths.std_over_split(s), maths.entropy_over_split(s, 0.1)
     monkeypatch.setattr(maths, "TILE_ELEMENTS", 70)
-    cut = maths.std_over_split(s) if measure == "std" else maths.entropy_over_split(s, 0.1)
+    monkeypatch.setattr(maths, "ENTROPY_TILE", 70)
+    cut = maths.std_over_split(s), maths.entropy_over_split(s, 0.1)
     np.testing.assert_allclose(cut, whole, atol=1e-5)
 
 
-@pytest.mark.parametrize("modality", ["image", "text"])
+@both_modalities
 @pytest.mark.parametrize("size", [2, 7, 128])
-def test_batches_are_the_objective_batch_by_batch(modality: api_sides.Modality, size: int) -> None:
+def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> None:
     v, w, owner = uneven()
     part = part_of(v, w, owner, None)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
-    assert draw is not None
     spread = maths.spread_in_batches(part, draw, settings)
-    raw = squash(spread, 0.1)
     assert (owner[draw.pair_text] == draw.pair_image).all()
+    anchors, candidates = (v, w[draw.pair_text]) if modality == "image" else (w, v[draw.pair_image])
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
         assert anchor in pairs
-        mine, others = (
-            (v, w[draw.pair_text[pairs]]) if modality == "image" else (w, v[draw.pair_image[pairs]])
-        )
         negative = draw.pair_image[pairs] != draw.pair_image[anchor]
-        values = (others @ mine[anchor])[negative]
+        values = (candidates[pairs] @ anchors[anchor])[negative]
         assert spread[anchor] == pytest.approx(values.std() if len(values) else 0.0, abs=1e-6)
-    normalised = maths.normalise(raw, draw.batch_of)
+    normalised = maths.normalise(squash(spread, 0.1), draw.batch_of)
     for batch in range(len(draw.batches)):
         assert normalised[draw.batch_of == batch].max() == 1.0
 
 
 def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
     part = part_of(*uneven(), None)
-    settings = [maths.DiversitySettings(candidates="batch", batch_size=10, seed=seed) for seed in (1, 1, 2)]
-    one, two, other = (maths.draw_batches(part, choice) for choice in settings)
-    assert one is not None
-    assert two is not None
-    assert other is not None
+    settings = maths.DiversitySettings(candidates="batch", batch_size=10, seed=1)
+    one, two = (maths.draw_batches(part, settings) for _ in range(2))
     np.testing.assert_array_equal(one.batches, two.batches)
-    assert not np.array_equal(one.batches, other.batches)
+    assert not np.array_equal(one.batches, maths.draw_batches(part, replace(settings, seed=2)).batches)
     assert one.batches.shape[1] == 10
     assert all(len(set(batch.tolist())) == 10 for batch in one.batches)
+    with pytest.raises(ValueError, match="at least 2"):
+        maths.draw_batches(part, replace(settings, batch_size=1))
 
 
 def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() -> None:
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
-    spread = maths.std_over_split(api_sides.sides(v, w, owner, "text"))
+    spread = maths.std_over_split(sides(v, w, owner, "text"))
     vague = np.arange(len(w)) % 5 == 4
     assert spread[vague].max() < spread[~vague].min()
-
-
-def test_impossible_values_are_refused() -> None:
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
         squash(np.ones(3), 0)
-    with pytest.raises(ValueError, match="at least 2"):
-        maths.draw_batches(
-            part_of(*uneven(), None), maths.DiversitySettings(candidates="batch", batch_size=1)
-        )
+
+
+@both_modalities
+@pytest.mark.parametrize("size", [1, 17, 10_000])
+def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int) -> None:
+    """Loops over the pairs in the bank; one of an anchor's own image is not a negative of it."""
+    v, w = run.embeddings("dev")
+    owner = run.image_of_text("dev")
+    pairs = maths.draw_bank(len(w), size=size, seed=4)
+    assert len(set(pairs.tolist())) == min(size, len(w))
+    spread = run.spread("dev", modality=modality, candidates="bank", bank_size=size, seed=4)
+    for number in (0, 13):
+        image = number if modality == "image" else owner[number]
+        negatives = [p for p in pairs.tolist() if owner[p] != image]
+        scores = w[negatives] @ v[number] if modality == "image" else v[owner[negatives]] @ w[number]
+        assert spread[number] == pytest.approx(np.std(scores) if negatives else 0.0, abs=1e-6)
+    with pytest.raises(ValueError, match="at least 1 pair"):
+        maths.draw_bank(3, size=0, seed=0)
+
+
+def test_a_sample_holds_all_captions_of_its_images_and_no_others() -> None:
+    owner = np.random.default_rng(0).integers(0, 1000, 4000)
+    sample, again = (draw_sample(1000, owner, scores=40_000, seed=3) for _ in range(2))
+    assert (sample.of_images, sample.of_texts) == (1000, 4000)
+    np.testing.assert_array_equal(sample.texts, np.flatnonzero(np.isin(owner, sample.images)))
+    assert 80 < len(sample.images) <= 100
+    assert not np.array_equal(sample.images, np.arange(len(sample.images)))  # not the first ones
+    np.testing.assert_array_equal(again.images, sample.images)
+    even = np.repeat(np.arange(30), 5)
+    assert draw_sample(30, even, scores=30 * 150) is None  # the whole split is within the bound
+    largest = draw_sample(30, even, scores=30 * 150 - 1)
+    assert len(largest.images) * len(largest.texts) <= 30 * 150 - 1
+
+
+@both_modalities
+@pytest.mark.parametrize("candidates", CANDIDATES)
+def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: str, candidates: str) -> None:
+    """Rows keep their numbers in the split; the spread is that of the sample's negatives alone."""
+    sample = run.sample("dev", scores=600)
+    settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20}
+    table = run.diversity("dev", sample=sample, **settings)
+    rows, others = (sample.images, sample.texts) if modality == "image" else (sample.texts, sample.images)
+    np.testing.assert_array_equal(table["anchor"], rows)
+    whole = run.diversity("dev", modality=modality)
+    for column in ("rank", "image"):
+        np.testing.assert_array_equal(table[column], whole[column].to_numpy()[rows])
+    for position in (0, len(rows) - 1):
+        anchor = run.anchor(int(rows[position]), split="dev", sample=sample, **settings)
+        spread = table["spread"][position]
+        assert anchor.spread == spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
+        assert anchor.diversity == pytest.approx(table["diversity"][position], abs=1e-12)
+        assert np.isin(anchor.candidates, others).all()
+
+
+@pytest.mark.parametrize("candidates", CANDIDATES)
+@pytest.mark.parametrize("function", ["std", "entropy"])
+def test_an_anchor_outside_the_sample_is_compared_with_the_sample(
+    run: Run, candidates: str, function: str
+) -> None:
+    sample = run.sample("dev", scores=600)
+    number = int(np.setdiff1d(np.arange(150), sample.texts)[0])
+    sizes = {"batch_size": 6, "bank_size": 20, "temperature": 0.1}
+    settings = {"candidates": candidates, "function": function, **sizes}
+    anchor = run.anchor(number, split="dev", sample=sample, **settings)
+    assert np.isin(anchor.candidates, sample.images).all()
+    if function == "std":
+        assert anchor.spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
+    else:
+        p = np.exp(anchor.similarities / 0.1)
+        p /= p.sum()
+        assert anchor.spread == pytest.approx(-(p * np.log2(p)).sum(), abs=1e-4)
+    assert 0.5 < anchor.diversity <= 1
+    assert len(anchor.positives) == 1
+
+
+def test_the_table_has_one_row_an_anchor(run: Run) -> None:
+    table = run.diversity("dev", modality="image", epsilon=0.2)
+    np.testing.assert_array_equal(table["rank"], run.ranks("dev")["i2t"] + 1)
+    np.testing.assert_allclose(table["raw"], 1 + np.exp(-0.2 / table["spread"]))
+    assert table["diversity"].max() == 1.0
+    entropy, std = (run.diversity("dev", function=function)["spread"] for function in ("entropy", "std"))
+    assert np.corrcoef(entropy, std)[0, 1] < -0.5  # they rank in opposite order
+
+
+@both_modalities
+@pytest.mark.parametrize("candidates", ["split", "batch"])
+def test_an_opened_anchor_agrees_with_the_table(run: Run, modality: str, candidates: str) -> None:
+    settings = {"modality": modality, "candidates": candidates, "batch_size": 8, "seed": 2}
+    table = run.diversity("dev", **settings)
+    for number in (0, 11):
+        anchor = run.anchor(number, split="dev", **settings)
+        assert anchor.diversity == table["diversity"][number]
+        assert anchor.similarities.std() == pytest.approx(anchor.spread, abs=1e-6)
+        assert anchor.temperature == pytest.approx(0.1 * anchor.diversity)
+        assert len(anchor.positives) == (5 if modality == "image" else 1)
+        assert not set(anchor.positive_rows.tolist()) & set(anchor.candidates.tolist())
+        nearest = anchor.nearest(3)
+        assert nearest["similarity"].tolist() == sorted(anchor.similarities.tolist(), reverse=True)[:3]
+
+
+def test_an_anchor_is_read_with_the_loss_it_is_given(run: Run) -> None:
+    loss = replace(run.anchor(7, split="dev").loss, temperature=0.05, gamma=0.1, epsilon=0.4)
+    anchor = run.anchor(7, split="dev", loss=loss)
+    assert anchor.diversity == pytest.approx(run.diversity("dev", epsilon=0.4)["diversity"][7])
+    assert anchor.temperature == pytest.approx(0.05 * anchor.diversity)
+    exponent = np.exp((anchor.similarities - 0.1) / 0.05)
+    np.testing.assert_allclose(anchor.plain, exponent / (1 + exponent.sum()), rtol=1e-5)
+
+
+def test_weights_are_the_gradient_of_the_loss() -> None:
+    """∂/∂S of μ·log(1 + Σ exp((S − γ)/μ)) is the weight; a small diversity adds to it above γ only."""
+    similarities, mu, gamma, step = np.array([0.9, 0.3, -0.2]), 0.1, 0.3, 1e-6
+
+    def loss(s: np.ndarray) -> float:
+        return float(mu * np.log1p(np.exp((s - gamma) / mu).sum()))
+
+    slopes = [(loss(similarities + step * e) - loss(similarities - step * e)) / (2 * step) for e in np.eye(3)]
+    weights = maths.negative_weights(similarities, temperature=mu, gamma=gamma)
+    np.testing.assert_allclose(weights, slopes, atol=1e-7)
+    for similarity, more in ((0.5, True), (0.1, False)):
+        alone = np.array([similarity])
+        plain, scaled = (maths.negative_weights(alone, temperature=t, gamma=gamma) for t in (mu, 0.6 * mu))
+        assert bool(scaled > plain) is more

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import joint_space, open_run
+from coder_core.api import Run, joint_space, open_run
 from coder_core.api.joint_space import LayoutSettings, draw_points, principal_layout, stored_layout
 from coder_core.api.sampling import draw_points_sample
 from coder_core.evaluation import separation
 from coder_core.runs.derived.compute import make_layouts
-from tests.support.run_folders import write_run
+from tests.support.run_folders import flip, write_run
 
 
 @pytest.fixture(scope="module")
@@ -23,71 +23,60 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def test_gap_and_means_agree_with_loops(root: Path) -> None:
-    run = open_run(root / "a")
-    v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
-    owner = run.image_of_text("dev")
-    own, other = [], []
-    for i in range(len(v)):
-        for j in range(len(w)):
-            (own if owner[j] == i else other).append(float(v[i] @ w[j]))
-    found = joint_space.modality_gap(run, "dev")
-    assert found.gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
-    assert found.positive == pytest.approx(np.mean(own), abs=1e-6)
-    assert found.negative == pytest.approx(np.mean(other), abs=1e-6)
-    assert found.mean_distance == pytest.approx(np.mean(own) - np.mean(other), abs=1e-6)
+@pytest.fixture
+def a(root: Path) -> Run:
+    return open_run(root / "a")
 
 
-def test_distributions_count_every_pair_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = open_run(root / "a")
-    whole = joint_space.distributions(run, "dev")
-    assert whole.positive.sum() == 70
-    assert whole.negative.sum() == 14 * 70 - 70
+def test_gap_and_means_agree_with_loops(a: Run) -> None:
+    v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
+    own = np.arange(14)[:, None] == a.image_of_text("dev")[None]
+    scores, gap = v @ w.T, joint_space.modality_gap(a, "dev")
+    assert gap.gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
+    assert gap.positive == pytest.approx(scores[own].mean(), abs=1e-6)
+    assert gap.negative == pytest.approx(scores[~own].mean(), abs=1e-6)
+    assert gap.mean_distance == pytest.approx(scores[own].mean() - scores[~own].mean(), abs=1e-6)
+
+
+def test_distributions_count_every_pair_once(a: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = joint_space.distributions(a, "dev")
+    assert (whole.positive.sum(), whole.negative.sum()) == (70, 14 * 70 - 70)
     assert (whole.images, whole.of_images) == (14, 14)
     centres = (whole.edges[:-1] + whole.edges[1:]) / 2
     mean = (centres * whole.negative).sum() / whole.negative.sum()
-    assert mean == pytest.approx(joint_space.modality_gap(run, "dev").negative, abs=0.01)
+    assert mean == pytest.approx(joint_space.modality_gap(a, "dev").negative, abs=0.01)
     monkeypatch.setattr(separation, "TILE_ELEMENTS", 71)
-    tiled = joint_space.distributions(run, "dev")
-    np.testing.assert_array_equal(tiled.negative, whole.negative)
-    part = joint_space.distributions(run, "dev", pairs=5 * 70)
+    np.testing.assert_array_equal(joint_space.distributions(a, "dev").negative, whole.negative)
+    part = joint_space.distributions(a, "dev", pairs=5 * 70)
     assert (part.images, part.positive.sum(), part.negative.sum()) == (5, 25, 5 * 70 - 25)
 
 
-def test_every_sample_with_what_is_known_about_it(root: Path) -> None:
-    run = open_run(root / "a")
-    table = joint_space.samples(run, "dev")
-    v, w = run.embeddings("dev")
-    owner = run.image_of_text("dev")
+def test_every_sample_with_what_is_known_about_it(a: Run) -> None:
+    table, owner = joint_space.samples(a, "dev"), a.image_of_text("dev")
+    v, w = a.embeddings("dev")
+    scores = v @ w.T
     assert table["modality"].tolist() == ["image"] * 14 + ["caption"] * 70
     np.testing.assert_array_equal(table["image"], np.concatenate([np.arange(14), owner]))
-    scores = v @ w.T
     np.testing.assert_allclose(table["similarity"][14:], scores[owner, np.arange(70)], atol=1e-6)
     best = [scores[i, owner == i].max() for i in range(14)]
     np.testing.assert_allclose(table["similarity"][:14], best, atol=1e-6)
-    np.testing.assert_array_equal(table["rank"][14:], run.ranks("dev")["t2i"] + 1)
+    np.testing.assert_array_equal(table["rank"][14:], a.ranks("dev")["t2i"] + 1)
     assert table["hubness"][:14].sum() == 70 * 10  # every caption lists ten images
     assert table["hubness"][14:].sum() == 14 * 10
     assert table["text"][0] == "scene 0, told in way 0"
-    np.testing.assert_array_equal(
-        table["diversity"][14:], run.diversity("dev", epsilon=run.loss.epsilon)["diversity"]
-    )
+    diversity = a.diversity("dev", epsilon=a.loss.epsilon)["diversity"]
+    np.testing.assert_array_equal(table["diversity"][14:], diversity)
 
 
-def test_a_stored_map_is_missing_then_there_then_damaged(root: Path) -> None:
-    a, b = open_run(root / "a"), open_run(root / "b")
-    settings = LayoutSettings("pca")
+def test_a_stored_map_is_missing_then_there_then_damaged(a: Run, root: Path) -> None:
+    b, settings = open_run(root / "b"), LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
-    stored = make_layouts([a.path, b.path], "dev", settings)[1][0]
-    found = stored_layout(b, "dev", settings, a)
-    assert (found.state, found.name) == ("there", stored.name)
-    assert found.value is not None
+    folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
+    stored = stored_layout(b, "dev", settings, a)
+    assert (stored.state, stored.name) == ("there", folder.name)
     at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
-    np.testing.assert_allclose(at_once.plane, found.value.plane, atol=1e-5)
-    file = stored.path / "plane.npy"
-    content = bytearray(file.read_bytes())
-    content[200] ^= 1
-    file.write_bytes(bytes(content))
+    np.testing.assert_allclose(at_once.plane, stored.value.plane, atol=1e-5)
+    flip(folder.path / "plane.npy")
     damaged = stored_layout(b, "dev", settings, a)
     assert damaged.state == "damaged"
     assert "plane.npy" in damaged.fault
@@ -95,29 +84,24 @@ def test_a_stored_map_is_missing_then_there_then_damaged(root: Path) -> None:
 
 def test_points_are_drawn_at_random_and_in_proportion() -> None:
     drawn = draw_points(1_000, 5_000, 600)
-    assert len(drawn) == 600
-    assert (drawn < 1_000).sum() == 100
+    assert (len(drawn), (drawn < 1_000).sum()) == (600, 100)
     np.testing.assert_array_equal(draw_points(3, 4, 600), np.arange(7))
 
 
-def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(root: Path) -> None:
-    run = open_run(root / "a")
-    owner = run.image_of_text("dev")
+def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a: Run) -> None:
+    owner = a.image_of_text("dev")
     sample = draw_points_sample(14, owner, points=36, scores=100)
-    assert sample is not None
     assert (len(sample.images), len(sample.texts)) == (6, 30)
-    whole, part = joint_space.samples(run, "dev"), joint_space.samples(run, "dev", sample=sample)
+    whole, part = joint_space.samples(a, "dev"), joint_space.samples(a, "dev", sample=sample)
     rows = np.concatenate([sample.images, 14 + sample.texts])
     for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
         assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column
-    best = np.asarray(run.analysis("dev").text_best)[sample.texts]
+    best = a.best("dev", "t2i")[sample.texts]
     assert part["hubness"][:6].tolist() == [int((best == image).sum()) for image in sample.images]
-    v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
-    v, w = v[sample.images], w[sample.texts]
-    assert joint_space.modality_gap(run, "dev", sample=sample).gap == pytest.approx(
-        np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6
-    )
-    counted = joint_space.distributions(run, "dev", sample=sample)
+    v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
+    gap = np.linalg.norm(v[sample.images].mean(0) - w[sample.texts].mean(0))
+    assert joint_space.modality_gap(a, "dev", sample=sample).gap == pytest.approx(gap, abs=1e-6)
+    counted = joint_space.distributions(a, "dev", sample=sample)
     assert (counted.positive.sum(), counted.negative.sum()) == (30, 6 * 30 - 30)
-    assert principal_layout(run, "dev", sample=sample).plane.shape == (36, 2)
+    assert principal_layout(a, "dev", sample=sample).plane.shape == (36, 2)
     assert draw_points_sample(14, owner, scores=14 * 70) is None

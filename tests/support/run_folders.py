@@ -84,6 +84,23 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
     return names
 
 
+def write_embeddings(
+    folder: Path, v: np.ndarray, w: np.ndarray, owner: np.ndarray, split: str = "dev", **values: Any
+) -> None:
+    """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
+    names = ("image_ranks", "text_ranks", "image_best", "text_best")
+    ranks = dict(zip(names, ranks_of(v, w, owner), strict=True))
+    defaults = {
+        "captions": [f"caption {number}" for number in range(len(w))],
+        "image_names": [f"{number}.png" for number in range(len(v))],
+        "metrics": recalls(ranks["image_ranks"], ranks["text_ranks"]),
+        "fingerprint": "0" * 64,
+        **ranks,
+    }
+    embeddings = {} if "scores" in values else {"image_embeddings": v, "text_embeddings": w}
+    write_analysis(folder, split, image_of_text=owner, **(defaults | embeddings | values))
+
+
 def write_run(
     root: Path,
     name: str,
@@ -106,8 +123,7 @@ def write_run(
         root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"}
     )
     v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
-    image_ranks, text_ranks, image_best, text_best = ranks_of(v, w, owner)
-    metrics = recalls(image_ranks, text_ranks)
+    metrics = recalls(*ranks_of(v, w, owner)[:2])
     texts = (
         list(captions)
         if captions is not None
@@ -124,23 +140,8 @@ def write_run(
     write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
     shown = root.parent / f"{root.name}-pictures"
     names = draw_pictures(shown, images) if pictures else picture_names or [f"{i}.png" for i in range(images)]
-    write_analysis(
-        folder,
-        "dev",
-        image_embeddings=v,
-        text_embeddings=w,
-        image_of_text=owner,
-        captions=texts,
-        image_names=names,
-        picture_folder=shown if pictures else "",
-        metrics=metrics,
-        fingerprint="0" * 64,
-        image_ranks=image_ranks,
-        text_ranks=text_ranks,
-        image_best=image_best,
-        text_best=text_best,
-        source="synthetic",
-    )
+    values = {"captions": texts, "image_names": names, "picture_folder": shown if pictures else ""}
+    write_embeddings(folder, v, w, owner, source="synthetic", **values)
     return folder
 
 
@@ -152,7 +153,6 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
     moved = np.random.default_rng(1).choice(len(texts), len(texts) // 10, replace=False)
     owner = true_owner.copy()
     owner[moved] = np.roll(true_owner[moved], 1)
-    names = [f"{i}.png" for i in range(images)]
     digest = hashlib.sha256(np.ascontiguousarray(owner, dtype="<i8").tobytes())
     digest.update("".join(f"{text}\n" for text in texts).encode())
     about = {"train_captions_sha256": digest.hexdigest(), "train_features_sha256": "0" * 64}
@@ -169,22 +169,7 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
         v = rng.normal(size=(images, 32))
         w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
         v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
-        ranks = dict(
-            zip(("image_ranks", "text_ranks", "image_best", "text_best"), ranks_of(v, w, owner), strict=True)
-        )
-        write_analysis(
-            folder,
-            "train",
-            image_embeddings=v,
-            text_embeddings=w,
-            image_of_text=owner,
-            captions=texts,
-            image_names=names,
-            metrics=recalls(ranks["image_ranks"], ranks["text_ranks"]),
-            fingerprint="0" * 64,
-            source="synthetic",
-            **ranks,
-        )
+        write_embeddings(folder, v, w, owner, "train", captions=texts, source="synthetic")
         folders.append(folder)
     return folders, owner != true_owner
 
@@ -203,20 +188,15 @@ def write_prototypes(
 ) -> None:
     """Write the run's analysis of dev, with these prototypes, into a run folder."""
     a = run.analysis("dev")
-    write_analysis(
+    v, w = run.embeddings("dev")
+    write_embeddings(
         folder,
-        "dev",
-        image_embeddings=a.image_embeddings,
-        text_embeddings=a.text_embeddings,
-        image_of_text=a.image_of_text,
+        v,
+        w,
+        a.image_of_text,
         captions=a.captions,
         image_names=a.image_names,
-        metrics=a.metrics,
         fingerprint="1" * 12,
-        image_ranks=a.image_ranks,
-        text_ranks=a.text_ranks,
-        image_best=a.image_best,
-        text_best=a.text_best,
         cluster_centroids=centroids,
         cluster_pair_labels=pairs,
         cluster_pair_cosines=cosines,

@@ -1,0 +1,254 @@
+"""Hubs, margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from coder_core.api import InputError, Run, open_run, sampling
+from coder_core.api.retrieval import (
+    LikelyMatches,
+    OtherSplitError,
+    diversity_changes,
+    found_by,
+    hubness,
+    judged_recall,
+    judged_results,
+    judged_values,
+    judgement_files,
+    likely_matches,
+    margins,
+    occurrences,
+    rank_correlation,
+    run_judgements,
+    sampled_space,
+    text_vectors,
+)
+from coder_core.api.reviews import data_folder
+from tests.support.run_folders import write_embeddings, write_run
+
+both_directions = pytest.mark.parametrize("direction", ["i2t", "t2i"])
+LINES = "1.png#0\t0.png\n2.png#0\t0.png\nelsewhere.png#0\t0.png\n"
+
+
+def scores_of(run: Run, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    """(Q, C) scores and whether each candidate is a true match."""
+    v, w = run.embeddings("dev")
+    match = np.arange(len(v))[:, None] == run.image_of_text("dev")[None, :]
+    return (w @ v.T, match.T) if direction == "t2i" else (v @ w.T, match)
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+@both_directions
+def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) -> None:
+    scores, match = scores_of(run, direction)
+    order = np.argsort(-scores, 1)
+    count, right = np.zeros(scores.shape[1], int), np.zeros(scores.shape[1], int)
+    for query in range(len(scores)):
+        for candidate in order[query, :k]:
+            count[candidate] += 1
+            right[candidate] += match[query, candidate]
+    table = occurrences(run, "dev", direction, k=k)
+    for column, expected in (("count", count), ("right", right), ("wrong", count - right)):
+        np.testing.assert_array_equal(table[column], expected)
+    largest = int(count.argmax())
+    queries = found_by(run, "dev", direction, largest, k=k)
+    places = {query: order[query].tolist().index(largest) + 1 for query in range(len(scores))}
+    expected = {query: place for query, place in places.items() if place <= k}
+    assert dict(zip(queries["query"], queries["place"], strict=True)) == expected
+    assert queries["match"].tolist() == match[queries["query"], largest].tolist()
+    assert queries["place"].is_monotonic_increasing
+    even = hubness(count, k)
+    assert even.mean == pytest.approx(len(scores) * k / scores.shape[1])
+    assert even.never == pytest.approx(100 * (count == 0).mean())
+
+
+def test_hubness_by_hand() -> None:
+    """Three candidates found 0, 0, 3 times: mean 1, deviations −1, −1, 2, second moment 2, third 2, 2 / 2^1.5."""
+    uneven = hubness(np.array([0, 0, 3]), 1)
+    assert uneven.skewness == pytest.approx(2 / 2**1.5)
+    assert uneven.never == pytest.approx(200 / 3)
+    assert hubness(np.array([2, 2]), 1).skewness == 0.0
+    assert hubness(np.zeros(0), 1).mean == 0.0
+
+
+@both_directions
+def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None:
+    scores, match = scores_of(run, direction)
+    table = margins(run, "dev", direction)
+    assert table["query"].tolist() == list(range(len(scores)))
+    own, wrong = np.where(match, scores, -9), np.where(match, -9, scores)
+    np.testing.assert_array_equal(table["match"], own.argmax(1))
+    np.testing.assert_array_equal(table["wrong"], wrong.argmax(1))
+    np.testing.assert_allclose(table["margin"], own.max(1) - wrong.max(1), atol=1e-6)
+    assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
+    sample = run.sample("dev", scores=600)
+    rows = sample.texts if direction == "t2i" else sample.images
+    part = margins(run, "dev", direction, sample=sample)
+    pd.testing.assert_frame_equal(part, table.iloc[rows].reset_index(drop=True))
+
+
+def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
+    """Twelve captions of one image, and one of another: the ten best of the first image are all its own."""
+    folder = write_run(tmp_path, "many", images=1, pictures=False)
+    v = np.eye(3, dtype=np.float32)[:2]
+    w = np.array([[1.0, 0.001 * i, 0.0] for i in range(12)] + [[0.3, 1.0, 0.0]], np.float32)
+    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    write_embeddings(folder, v, w, np.array([0] * 12 + [1]))
+    table = margins(open_run(folder), "dev", "i2t")
+    assert table["wrong"].tolist() == [12, 11]
+    np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
+
+
+def test_changes_of_diversity_by_hand() -> None:
+    """Anchor 0 goes from the most to the least diverse of three."""
+    tables = [
+        pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values, "spread": values})
+        for values in ([1.0, 0.8, 0.9], [0.6, 0.8, 1.0])
+    ]
+    changes = diversity_changes(*tables)
+    assert changes["place_a"].tolist() == [100.0, 0.0, 50.0]
+    assert changes["place_b"].tolist() == [0.0, 50.0, 100.0]
+    assert changes["change"].tolist() == [-100.0, 50.0, 50.0]
+    with pytest.raises(InputError, match="3 anchors and 2 others"):
+        diversity_changes(tables[0], tables[1].iloc[:2])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rho"),
+    [
+        ([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60),  # 1 − 6·Σd²/(n(n² − 1)) without ties
+        ([1.0, 2, np.nan], [5.0, 1, 9], -1),  # a missing value leaves its pair out
+        (np.ones(4), np.arange(4), np.nan),
+    ],
+)
+def test_rank_correlation_by_hand(first: list[float], second: list[float], rho: float) -> None:
+    assert rank_correlation(np.array(first), np.array(second)) == pytest.approx(rho, nan_ok=True)
+
+
+@both_directions
+def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direction: str) -> None:
+    vectors, owner = text_vectors(run, "dev"), run.image_of_text("dev")
+    guesses = likely_matches(run, "dev", direction, vectors)
+    for query, results in enumerate(run.best("dev", direction)):
+        own = [query] if direction == "t2i" else np.flatnonzero(owner == query)
+        for place, result in enumerate(results):
+            others = np.flatnonzero(owner == result) if direction == "t2i" else [result]
+            likeness = (vectors[own] @ vectors[others].T).max()
+            assert guesses.likeness[query, place] == pytest.approx(likeness, abs=1e-6)
+            same = owner[query] == result if direction == "t2i" else owner[result] == query
+            assert guesses.match[query, place] == same
+    labelled, with_likely = guesses.recall(1)
+    assert labelled == pytest.approx(run.metrics("dev")[f"{direction}_r1"])
+    assert with_likely >= labelled
+
+
+def test_a_likely_result_counts_beside_the_labels_only() -> None:
+    guesses = LikelyMatches(
+        likeness=np.array([[1.0, 0.2], [0.6, 0.9], [0.4, 0.7], [0.1, 0.1], [0.9, 0.9]]),
+        match=np.array([[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]], bool),
+        ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
+    )
+    assert guesses.likely(0.5).astype(int).tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [1, 1]]
+    assert guesses.probably_right(1, 0.5).tolist() == [False, True, False, False, False]
+    assert guesses.probably_right(2, 0.5).tolist() == [False, False, True, False, False]
+    assert guesses.recall(1, 0.5) == (25.0, 50.0)
+    assert guesses.recall(2, 0.5) == (50.0, 75.0)
+
+
+@both_directions
+def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
+    run: Run, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a space fitted to a sample of the captions, of which only those that are compared are encoded."""
+    assert run.query_sample("dev") is None
+    monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
+    monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 40)
+    sample = run.query_sample("dev")
+    assert (len(sample.images), len(sample.texts)) == (8, 40)
+    queries = sample.texts if direction == "t2i" else sample.images
+    space = sampled_space(run, "dev", run.sample("dev"))
+    whole = likely_matches(run, "dev", direction, space.encode(run.captions("dev")))
+    guesses = likely_matches(run, "dev", direction, space, queries)
+    np.testing.assert_allclose(guesses.likeness[queries], whole.likeness[queries], atol=1e-6)
+    np.testing.assert_array_equal(guesses.match[queries], whole.match[queries])
+    others = np.setdiff1d(np.arange(len(whole.ranks)), queries)
+    assert (guesses.likeness[others] == -1).all()
+    assert not guesses.match[others].any()
+    assert guesses.recall(1, 0.5) == pytest.approx(whole.recall(1, 0.5, queries))
+    assert guesses.recall(1, 0.5, others) == (pytest.approx(np.nan, nan_ok=True),) * 2
+    assert guesses.recall(1, 0.5, queries[:3]) == pytest.approx(whole.recall(1, 0.5, queries[:3]))
+
+
+def test_images_without_captions_are_like_nothing(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, "gaps", images=6, pictures=False))
+    owner = run.image_of_text("dev").copy()
+    owner[owner == 2] = 3  # nothing is left that describes image 2
+    run.image_of_text = lambda split: owner
+    guesses = likely_matches(run, "dev", "t2i", text_vectors(run, "dev"))
+    assert (guesses.likeness[run.best("dev", "t2i") == 2] == -1).all()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Run:
+    """Three images with a caption each. By score captions have the images 0 1 2, 0 1 2 and 1 0 2, images the captions
+    1 0 2, 2 0 1 and 2 1 0."""
+    folder = write_run(tmp_path / "runs", "three", images=3, pictures=False, per_image=1)
+    w = np.array([[0.8, 0.6, 0.0], [0.94, 0.33, 0.1], [0.65, 0.7, 0.29]], np.float32)
+    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    write_embeddings(folder, np.eye(3, dtype=np.float32), w, np.arange(3))
+    (tmp_path / "positives.tsv").write_text(LINES)
+    return open_run(folder)
+
+
+def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) -> None:
+    (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
+    names = ["positives.tsv", "CrowdFlowerAnnotations.txt"]
+    assert [file.name for file in judgement_files(tmp_path)] == names
+    judgements = run_judgements(three, "dev", tmp_path / names[0])
+    assert judgements.fact.startswith("2 positives")
+    values = judged_values(three, "dev", judgements)
+    table = judged_recall(["three"], [values]).set_index("direction")
+    columns = [*(f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)), "map_at_r", "r_precision"]
+    expected = {
+        "i2t": [1 / 3, 1, 1, 2 / 3, 1, 1, 2 / 3, 2 / 3],
+        "t2i": [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 + 1 / 4) / 3, (1 + 1 + 1 / 2) / 3],
+    }
+    for direction, row in expected.items():
+        np.testing.assert_allclose(table.loc[direction, columns].astype(float), 100 * np.array(row))
+    assert table["queries"].tolist() == [3, 3]
+    queries = {"i2t": np.array([0]), "t2i": np.array([2])}
+    part = judged_recall(["three"], [values], queries).set_index("direction")
+    columns = ["queries", "labels_1", "judged_1", "map_at_r"]
+    assert part.loc["t2i", columns].tolist() == [1, 0, 0, 25]
+    assert part.loc["i2t", columns].tolist() == [1, 0, 100, 100]
+
+
+@both_directions
+def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path, direction: str) -> None:
+    judgements = run_judgements(three, "dev", tmp_path / "positives.tsv")
+    best = three.best("dev", direction)
+    judged = np.argwhere(judged_results(three, "dev", direction, judgements))
+    pairs = {(int(query), int(best[query, place])) for query, place in judged}
+    assert pairs == ({(1, 0), (2, 0)} if direction == "t2i" else {(0, 1), (0, 2)})
+
+
+def test_a_file_about_other_splits_is_no_damage_and_another_line_is(three: Run, tmp_path: Path) -> None:
+    file = tmp_path / "positives.tsv"
+    file.write_text("elsewhere.png#0\t0.png\n")
+    with pytest.raises(OtherSplitError):
+        run_judgements(three, "dev", file)
+    file.write_text(LINES + "1.png 0.png\n")
+    with pytest.raises(InputError, match=r"positives.tsv line 4: .*1.png 0.png") as raised:
+        run_judgements(three, "dev", file)
+    assert not isinstance(raised.value, OtherSplitError)
+
+
+def test_judgements_lie_in_the_data_folder_that_the_app_was_started_with(tmp_path: Path) -> None:
+    root, data = tmp_path / "runs", tmp_path / "data" / "flickr8k"
+    (data / "precomp").mkdir(parents=True)
+    for named, folder in ((data / "precomp", data), (data, data), ("demo", root), (tmp_path, root)):
+        assert data_folder(str(named), [data], root) == folder

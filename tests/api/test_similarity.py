@@ -1,0 +1,348 @@
+"""Similarity matrices: their samples, every cell against loops, blocks against sharp cells, and one pair in numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coder_core.api import InputError, Loss, Run, open_run
+from coder_core.api.sides import Sides, sides
+from coder_core.api.similarity import matrices, open_pair, samples, scaling
+from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from tests.reference.scaling import scaled as reference
+from tests.support.clip_runs import CAPTIONS_PER_IMAGE, import_clip
+from tests.support.run_folders import synthetic
+
+DIRECTIONS = ("i2t", "t2i")
+LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
+
+
+def choose(run: Run, source: str, **settings: object) -> samples.MatrixSamples:
+    return samples.choose_samples(run, "dev", source, **settings)
+
+
+def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
+    one, same, other = (choose(run, "seed", size=20, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.texts, same.texts)
+    assert one.texts.tolist() != other.texts.tolist()
+    assert len(set(one.texts.tolist())) == 20
+    np.testing.assert_array_equal(one.images, run.image_of_text("dev")[one.texts])
+    assert "20 of 150" in one.about
+    assert len(choose(run, "seed", size=9_999).texts) == 150
+
+
+@pytest.mark.parametrize(
+    ("chosen", "texts"),
+    [
+        ("3, 7", [3, 7]),
+        ("0-3", [0, 1, 2, 3]),
+        ("5 – 6; 2", [5, 6, 2]),
+        ("1,1,2", [1, 2]),
+        ("29, scene", range(145, 150)),
+        ("", "no pair"),
+        ("7", "1 pair"),
+        ("149-150", "caption 150: .* 0 to 149"),
+        ("5-3", "'5-3'"),
+        ("1-2-3", "'1-2-3'"),
+        ("zebra", "no pair"),
+        ("9" * 50, "'9{40}'"),
+    ],
+)
+def test_a_selection_by_number_or_by_words(run: Run, chosen: str, texts: list[int] | str) -> None:
+    if isinstance(texts, str):
+        with pytest.raises(InputError, match=texts):
+            choose(run, "chosen", chosen=chosen)
+    else:
+        assert choose(run, "chosen", chosen=chosen).texts.tolist() == list(texts)
+
+
+def test_a_pair_alone_is_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="has 1 pair"):
+        choose(run, "seed", size=1)
+
+
+@pytest.mark.parametrize("within", [None, np.array([3, 10, 11, 14, 75, 149])])
+def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.ndarray | None) -> None:
+    rows = np.arange(150) if within is None else within
+    batch = choose(run, "hardest", size=20, within=within)
+    v, w = run.embeddings("dev")
+    scores, owner = w[rows] @ v.T, run.image_of_text("dev")[rows]
+    own = scores[np.arange(len(rows)), owner].copy()
+    scores[np.arange(len(rows)), owner] = -np.inf
+    worst = int((scores.max(1) - own).argmax())
+    assert batch.texts[0] == rows[worst]
+    assert len(set(batch.texts.tolist())) == len(batch.texts) == min(20, len(rows))
+    assert within is not None or scores[worst].argmax() in batch.images
+
+
+def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = choose(run, "split")
+    assert (len(batch.images), len(batch.texts), batch.paired) == (30, 150, False)
+    monkeypatch.setattr(samples, "SCORES_AT_MOST", 500)
+    batch = choose(run, "split", seed=3)
+    assert len(batch.images) * len(batch.texts) <= 500
+    assert f"{len(batch.images)} of 30 images" in batch.about
+    np.testing.assert_array_equal(np.unique(run.image_of_text("dev")[batch.texts]), batch.images)
+
+
+@pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
+def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    within, owner = np.array([3, 10, 11, 14, 75, 149]), run.image_of_text("dev")
+    batch = choose(run, source, size=5, within=within, chosen="scene")
+    assert set(batch.texts.tolist()) <= set(within.tolist())
+    assert len(batch.texts) == (6 if source == "split" else 5)
+    assert set(batch.images.tolist()) == set(owner[batch.texts].tolist())
+    if source == "chosen":  # numbers are taken as they are
+        batch = choose(run, source, chosen="0-3", within=within[:1])
+        assert batch.texts.tolist() == [0, 1, 2, 3]
+        assert "4 of the 4 pairs" in batch.about
+        return
+    for alone, fact in ((within[:0], "no pair"), (within[:1], "1 pair"), (within[1:4], "single image")):
+        with pytest.raises(InputError, match=f"the slice: .*{fact}"):
+            choose(run, source, within=alone)
+    if source == "split":
+        assert "4 images" in batch.about
+        monkeypatch.setattr(samples, "SCORES_AT_MOST", 12)
+        some = choose(run, "split", within=within)
+        assert some.texts.tolist() == [text for text in within if owner[text] in some.images]
+        assert "2 of 4 images" in some.about
+
+
+@pytest.mark.parametrize("source", ["seed", "split"])
+@pytest.mark.parametrize("by", ["diversity", "cluster"])
+@pytest.mark.parametrize("anchors", ["image", "text"])
+def test_an_order_keeps_every_sample(run: Run, source: str, by: str, anchors: str) -> None:
+    batch = choose(run, source, size=25)
+    count = len(batch.images if anchors == "image" else batch.texts)
+    diversity = np.random.default_rng(0).permutation(count) / count
+    ordered = samples.order_samples(run, "dev", batch, by, diversity, anchors)
+    for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
+        np.testing.assert_array_equal(np.sort(before), np.sort(after))
+    if ordered.paired:
+        np.testing.assert_array_equal(ordered.images, run.image_of_text("dev")[ordered.texts])
+    if by == "diversity":
+        side = "images" if anchors == "image" and source == "split" else "texts"
+        assert getattr(ordered, side).tolist() == getattr(batch, side)[np.argsort(diversity)].tolist()
+
+
+def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three tight groups, shuffled: each is together, by the tree and by the plane."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(np.repeat(np.arange(3), 10))
+    vectors = np.eye(8)[group] + 0.02 * rng.normal(size=(30, 8))
+    for limit in (2_000, 10):
+        monkeypatch.setattr(samples, "TREE_AT_MOST", limit)
+        ordered = group[samples._alike(vectors)]
+        changes = int((np.diff(ordered) != 0).sum()) + int(ordered[0] != ordered[-1])
+        assert changes <= 3  # a circle of three groups
+
+
+def problem(images: int = 9, modality: str = "image") -> Sides:
+    return sides(*synthetic(images, noise=1.0), modality)
+
+
+def pairs(count: int = 12) -> Sides:
+    """A batch of pairs with two images twice."""
+    v, w, owner = synthetic(count - 2, noise=1.0)
+    texts = np.array([0, 1, 5, 6, *range(10, 5 * (count - 4) + 10, 5)])[:count]
+    return Sides(v[owner[texts]], w[texts], owner[texts], owner[texts])
+
+
+@pytest.mark.parametrize("modality", ["image", "text"])
+def test_every_cell_agrees_with_the_loops(modality: str) -> None:
+    s = problem(modality=modality)
+    scaled = scaling.scale(s, scaling.anchor_diversity(s, LOSS), LOSS)
+    scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
+    negative = s.anchor_images[:, None] != s.candidate_images[None]
+    values = reference(scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15)
+    diversity, exponent, plain, share = values
+    assert (scaled.row_step, scaled.column_step) == (1, 1)
+    np.testing.assert_allclose(scaled.spread.diversity, diversity, rtol=1e-6)
+    np.testing.assert_array_equal(scaled.spread.negatives, negative.sum(1))
+    np.testing.assert_allclose(scaled.similarity, scores, atol=1e-6)
+    np.testing.assert_allclose(scaled.exponent, exponent, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scaled.change, exponent - plain, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(scaled.share, share, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("tile", [1, 37, 1_000_000])
+@pytest.mark.parametrize(("images", "cells"), [(9, 4), (10, 7), (8, 8), (5, 2)])
+def test_blocks_are_the_means_of_their_cells(
+    images: int, cells: int, tile: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = problem(images)
+    spread = scaling.anchor_diversity(s, LOSS)
+    sharp = scaling.scale(s, spread, LOSS, cells=10_000)
+    monkeypatch.setattr(scaling, "TILE", tile)
+    blocks = scaling.scale(s, spread, LOSS, cells=cells)
+    r, c = blocks.row_step, blocks.column_step
+    assert max(blocks.similarity.shape) <= cells
+    for name in ("similarity", "exponent", "change", "share"):
+        cell, block = getattr(sharp, name), getattr(blocks, name)
+        for i, j in np.ndindex(block.shape):
+            part = cell[i * r : (i + 1) * r, j * c : (j + 1) * c]
+            expected = np.nan if np.isnan(part).all() else np.nanmean(part)
+            np.testing.assert_allclose(block[i, j], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest array made on the way is a tile, though the matrix has a hundred times as many cells."""
+    s = problem(400)
+    spread = scaling.anchor_diversity(s, LOSS)
+    sizes: list[int] = []
+    shares = scaling.shares
+    monkeypatch.setattr(scaling, "TILE", 8_000)
+    monkeypatch.setattr(scaling, "shares", lambda tile: sizes.append(tile.size) or shares(tile))
+    scaled = scaling.scale(s, spread, LOSS)
+    assert max(sizes) <= 8_000
+    assert sum(sizes) == 400 * 2_000
+    assert scaled.similarity.shape == (200, 250)
+
+
+def test_small_temperatures_do_not_overflow() -> None:
+    s, loss = problem(), Loss(temperature=0.001, gamma=-1.0, epsilon=0.1)
+    scaled = scaling.scale(s, scaling.anchor_diversity(s, loss), loss)
+    np.testing.assert_allclose(np.nansum(scaled.share, 1), 1.0, rtol=1e-4)
+    with pytest.raises(ValueError, match="temperature"):
+        scaling.scale(s, scaling.anchor_diversity(s, LOSS), Loss(temperature=0.0))
+
+
+def test_one_pair_by_hand() -> None:
+    """Anchor (1, 0) sees its own (1, 0), and negatives at 0.6 and 0.0: mean 0.3, deviation 0.3."""
+    v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
+    s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
+    spread = scaling.anchor_diversity(s, loss)
+    pair = open_pair(s, spread, loss, 0, 1, paired=True)
+    assert pair.negatives == 2
+    assert pair.spread == pytest.approx(0.3, abs=1e-6)
+    assert pair.raw == pytest.approx(1 + np.exp(-0.1 / 0.3), abs=1e-6)
+    assert pair.diversity == pytest.approx(pair.raw / pair.largest)
+    assert pair.plain == pytest.approx(3.0, abs=1e-5)
+    assert pair.exponent == pytest.approx(3.0 / pair.diversity, abs=1e-5)
+    assert pair.total_plain == pytest.approx(1 + np.exp(3.0) + np.exp(-3.0), rel=1e-5)
+    assert pair.share_plain == pytest.approx(np.exp(3.0) / pair.total_plain, rel=1e-5)
+    assert pair.share == pytest.approx(np.exp(pair.exponent) / pair.total, rel=1e-6)
+    assert pair.positive == pytest.approx(1.0)
+    with pytest.raises(IndexError):
+        open_pair(s, spread, loss, 3, 0, paired=True)
+
+
+def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
+    """The loss of every diagonal pair is that of the objective on the same scores."""
+    s = pairs()
+    spread = scaling.anchor_diversity(s, LOSS)
+    scores = torch.from_numpy(s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64))
+    negatives = torch.from_numpy(s.anchor_images[:, None] != s.candidate_images[None])
+    diversity = torch.from_numpy(spread.diversity)
+    settings = scores, scores.diagonal(), negatives
+    expected = diversity_contrastive(*settings, diversity=diversity, temperature=0.08, margin=0.25)
+    plain = diversity_contrastive(*settings, temperature=0.08, margin=0.25)
+    opened = [open_pair(s, spread, LOSS, k, k, paired=True) for k in range(len(s.anchors))]
+    np.testing.assert_allclose([pair.loss_value for pair in opened], expected.numpy(), rtol=1e-5)
+    np.testing.assert_allclose([pair.loss_plain for pair in opened], plain.numpy(), rtol=1e-5)
+    scaled = scaling.scale(s, spread, LOSS)
+    for cell in np.ndindex(scaled.similarity.shape):
+        pair = open_pair(s, spread, LOSS, *cell, paired=True)
+        assert pair.own == np.isnan(scaled.exponent[cell])
+        np.testing.assert_allclose(pair.similarity, scaled.similarity[cell], atol=1e-6)
+        np.testing.assert_allclose(pair.exponent, scaled.exponent[cell], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(pair.share, scaled.share[cell], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("source", ["seed", "split"])
+def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direction: str) -> None:
+    batch = choose(run, source, size=12)
+    batch = matrices.ordered(run, "dev", batch, "diversity", direction, run.loss)
+    scaled = matrices.scaled_matrix(run, "dev", batch, direction, run.loss)
+    expected = run.similarity(batch.images, batch.texts, split="dev")
+    np.testing.assert_allclose(scaled.similarity, expected if direction == "i2t" else expected.T, atol=1e-6)
+    assert (np.diff(scaled.spread.diversity) >= 0).all()  # the most ambiguous anchor first
+    rows, columns = matrices.labels(scaled, batch, direction)
+    assert (len(rows), len(columns)) == scaled.similarity.shape
+    assert rows[0].split()[0] == ("image" if direction == "i2t" else "caption")
+
+
+def test_the_two_directions_share_s_and_differ_in_whose_diversity_scales_it(run: Run) -> None:
+    batch = choose(run, "seed", size=12)
+    one, other = (matrices.scaled_matrix(run, "dev", batch, direction, run.loss) for direction in DIRECTIONS)
+    np.testing.assert_allclose(one.similarity, other.similarity.T, atol=1e-6)
+    negative = ~np.isnan(one.exponent)
+    plain, other_plain = one.exponent - one.change, (other.exponent - other.change).T
+    np.testing.assert_allclose(plain[negative], other_plain[negative], atol=1e-4)
+    assert not np.allclose(one.exponent, other.exponent.T, equal_nan=True)
+    entropy = matrices.scaled_matrix(run, "dev", batch, "i2t", Loss(function="entropy")).spread.spread
+    assert (entropy > 3).all()
+    assert (one.spread.spread < 1).all()
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_cell_is_found_by_its_ids_and_opened(run: Run, direction: str) -> None:
+    batch = choose(run, "seed", size=12)
+    scaled = matrices.scaled_matrix(run, "dev", batch, direction, run.loss)
+    cell = matrices.positions(batch, direction, int(batch.images[3]), int(batch.texts[7]))
+    assert cell == ((3, 7) if direction == "i2t" else (7, 3))
+    in_order = matrices.matrix_sides(run, "dev", batch, direction)
+    pair = open_pair(in_order, scaled.spread, scaled.loss, *cell, paired=batch.paired)
+    np.testing.assert_allclose(pair.similarity, scaled.similarity[cell], atol=1e-6)
+    missing = int(np.setdiff1d(np.arange(150), batch.texts)[0])
+    assert matrices.positions(batch, direction, int(batch.images[0]), missing) is None
+
+
+def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
+    batch = choose(run, "split")
+    in_order = matrices.matrix_sides(run, "dev", batch, "i2t")
+    scaled = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
+    assert (scaled.row_step, scaled.column_step) == (5, 22)
+    anchor, candidate = matrices.hardest_in_cell(in_order, scaled, 1, 2)
+    rows, columns = np.arange(5, 10), np.arange(44, 66)
+    assert anchor in rows
+    assert candidate in columns
+    part = run.similarity(rows, columns, split="dev")
+    part[rows[:, None] == run.image_of_text("dev")[None, columns]] = -1
+    opened = run.similarity([anchor], [candidate], split="dev")
+    np.testing.assert_allclose(opened[0, 0], part.max(), atol=1e-6)
+    row_labels, column_labels = matrices.labels(scaled, batch, "i2t")
+    assert row_labels[1] == "images 5 … 9 (5)"
+    assert column_labels[-1] == "captions 132 … 149 (18)"
+    sharp = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss)
+    assert matrices.hardest_in_cell(in_order, sharp, 3, 9) == (3, 9)
+
+
+@pytest.mark.parametrize("cells", [7, 256])
+def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
+    batch = choose(run, "seed", size=12)
+    scaled = matrices.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
+    table = matrices.matrix_table(scaled, batch, "t2i")
+    assert len(table) == scaled.similarity.size
+    assert list(table)[:2] == (["first caption", "first image"] if cells == 7 else ["caption", "image"])
+    row = table.iloc[scaled.similarity.shape[1] + 2]
+    assert row.iloc[0] == batch.texts[scaled.row_step]
+    assert row.iloc[1] == batch.images[2 * scaled.column_step]
+    np.testing.assert_allclose(row["similarity"], scaled.similarity[1, 2])
+    np.testing.assert_array_equal(table["share"].isna(), np.isnan(scaled.share).ravel())
+
+
+def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path: Path) -> None:
+    """γ is between negatives and positives, μ a third of the distance of the medians."""
+    run = open_run(import_clip(tmp_path / "runs", "clip", images=24))
+    v, w = run.embeddings("dev")
+    own = np.arange(24)[:, None] == np.repeat(np.arange(24), CAPTIONS_PER_IMAGE)
+    scores = np.asarray(v, np.float64) @ np.asarray(w, np.float64).T
+    middle, top = np.quantile(scores[~own], [0.5, 0.99])
+    positive = np.median(scores[own])
+    values = matrices.values_from_similarities(run, "dev")
+    medians = values.negatives, values.negatives_top, values.positives
+    assert medians == pytest.approx((middle, top, positive), abs=1e-6)
+    assert values.loss.gamma == pytest.approx((top + positive) / 2, abs=0.0025)
+    assert values.loss.temperature == pytest.approx((positive - middle) / 3, abs=0.0025)
+    assert values.loss.gamma < 0.1 < Loss().gamma
+    drawn = matrices.values_from_similarities(run, "dev", pairs=1000)
+    assert drawn.negatives == pytest.approx(middle, abs=0.02)
+    alone = open_run(import_clip(tmp_path / "runs", "alone", images=1))  # no negatives
+    values = matrices.values_from_similarities(alone, "dev")
+    assert values.loss == Loss()
+    assert np.isnan(values.negatives)
