@@ -10,17 +10,26 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, Run, open_run
-from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways, interaction_attention, lay_over
+from coder_core.api import InputError, open_run
+from coder_core.api.heat_maps import (
+    NO_FILE,
+    PARTS_ONLY,
+    HeatMap,
+    cosines,
+    heat_map,
+    heat_map_ways,
+    interaction_attention,
+    lay_over,
+)
 from coder_core.data.pictures import read_picture
 from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
-from coder_core.embed import main as embed
 from coder_core.model.scoring import InteractionScorer
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.patches import encode_patches
 from coder_core.model.towers.regions import boxes
 from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.run_folders import import_run_folder
 from tests.support.tiny_towers import write_tiny_siglip
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -36,16 +45,14 @@ def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None
     random = np.random.default_rng(3)
     words, regions = random.normal(size=(4, 6)), random.normal(size=(5, 6))
     regions[3] = 0  # missing in the data
-    s = cosines(words, regions)
-    attention = interaction_attention(words, regions, 9.0)
+    s, attention = cosines(words, regions), interaction_attention(words, regions, 9.0)
     for t in range(4):
         exponents = {}
         for k in (0, 1, 2, 4):
             cosine = words[t] @ regions[k] / math.sqrt((words[t] ** 2).sum() * (regions[k] ** 2).sum())
             assert s[t, k] == pytest.approx(cosine, abs=1e-6)
-            positive = [max(0.0, float(s[other, k])) for other in range(4)]
-            norm = math.sqrt(sum(value**2 for value in positive))
-            exponents[k] = 9.0 * positive[t] / norm if norm else 0.0
+            norm = math.sqrt(sum(max(0.0, float(s[other, k])) ** 2 for other in range(4)))
+            exponents[k] = 9.0 * max(0.0, float(s[t, k])) / norm if norm else 0.0
         total = sum(math.exp(value) for value in exponents.values())
         for k, value in exponents.items():
             assert attention[t, k] == pytest.approx(math.exp(value) / total, abs=1e-6)
@@ -65,26 +72,15 @@ def test_the_attention_is_the_one_that_scores() -> None:
 
 def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
     places = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.5], [0, 0.75, 1, 1], [0, 0, 1, 1]], np.float32)
-    values = np.array([1.0, 3.0, 7.0, np.nan])
-    laid = lay_over(values, places)
+    laid = lay_over(np.array([1.0, 3.0, 7.0, np.nan]), places)
     np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
     np.testing.assert_allclose(laid.y, [0, 0.5, 0.75, 1])
-    for row in range(3):
-        for column in range(3):
-            x, y = (laid.x[column] + laid.x[column + 1]) / 2, (laid.y[row] + laid.y[row + 1]) / 2
-            covering = [
-                value
-                for value, (left, top, right, bottom) in zip(values, places, strict=True)
-                if np.isfinite(value) and left < x < right and top < y < bottom
-            ]
-            expected = sum(covering) / len(covering) if covering else np.nan
-            np.testing.assert_allclose(laid.values[row, column], expected)
+    np.testing.assert_allclose(laid.values, [[1, 2, 3], [np.nan] * 3, [7, 7, 7]])
 
 
 def test_the_demo_knows_where_its_regions_lie() -> None:
-    random = np.random.default_rng(0)
-    cells = cell_features(random.integers(0, 255, (2 * CELLS, 2 * CELLS, 3), dtype=np.uint8))
-    np.testing.assert_allclose(region_boxes(), region_features(cells[None])[0, :, -4:])
+    pixels = np.random.default_rng(0).integers(0, 255, (2 * CELLS, 2 * CELLS, 3), dtype=np.uint8)
+    np.testing.assert_allclose(region_boxes(), region_features(cell_features(pixels)[None])[0, :, -4:])
 
 
 @pytest.mark.parametrize("name", ["plain", "words"])
@@ -112,38 +108,37 @@ def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str
 
 def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> None:
     shutil.copytree(base / "runs", tmp_path / "runs")
-    away = base / "features-away"
-    full = {
-        name: heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
-        for name in ("plain", "words")
-    }
-    (base / "features").rename(away)
+
+    def heat_of(name: str) -> HeatMap:
+        return heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
+
+    full = {name: heat_of(name) for name in ("plain", "words")}
+    away = (base / "features").rename(base / "features-away")
     try:
-        plain = heat_map(open_run(tmp_path / "runs" / "plain"), "dev", CAPTION, 0, "cosine")  # by its tower
+        plain = heat_of("plain")  # by its tower
         np.testing.assert_allclose(plain.boxes, full["plain"].boxes)
         np.testing.assert_allclose(plain.values, full["plain"].values, atol=1e-5)
-        no_picture = Run(open_run(tmp_path / "runs" / "words").summary)
+        no_picture = open_run(tmp_path / "runs" / "words")
         no_picture.analysis("dev").manifest["documents"].remove("regions")
         words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # by the parts that its analysis keeps
         np.testing.assert_allclose(words.values, full["words"].values, atol=1e-3)
-        assert words.boxes is None
-        assert "data is not at its place" in words.unknown
+        assert (words.boxes, words.unknown) == (None, PARTS_ONLY)
     finally:
         away.rename(base / "features")
-    for content, said in (
-        (None, "no file of boxes"),
-        (np.zeros((3, 4, 3), np.float32), "does not fit"),
+    file = base / "features" / "dev_boxes.npy"
+    for content, fact in (
+        (None, NO_FILE),
+        (np.zeros((3, 4, 3), np.float32), "(3, 4, 3)"),
         (np.full((3, 4, 4), 9, np.float32), "no shares"),
-        (np.zeros(3, int), "dev_boxes.npy"),
+        (np.zeros(3, int), file.name),
     ):
-        place, kept = base / "features" / "dev_boxes.npy", tmp_path / "kept.npy"
-        place.rename(kept)
+        intact = file.rename(tmp_path / "intact.npy")
         if content is not None:
-            np.save(place, content)
-        heat = heat_map(open_run(base / "runs" / "plain"), "dev", CAPTION, 0, "cosine")
-        kept.replace(place)
+            np.save(file, content)
+        heat = heat_of("plain")
+        intact.replace(file)
         assert heat.boxes is None
-        assert said in heat.unknown
+        assert fact in heat.unknown
         np.testing.assert_allclose(heat.values, full["plain"].values)
 
 
@@ -153,15 +148,12 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) ->
     picture = read_picture(draw(6), "6.jpg")
     heat = heat_map(run, "dev", CAPTION, picture, "cosine")
     assert heat.words == CAPTION.replace(",", "").split()
-    towers = run.towers
-    patches = encode_patches(towers, picture)
-    for t, word in enumerate(heat.words):
-        embedded = towers.encode_texts([word])[0][0]
-        for k, patch in enumerate(patches.features):
-            assert heat.values[t, k] == pytest.approx(embedded @ patch / np.linalg.norm(patch), abs=1e-5)
-    np.testing.assert_allclose(
-        heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6
-    )  # 60 × 40, its middle square
+    patches = encode_patches(run.towers, picture).features
+    unit = patches / np.linalg.norm(patches, axis=1, keepdims=True)
+    embedded = np.stack([run.towers.encode_texts([word])[0][0] for word in heat.words])
+    np.testing.assert_allclose(heat.values, embedded @ unit.T, atol=1e-5)
+    square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
+    np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
     same = heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
     attention = heat_map(run, "dev", CAPTION, picture, "tower")
@@ -214,18 +206,9 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_p
 
 
 def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
-    for name, rows in (("images", 2), ("texts", 2)):
-        np.save(given / f"{name}.npy", np.eye(rows, 4, dtype=np.float32) + 0.1)
-    (given / "captions.txt").write_text("a dog\na cat\n")
-    files = [f"--{name}={given / name}.npy" for name in ("images", "texts")] + [
-        f"--captions={given / 'captions.txt'}"
-    ]
-    assert embed(["import", *files, f"--root={tmp_path / 'runs'}", "--name=other"]) == 0
-    run = open_run(tmp_path / "runs" / "other")
+    run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
     assert heat_map_ways(run, "dev") == ()
-    with pytest.raises(InputError, match="imported embeddings, and neither words nor regions"):
+    with pytest.raises(InputError, match="imported embeddings"):
         heat_map(run, "dev", "a dog", 0, "cosine")
-    with pytest.raises(InputError, match="no map of the kind 'tower'"):
+    with pytest.raises(InputError, match="'tower'"):
         heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")

@@ -8,20 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coder_core.api import InputError, open_run
-from coder_core.api.training.sample_weights import (
-    CODER,
-    DISCREPANCY,
-    DIVERSITY,
-    WEIGHT,
-    correlations,
-    weight_table,
-    weighting,
-)
-from tests.support.run_folders import write_run
+from coder_core.api import InputError, Run, open_run
+from coder_core.api.training import sample_weights
+from coder_core.api.training.sample_weights import correlations, weight_table, weighting
 from tests.support.weighted_runs import train_weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
+WEIGHT, CODER = sample_weights.WEIGHT, sample_weights.CODER
+DIVERSITY, DISCREPANCY = sample_weights.DIVERSITY, sample_weights.DISCREPANCY
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +27,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_pair_has_its_weight_and_its_measures(root: Path, modality: str, column: int) -> None:
     run = open_run(root / "combined")
     analysis, owner = run.analysis("dev"), run.image_of_text("dev")
-    table = weight_table(run, "dev", modality)  # type: ignore[arg-type]
+    table = weight_table(run, "dev", modality)
     np.testing.assert_array_equal(table["image"], owner)
     np.testing.assert_allclose(table[WEIGHT], analysis.array("sample_weight"))
     np.testing.assert_allclose(table[DIVERSITY], analysis.array("weight_diversity")[:, column])
     np.testing.assert_allclose(table[DISCREPANCY], analysis.array("weight_discrepancy")[:, column])
-    spread = run.spread("dev", modality=modality)  # type: ignore[arg-type]
-    expected = [spread[owner[j]] if modality == "image" else spread[j] for j in range(len(owner))]
-    np.testing.assert_allclose(table[CODER], expected)
+    spread = run.spread("dev", modality=modality)
+    np.testing.assert_allclose(table[CODER], spread[owner] if modality == "image" else spread)
 
 
 def test_larger_is_more_diverse_whatever_gamma_was(root: Path) -> None:
@@ -75,7 +68,6 @@ def test_weights_without_neighbours_have_no_measures(root: Path) -> None:
     assert weighting(run, "dev").statistics.empty
 
 
-def test_a_run_without_weights_says_what_to_train(tmp_path: Path) -> None:
-    write_run(tmp_path, "plain", images=8, pictures=False)
-    with pytest.raises(InputError, match=r"was trained without sample weights\. Train with --sample-weights"):
-        weighting(open_run(tmp_path / "plain"), "dev")
+def test_a_run_without_weights_says_what_to_train(run: Run) -> None:
+    with pytest.raises(InputError, match="--sample-weights"):
+        weighting(run, "dev")
