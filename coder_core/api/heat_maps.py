@@ -292,11 +292,11 @@ class FeatureFiles:
 
     def of(self, image: int) -> Regions:
         """The regions of an image of the split."""
-        features = self._features.of_images(image, image + 1)[0].astype(np.float32)
+        features = self._features.of_images([image])[0].astype(np.float32)
         if isinstance(self._boxes, str):
             return Regions(features, None, self._boxes)
         row = self._row(image)
-        boxes = self._boxes.of_images(row, row + 1)[0].astype(np.float32)
+        boxes = self._boxes.of_images([row])[0].astype(np.float32)
         inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
         if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
             return Regions(features, None, "The boxes of this image are no shares of the picture's sides.")

@@ -1,36 +1,40 @@
-"""Read a data set on disk: `read_split` finds the layout, reads and checks it, or raises with the reasons."""
+"""Read a data set on disk: `read_split` finds the layout, reads and checks it, or raises with the reasons.
+
+A layout is a folder of precomp files, or Karpathy's dataset_*.json with features beside it: one file a split, or one
+for all images.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.features import scan_values
-from coder_core.data.karpathy import find_annotations, inner_folders, karpathy_splits, read_karpathy
-from coder_core.data.lines import check_name, follow_link
+from coder_core.data.captioned.annotated import AnnotatedImage, read_annotations
+from coder_core.data.captioned.records import id_array
+from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
+from coder_core.data.lines import check_name, follow_link, shorten
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.split import Split
+from coder_core.files.atomic import replacing
+from coder_core.files.cache import cache_folder
 
-READ_SUFFIXES = (
-    ".npy",
-    ".txt",
-    ".json",
-    ".csv",
-    ".tsv",
-    ".jsonl",
-    ".parquet",
-    ".tar",
-)  # of features and captions
-SMALL_TEST_IMAGES = 1_000  # COCO: "test" is the first 1,000 images of "testall"
+READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")
+SMALL_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
 LAYOUTS = (
     "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
 )
+ALL_IMAGES = ("ims.npy", "features.npy")
+FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
+PIECE_IMAGES = 256  # copied at once
 
 
 def read_split(
@@ -77,7 +81,7 @@ def read_split(
 def available_splits(path: str | Path) -> list[str]:
     """Names of the splits at `path`: train first, then dev, then the others in alphabetical order."""
     _, layout = find_layout(path)
-    names = splits_in(layout) if layout.is_dir() else karpathy_splits(layout)
+    names = splits_in(layout) if layout.is_dir() else _karpathy_splits(read_annotations(layout, [])[1])
     first = {"train": 0, "dev": 1, "val": 1}
     return sorted(names, key=lambda name: (first.get(name, 2), name))
 
@@ -86,7 +90,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     """The folder itself, and the folder of precomp files or the JSON file to read.
 
     Raises:
-        InputError: there is neither, or a link where they should be leads to nothing.
+        InputError: neither exists, or a link leads to nothing.
     """
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
@@ -94,30 +98,45 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if not path.is_dir():
         problem = "not a folder" if path.exists() else "there is no such folder"
         raise InputError.at(path, problem, LAYOUTS, "check the path")
-    annotated = any(path.glob("dataset*.json"))
-    inner = inner_folders(path, [])
-    folders = [folder for folder in inner if _is_precomp(folder, annotated)]
-    if _is_precomp(path, annotated):
+    annotations = sorted(path.glob("dataset*.json"))
+    inner = [folder for folder in _inner_folders(path, []) if _is_precomp(folder, bool(annotations))]
+    if _is_precomp(path, bool(annotations)):
         return path, path
-    if len(folders) > 1 and folders[0].name != "precomp":
-        names = ", ".join(folder.name for folder in folders)
+    if len(inner) > 1 and inner[0].name != "precomp":
+        names = ", ".join(folder.name for folder in inner)
         raise InputError.at(path, f"holds several data sets: {names}", "one data set", "name one of them")
-    if folders:
-        return path, folders[0]
-    _refuse_pictures(path)
-    return path, find_annotations(path, LAYOUTS)
-
-
-def _refuse_pictures(path: Path) -> None:
-    """Say of pictures with captions what can be done with them."""
+    if inner:
+        return path, inner[0]
+    if len(annotations) == 1:
+        return path, annotations[0]
+    if annotations:
+        names = ", ".join(file.name for file in annotations)
+        raise InputError.at(path, f"several: {names}", LAYOUTS, "name one JSON file")
     from coder_core.data.captioned.layouts import recognise  # pyarrow is loaded for those who have such data
 
-    recognised = recognise(path) if not any(path.glob("dataset*.json")) else None
-    if recognised is not None:
+    if recognised := recognise(path):
         layout, why = recognised
         problem = f"holds pictures with captions ({layout.name}: {why}) and no region features"
         fix = f"python -m coder_core.features {path} --model … --out … makes features with a pretrained model"
         raise InputError.at(path, problem, LAYOUTS, fix)
+    raise InputError.at(path, "no data set", LAYOUTS, "check the path")
+
+
+def _inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
+    """The folders precomp/ and *_precomp/ that a data folder has.
+
+    Raises:
+        InputError: one is a link that leads to nothing, or back to itself.
+    """
+    folders = [root / "precomp", *sorted(root.glob("*_precomp"))]
+    for folder in folders:
+        follow_link(folder, faults)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _is_precomp(folder: Path, annotated: bool) -> bool:
+    """True for a folder with caption files; beside a JSON, features alone belong to the JSON."""
+    return any(folder.glob("*_caps.txt")) if annotated else bool(splits_in(folder))
 
 
 def leaves(path: Path, root: Path) -> bool:
@@ -127,20 +146,14 @@ def leaves(path: Path, root: Path) -> bool:
     """
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
     read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
-    return not all(
-        Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(root)) for entry in [path, *read]
-    )
-
-
-def _is_precomp(folder: Path, annotated: bool) -> bool:
-    """True for a folder with caption files; beside a JSON, features alone belong to the JSON."""
-    return any(folder.glob("*_caps.txt")) if annotated else bool(splits_in(folder))
+    inside = Path(os.path.realpath(root))
+    return not all(Path(os.path.realpath(entry)).is_relative_to(inside) for entry in [path, *read])
 
 
 def _read(root: Path, layout: Path, split: str) -> Split:
     """Read `split` under its own name, under its other name (dev, val), or as the first images of testall."""
     if not layout.is_dir():
-        return read_karpathy(root, layout, split)
+        return _read_karpathy(root, layout, split)
     present = splits_in(layout)
     for name in (split, OTHER_NAME.get(split)):
         if name in present:
@@ -149,5 +162,112 @@ def _read(root: Path, layout: Path, split: str) -> Split:
         text = f'there is no "test"; it is the first {SMALL_TEST_IMAGES:,} images of "testall"'
         why = Fault(str(layout), text, severity="note")
         return read_precomp(root, layout, "testall").first_images(SMALL_TEST_IMAGES, why)
-    listed = ", ".join(present)
-    raise InputError.at(layout, f'there is no split "{split}"', f"one of {listed}", "name one that is there")
+    raise _no_split(layout, split, present)
+
+
+def _no_split(layout: Path, split: str, present: list[str]) -> InputError:
+    expected = f"one of {', '.join(present)}"
+    return InputError.at(layout, f'there is no split "{split}"', expected, "choose one of these")
+
+
+def _read_karpathy(root: Path, path: Path, split: str) -> Split:
+    """Read one split of a Karpathy JSON file and its features, in `root` or a precomp folder in it.
+
+    restval belongs to "train"; of COCO, "test" is the first 1,000 images and "testall" has all.
+    """
+    faults: list[Fault] = []
+    dataset, annotated = read_annotations(path, faults)
+    name = {"val": "dev", "testall": "test"}.get(split, split)
+    rows = [row for row, image in enumerate(annotated) if image.split == name]
+    images = [annotated[row] for row in rows]
+    if not images:
+        raise _no_split(path, split, _karpathy_splits(annotated))
+    file, features, span = _features(root, path, len(annotated), name, rows, faults)
+    whole = Split(
+        name=split,
+        features=features,
+        file=file,
+        rows=span,
+        captions=shorten([caption for image in images for caption in image.captions], str(path), faults),
+        image_of_text=np.repeat(np.arange(len(images)), [len(image.captions) for image in images]),
+        image_names=[image.name for image in images],
+        caption_ids=id_array([number for image in images for number in image.caption_ids]),
+        source={
+            "layout": "Karpathy JSON",
+            "features": str(file.path),
+            "captions": str(path),
+            "captions belong to images": "sentences of images[i], images in imgid order",
+        },
+        faults=faults,
+    )
+    if split != "test" or dataset != "coco":
+        return whole
+    text = (
+        f'"test" is the first {SMALL_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
+    )
+    return whole.first_images(SMALL_TEST_IMAGES, Fault(str(path), text, severity="note"))
+
+
+def _karpathy_splits(images: list[AnnotatedImage]) -> list[str]:
+    return sorted({image.split for image in images})
+
+
+def _features(
+    root: Path, path: Path, images: int, split: str, rows: list[int], faults: list[Fault]
+) -> tuple[FeatureFile, np.ndarray, tuple[int, int, int]]:
+    """The features file, the split's features, and the span of the file's rows they are."""
+    folders = [root, *_inner_folders(root, faults)]
+    of_split = [folder / f"{name}_ims.npy" for folder in folders for name in FILE_NAMES[split]]
+    of_all = [folder / name for folder in folders for name in ALL_IMAGES]
+    features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
+    if features is None:
+        names = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ALL_IMAGES[0]} (all images)"
+        raise InputError.at(root, f'no features for split "{split}" of {path.name}', names, "add them")
+    file = open_features(features, faults)
+    owner = f'of split "{split}" ' if features in of_split else ""
+    count = len(rows) if features in of_split else images
+    if file.shape[0] != count:
+        problem = f"{file.shape[0]:,} rows of features for {count:,} images {owner}in {path.name}"
+        fix = "extract the features of exactly these images, in imgid order"
+        raise InputError.at(file.path, problem, "one row an image", fix)
+    if features in of_split:
+        return file, file.map(), (0, len(rows), 1)
+    first, last = rows[0], rows[-1] + 1
+    if last - first == len(rows):  # adjacent rows: a view
+        return file, file.map()[first:last], (first, last, 1)
+    copy = _gather_rows(file, np.array(rows), faults)
+    return copy, copy.map(), (0, len(rows), 1)
+
+
+def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
+    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped.
+
+    An earlier copy is used again; it is renamed into place, so one that exists is complete.
+
+    Raises:
+        InputError: the cache's disk is too small, or cannot be written.
+    """
+    state, shape = file.path.stat(), (len(rows), *file.shape[1:])
+    identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
+    key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
+    target = cache_folder() / "splits" / f"{key}.npy"
+    needed = len(rows) * file.row_bytes
+    try:
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(target.parent).free
+            if free < needed:
+                raise OSError(f"{needed:,} bytes needed, {free:,} free")
+            with replacing(target) as temporary, temporary.open("wb") as copy:
+                header = {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
+                npy.write_array_header_1_0(copy, header)
+                source = FeatureRows(file.map())
+                for start in range(0, len(rows), PIECE_IMAGES):
+                    copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).data)
+    except OSError as error:
+        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
+        problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
+        raise InputError.at(file.path, problem, "room for the copy", fix) from None
+    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
+    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
+    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)

@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +21,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.lib import format as npy
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, Severity
 from coder_core.data.lines import plain_file
 
 SCAN_BYTES = 8 * 2**20
@@ -69,9 +70,7 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
         problem = f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}"
-        fix = (
-            "copy or download it again: it was cut short or damaged" if size < expected else "write it again"
-        )
+        fix = "copy or download it again: it was cut short" if size < expected else "write it again"
         raise InputError.at(path, problem, f"{expected:,} bytes", fix)
     faults.extend(_coercions(path, shape, dtype, fortran))
     return FeatureFile(path, shape, dtype, fortran, offset)
@@ -105,22 +104,18 @@ def _what_it_is(start: bytes, size: int) -> str:
 
 
 def _check_dtype(path: Path, dtype: np.dtype) -> None:
-    if dtype.hasobject:
-        problem, fix = (
-            "an array of Python objects (a pickle), which is never opened",
-            "save the numbers as float32",
-        )
-    elif dtype.kind != "f" or dtype.itemsize > 8:
-        problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
-    else:
+    if dtype.kind == "f" and dtype.itemsize <= 8:
         return
+    problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
+    if dtype.hasobject:
+        problem, fix = "Python objects (a pickle), which are never opened", "save the numbers as float32"
     raise InputError.at(path, problem, "float16, float32 or float64", fix)
 
 
 def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
     if len(shape) not in (2, 3) or any(length < 1 for length in shape):
-        wanted = "(images, regions, size) or (images, size), nothing of length 0"
-        raise InputError.at(path, f"shape {shape}", wanted, "reshape the array and save it again")
+        expected = "(images, regions, size) or (images, size), nothing of length 0"
+        raise InputError.at(path, f"shape {shape}", expected, "reshape the array and save it again")
 
 
 def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: bool) -> list[Fault]:
@@ -129,9 +124,7 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
         order = "" if dtype.isnative else "big-endian "
         notes.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
     if fortran:
-        notes.append(
-            "Fortran order; batches are gathered from all over the file, which is slow: numpy.save a C copy"
-        )
+        notes.append("Fortran order; rows are scattered over the file, which is slow: numpy.save a C copy")
     if len(shape) == 2:
         notes.append("one vector an image (images, size), read as one region")
     return [Fault(str(path), text, severity="note") for text in notes]
@@ -154,19 +147,16 @@ class FeatureRows:
         self.images, self.regions, self.size = self.features.shape
         self._descriptor = -1
         self._start, self.path = _position_in_file(self.features)
-        if (
-            self.path
-            and self.features[:1, :1].flags.c_contiguous
-            and self.features.strides[2] == features.itemsize
-        ):
+        contiguous = self.features[:1, :1].flags.c_contiguous
+        if self.path and contiguous and self.features.strides[2] == features.itemsize:
             self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
 
-    def of_images(self, start: int, stop: int) -> np.ndarray:
-        """Images start…stop, (stop − start, L, F) in the features' own type."""
-        numbers = np.repeat(np.arange(start, stop), self.regions)
-        rows = self.gather(numbers, np.tile(np.arange(self.regions), stop - start))
-        return rows.reshape(stop - start, self.regions, self.size)
+    def of_images(self, images: Sequence[int] | np.ndarray) -> np.ndarray:
+        """All regions of these k images, (k, L, F) in the features' own type."""
+        regions = np.tile(np.arange(self.regions), len(images))
+        rows = self.gather(np.repeat(images, self.regions), regions)
+        return rows.reshape(len(images), self.regions, self.size)
 
     def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
         """Region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
@@ -178,25 +168,23 @@ class FeatureRows:
             return self.features[images, regions]
         rows = np.empty((len(images), self.size), self.features.dtype)
         image_bytes, region_bytes, _ = self.features.strides
-        places = self._start + images * image_bytes + regions * region_bytes
+        offsets = self._start + images * image_bytes + regions * region_bytes
         row_bytes = rows.itemsize * self.size
         target = rows.reshape(-1).view(np.uint8).data
-        breaks = (
-            np.flatnonzero(np.diff(places) != row_bytes) + 1
-        )  # rows that stand together are read together
+        breaks = np.flatnonzero(np.diff(offsets) != row_bytes) + 1  # adjacent rows are read together
         for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
-            self._read(target[first * row_bytes : last * row_bytes], int(places[first]))
+            self._read(target[first * row_bytes : last * row_bytes], int(offsets[first]))
         return rows
 
-    def _read(self, target: memoryview, place: int) -> None:
+    def _read(self, target: memoryview, offset: int) -> None:
         done = 0
         while done < len(target):
             try:
-                count = os.preadv(self._descriptor, [target[done:]], place + done)
+                count = os.preadv(self._descriptor, [target[done:]], offset + done)
             except OSError as error:
                 raise UnreadableRowsError.at(self.path, f"cannot be read ({error.strerror})") from error
             if count == 0:
-                size, needed = os.fstat(self._descriptor).st_size, place + len(target)
+                size, needed = os.fstat(self._descriptor).st_size, offset + len(target)
                 problem = f"became shorter while it was read: it has {size:,} bytes"
                 raise UnreadableRowsError.at(self.path, problem, f"{needed:,} or more", "restore the file")
             done += count
@@ -209,9 +197,8 @@ def _position_in_file(array: np.ndarray) -> tuple[int, str]:
         root = root.base
     if not isinstance(root, np.memmap) or root.filename is None:
         return 0, ""
-    return root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0], str(
-        root.filename
-    )
+    start, address = (each.__array_interface__["data"][0] for each in (root, array))
+    return root.offset + address - start, str(root.filename)
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
@@ -223,59 +210,57 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     Returns:
         (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
     """
-    per_piece, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
-    starts = range(*rows, per_piece)
+    step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
-        pieces = list(
-            pool.map(lambda start: _scan_piece(reader, start, min(start + per_piece, rows[1])), starts)
-        )
-    bad, large, zero, blank = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-    return zero, _value_faults(file.path, bad, large, zero, blank)
+        pieces = [range(start, min(start + step, rows[1])) for start in range(*rows, step)]
+        found = list(pool.map(lambda piece: _scan_piece(reader, piece), pieces))
+    bad, large, zero = (np.concatenate(pairs) for pairs in zip(*found, strict=True))
+    return zero, _value_faults(file, bad, large, zero)
 
 
-def _scan_piece(
-    reader: FeatureRows, start: int, stop: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows start…stop: (·, 2) pairs (image, region) not finite, too large, all zero, and (·,) images all zero."""
-    values = reader.of_images(start, stop)
+def _scan_piece(reader: FeatureRows, rows: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(·, 2) pairs (image, region) of these rows that are not finite, too large, all zero."""
+    values = reader.of_images(rows)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     bits = values.view(f"u{values.itemsize}")
     infinity = np.array(np.inf, dtype=values.dtype).view(bits.dtype)
-    largest = (bits & np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)).max(
-        axis=-1
-    )  # (images, regions)
-    blank = np.flatnonzero(largest.max(axis=1) == 0) + start
-    shift = np.array([start, 0])
+    without_sign = np.array(np.iinfo(bits.dtype).max >> 1, dtype=bits.dtype)
+    largest = (bits & without_sign).max(axis=-1)  # (images, regions)
     bound = np.array(min(LARGEST, float(np.finfo(values.dtype).max)), dtype=values.dtype).view(bits.dtype)
-    large = np.argwhere((largest > bound) & (largest < infinity))
-    return np.argwhere(largest >= infinity) + shift, large + shift, np.argwhere(largest == 0) + shift, blank
+    masks = largest >= infinity, (largest > bound) & (largest < infinity), largest == 0
+    bad, large, zero = (np.argwhere(mask) + np.array([rows.start, 0]) for mask in masks)
+    return bad, large, zero
 
 
-def _value_faults(
-    path: Path, bad: np.ndarray, large: np.ndarray, zero: np.ndarray, blank: np.ndarray
-) -> list[Fault]:
-    """bad, large, zero: (·, 2) pairs (image, region); blank: (·,) images, an error; a zero region is a warning."""
+def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: np.ndarray) -> list[Fault]:
+    """bad, large, zero: (·, 2) pairs (image, region). A zero region is a warning, an image of them an error."""
     faults = []
+    again = "extract these images' features again"
+
+    def report(problem: str, expected: str = "", fix: str = "", severity: Severity = "error") -> None:
+        faults.append(Fault(str(file.path), problem, expected, fix, severity))
+
+    def regions(pairs: np.ndarray) -> str:
+        return f"in {len(pairs):,} regions of {len(np.unique(pairs[:, 0])):,} images; {_first(pairs)}"
+
     if len(bad):
-        problem = f"NaN or Inf in {len(bad):,} regions of {len(np.unique(bad[:, 0])):,} images; {_rows(bad)}"
-        faults.append(Fault(str(path), problem, "finite numbers", "extract these images' features again"))
+        report(f"NaN or Inf {regions(bad)}", "finite numbers", again)
     if len(large):
-        problem = f"numbers too large to train on in {len(large):,} regions of {len(np.unique(large[:, 0])):,} images"
-        fix = "extract these images' features again, or scale them"
-        faults.append(Fault(str(path), f"{problem}; {_rows(large)}", f"at most {LARGEST:.0e}", fix))
+        problem = f"numbers too large to train on {regions(large)}"
+        report(problem, f"at most {LARGEST:.0e}", f"{again}, or scale them")
+    images, counts = np.unique(zero[:, 0], return_counts=True)
+    blank = images[counts == (file.shape[1] if len(file.shape) == 3 else 1)]
     if len(blank):
         first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
         problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
-        faults.append(
-            Fault(str(path), problem, "a feature vector an image", "extract them again, or remove them")
-        )
+        report(problem, "a feature vector an image", "extract them again, or remove them")
     single = zero[~np.isin(zero[:, 0], blank)]
     if len(single):
-        problem = f"{len(single):,} regions are all zero and are masked in training; {_rows(single)}"
-        faults.append(Fault(str(path), problem, severity="warning"))
+        problem = f"{len(single):,} regions are all zero and are masked in training; {_first(single)}"
+        report(problem, severity="warning")
     return faults
 
 
-def _rows(pairs: np.ndarray) -> str:
+def _first(pairs: np.ndarray) -> str:
     named = ", ".join(f"({image}, {region})" for image, region in pairs[:ROWS_NAMED].tolist())
     return f"the first (image, region), counted from 0: {named}"

@@ -1,8 +1,11 @@
-"""Read text files of a data set: one caption or id a line, UTF-8, split on "\\n" only."""
+"""Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only; JSON; links and names."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 
@@ -32,23 +35,20 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
     """Note the target of `path` if it is a link.
 
     Raises:
-        InputError: it leads to nothing, or back to itself.
+        InputError: the link leads to nothing, or back to itself.
     """
     if not path.is_symlink():
         return
-    problem = f"a link to {path.readlink()}, which "
     try:
         faults.append(Fault(str(path), f"a link, followed to {path.resolve(strict=True)}", severity="note"))
-    except FileNotFoundError:
-        fix = "link it to the file again"
-        raise InputError.at(path, f"{problem}does not exist", "what it stands for", fix) from None
-    except (OSError, RuntimeError):  # which of the two a loop raises depends on Python's version
-        fix = "link it to the file itself"
-        raise InputError.at(path, f"{problem}leads back to itself", "what it stands for", fix) from None
+    except (OSError, RuntimeError) as error:  # which of the two a loop raises depends on Python's version
+        problem = "does not exist" if isinstance(error, FileNotFoundError) else "leads back to itself"
+        found = f"a link to {path.readlink()}, which {problem}"
+        raise InputError.at(path, found, "an existing target", "link it to the file itself") from None
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:
-    """`path`, once it is known to be a plain file. A link is followed, and a note says so.
+    """Return `path` if it is a plain file. A link is followed, and a note says so.
 
     Raises:
         InputError: missing, a link to nothing or to itself, or not a plain file (a folder, a pipe, a device).
@@ -62,7 +62,7 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
 
 
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
-    """The lines of a UTF-8 text file, stripped, one item each. Empty lines and bad bytes are added to `faults`.
+    """Read the lines of a UTF-8 text file, stripped, one item each.
 
     Args:
         path: the file.
@@ -76,59 +76,62 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
         InputError: the file cannot be opened.
     """
     data = plain_file(path, faults).read_bytes()
+    expected = f"every line is one {what}"
     if not data:
-        faults.append(
-            Fault(str(path), "the file is empty", f"one {what} a line", f"write the {what}s or restore it")
-        )
+        faults.append(Fault(str(path), "the file is empty", expected, f"write the {what}s or restore it"))
         return []
     rows = data.split(b"\n")
     if rows[-1] in (b"", b"\r"):
         rows.pop()
-    try:
-        lines = [line.strip() for line in data.decode("utf-8").split("\n")[: len(rows)]]
-    except UnicodeDecodeError:
-        lines = _decode(rows, path, faults)
-    if lines and lines[0].startswith(BYTE_ORDER_MARK):
-        lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
-        faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
-    if rows[0].endswith(b"\r"):
-        faults.append(Fault(str(path), "Windows line ends (CRLF), which were removed", severity="note"))
-    _report_empty(lines, rows, path, what, faults)
-    return lines
-
-
-def _decode(rows: list[bytes], path: Path, faults: list[Fault]) -> list[str]:
-    lines = []
-    for number, row in enumerate(rows, start=1):
+    lines: list[str] = []
+    unreadable = set()
+    for number, row in enumerate(rows, 1):
         try:
             lines.append(row.decode("utf-8").strip())
         except UnicodeDecodeError as error:
             lines.append("")
-            problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
-            fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
+            unreadable.add(number)
             if len(faults) < MOST_FAULTS_SHOWN:
-                place = f"{path} line {number}, byte {error.start + 1}"
-                faults.append(Fault(place, problem, "UTF-8 text", fix))
+                where = f"{path} line {number}, byte {error.start + 1}"
+                problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
+                fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
+                faults.append(Fault(where, problem, "UTF-8 text", fix))
+    if lines[0].startswith(BYTE_ORDER_MARK):
+        lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
+        faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
+    if rows[0].endswith(b"\r"):
+        faults.append(Fault(str(path), "Windows line ends (CRLF), which were removed", severity="note"))
+    fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
+    empty = [number for number, line in enumerate(lines, 1) if not line and number not in unreadable]
+    for number in empty[:MOST_FAULTS_SHOWN]:
+        faults.append(Fault(f"{path} line {number}", "the line is empty", expected, fix))
+    if len(empty) > MOST_FAULTS_SHOWN:
+        faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
     return lines
 
 
-def _report_empty(lines: list[str], rows: list[bytes], path: Path, what: str, faults: list[Fault]) -> None:
-    """Fault lines of white space only; a line that could not be decoded has its fault already."""
-    empty = [number for number, line in enumerate(lines, 1) if not line and _is_blank(rows[number - 1])]
-    expected = f"every line is one {what}"
-    fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
-    first = empty[:MOST_FAULTS_SHOWN]
-    faults += [Fault(f"{path} line {number}", "the line is empty", expected, fix) for number in first]
-    if len(empty) > MOST_FAULTS_SHOWN:
-        faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
+def numbered_lines(path: Path, what: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
+    """Yield file and number (for messages) and text of every line that is not empty; see `read_lines`."""
+    for number, line in enumerate(read_lines(path, what, faults), 1):
+        if line:
+            yield f"{path} line {number}", line
 
 
-def _is_blank(row: bytes) -> bool:
-    return not row.decode("utf-8", errors="replace").strip().strip(BYTE_ORDER_MARK).strip()
+def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: str = "") -> Any:
+    """Parse a JSON value.
+
+    Raises:
+        InputError: not JSON; `where`, `expected` and `fix` are for its message.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        fix = fix or "save the file again"
+        raise InputError.at(where, f"is not JSON: {error}", expected, fix) from None
 
 
 def shorten(captions: list[str], place: str, faults: list[Fault]) -> list[str]:
-    """Cut captions of more than 200 words or 4,000 characters, and say how many."""
+    """Cut captions of more than 200 words or 4,000 characters, in place; a warning counts them."""
     cut = []
     for index, caption in enumerate(captions):
         if len(caption) < 2 * LONGEST_CAPTION_WORDS:  # 200 words and their 199 spaces do not fit

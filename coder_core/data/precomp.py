@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,17 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.captioned.annotated import SPLIT_NAME, name_pictures
 from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureRows, open_features
-from coder_core.data.lines import holds_half_character, plain_file, read_lines, shorten, shown
+from coder_core.data.lines import read_lines, shorten
 from coder_core.data.split import Split
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
-SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 ONE_ROW = "one row of features an image"
-ID_MAPPING = "id_mapping.json"
-MAPPING = "a JSON object, id: file name"
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,14 @@ class Pairing:
     names: list[str] | None
     stride: int
     how: str
+
+
+class PairingFiles(NamedTuple):
+    """The files of images, captions and ids, for messages."""
+
+    images: Path
+    captions: Path
+    ids: Path
 
 
 def read_precomp(root: Path, folder: Path, split: str) -> Split:
@@ -80,14 +84,6 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
         source=source,
         faults=faults,
     )
-
-
-class PairingFiles(NamedTuple):
-    """The files of images, captions and ids, for messages."""
-
-    images: Path
-    captions: Path
-    ids: Path
 
 
 def pair(
@@ -156,7 +152,7 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     reader = FeatureRows(features)
 
     def same_row(i: int, j: int) -> bool:
-        return np.array_equal(reader.of_images(i, i + 1), reader.of_images(j, j + 1))
+        return np.array_equal(reader.of_images([i]), reader.of_images([j]))
 
     nearby = range(1, min(rows, MOST_REPEATS + 1))
     repeat = next((i for i in nearby if not (same_row(i, 0) if ids is None else ids[i] == ids[0])), 1)
@@ -165,8 +161,9 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
     if not all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat)):
         return 1
-    if ids is not None and (
-        len(set(ids)) != rows // repeat or any(ids[i] != ids[i - i % repeat] for i in range(rows))
+    once = None if ids is None else ids[::repeat]
+    if once is not None and (
+        len(set(once)) != len(once) or ids != [name for name in once for _ in range(repeat)]
     ):
         return 1
     return repeat
@@ -175,9 +172,8 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
     problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image"
     expected = "the same whole number of captions for every image, or one id a caption in _ids.txt"
-    return Fault(
-        str(captions_file), problem, expected, "look for a missing or doubled line, or write the ids"
-    )
+    fix = "look for a missing or doubled line, or write the ids"
+    return Fault(str(captions_file), problem, expected, fix)
 
 
 def splits_in(folder: Path) -> list[str]:
@@ -185,33 +181,3 @@ def splits_in(folder: Path) -> list[str]:
     endings = ("_ims.npy", "_caps.txt")
     names = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
     return sorted(name for name in names if SPLIT_NAME.fullmatch(name))
-
-
-def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
-    """The picture names of n ids, where an id_mapping.json has all of them; otherwise the ids themselves.
-
-    The mapping lies in `folder`, in `root`, or beside a `root` called precomp. Faults get a note, or a warning when it
-    cannot be used.
-    """
-    folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
-    path = next((place / ID_MAPPING for place in folders if os.path.lexists(place / ID_MAPPING)), None)
-    if path is None:
-        return ids
-    try:
-        mapping = json.loads(plain_file(path, faults).read_text("utf-8-sig"))
-    except (ValueError, RecursionError, InputError) as error:
-        message = str(error.faults[0].found) if isinstance(error, InputError) else str(error)
-        faults.append(Fault(str(path), f"cannot be used: {message}", MAPPING, severity="warning"))
-        return ids
-    values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
-    names = [name for name in values if isinstance(name, str)]
-    if len(names) < len(ids):
-        text = f"names {len(names):,} of {len(ids):,} images, so the ids are used as names"
-        faults.append(Fault(str(path), text, MAPPING, severity="warning"))
-        return ids
-    for row, name in enumerate(names):
-        if holds_half_character(name):
-            problem = f"the name {shown(name)} of {shown(ids[row])} holds half a character (a lone surrogate)"
-            faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
-    faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
-    return names

@@ -138,7 +138,7 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
         if split.regions != train.regions:
             counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
             faults.append(Fault(place, counts, severity="note"))
-        each, in_train = (f"{some.n_texts / some.n_images:.1f}" for some in (split, train))
+        each, in_train = (f"{one.n_texts / one.n_images:.1f}" for one in (split, train))
         if each != in_train:
             counts = f"{each} and {in_train} captions an image; recalls depend on their number"
             faults.append(Fault(place, counts, severity="note"))
@@ -159,7 +159,7 @@ def fingerprint(split: Split) -> str:
     digest.update(repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode())
     rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
     reader = FeatureRows(split.features)
-    digest.update(b"".join(reader.of_images(row, row + 1).tobytes() for row in rows.tolist()))
+    digest.update(b"".join(reader.of_images([row]).tobytes() for row in rows.tolist()))
     return _add_captions(digest, split)
 
 
@@ -219,15 +219,13 @@ def _identity(path: Path, split: Split) -> str:
 
 def _hash(features: np.ndarray, progress: Progress) -> str:
     """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
-    rows, reader = max(1, PIECE_BYTES // (features[0].size * features.itemsize)), FeatureRows(features)
+    count, reader = len(features), FeatureRows(features)
+    rows = max(1, PIECE_BYTES // (features[0].size * features.itemsize))
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
-
-    def piece(start: int) -> bytes:
-        return hashlib.sha256(reader.of_images(start, min(start + rows, len(features))).data).digest()
-
+    pieces = [range(start, min(start + rows, count)) for start in range(0, count, rows)]
     with ThreadPoolExecutor(THREADS) as pool:
-        starts = range(0, len(features), rows)
-        for start, part in zip(starts, pool.map(piece, starts), strict=True):
+        digests = pool.map(lambda piece: hashlib.sha256(reader.of_images(piece).data).digest(), pieces)
+        for piece, part in zip(pieces, digests, strict=True):
             digest.update(part)
-            progress(min(start + rows, len(features)), len(features))
+            progress(piece.stop, count)
     return digest.hexdigest()

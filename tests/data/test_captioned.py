@@ -148,7 +148,7 @@ def test_faults_of_flickr_files_name_the_line(tmp_path: Path) -> None:
     assert f"token.txt line 25: '{NAMES[0]}#0' is also the number of {tokens} line 1" in told
     assert "token.txt line 26: is 'no tab here'" in told
     tokens.write_text(whole + "other.jpg.1#0\ta picture in no list\n")
-    assert "1 images stand in no list of a split and are left out; the first: 'other.jpg.1'" in messages(
+    assert "1 images are in no list of a split and are left out; the first: 'other.jpg.1'" in messages(
         tmp_path / "f"
     )
     dev = tmp_path / "f" / "Flickr_8k.devImages.txt"
@@ -217,9 +217,8 @@ def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:
     file.write_text(json.dumps(content))
     told = str(refusal(read_captioned, tmp_path))
     assert "annotations[6]: 12 is also the id of" in told
-    assert (
-        "annotations[8]: lacks a key, or it has another type; expected image_id (a number), caption" in told
-    )
+    assert "annotations[8].image_id: the key is missing" in told
+    assert "annotations[8].caption: the key is missing" in told
     del content["annotations"][8], content["annotations"][6]
     content["annotations"][0]["caption"] = content["annotations"][1]["caption"] = " "
     file.write_text(json.dumps(content))
@@ -230,7 +229,7 @@ def test_faults_of_coco_name_the_object(tmp_path: Path) -> None:
     )
     assert f"1 images have no caption and are left out; the first: 'val2017/{NAMES[6]}'" in told
     file.write_text("[]")
-    assert "images: is no list" in str(refusal(read_captioned, tmp_path))
+    assert "the file: is of type list" in str(refusal(read_captioned, tmp_path))
     file.write_text("{")
     assert "is not JSON" in str(refusal(read_captioned, tmp_path))
 
@@ -296,7 +295,7 @@ def test_odd_members_and_cut_tar_files_are_named(tmp_path: Path) -> None:
         link = tarfile.TarInfo("s9.jpg")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         content.addfile(link)
-    assert "'s9.jpg': is no plain file" in str(refusal(read_captioned, tmp_path))
+    assert "'s9.jpg': is not a plain file" in str(refusal(read_captioned, tmp_path))
     file.write_bytes(whole)
     add_members(file, {"alone.txt": b"no picture", "bare.jpg": draw(0)})
     told = messages(tmp_path, severity="warning")

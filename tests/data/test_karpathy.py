@@ -181,7 +181,7 @@ def test_faults_are_named_by_their_key(tmp_path, item, place):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"images": [{"imgid": 1, "imgid": 2}]}', "the key 'imgid' stands twice"),
+        ('{"images": [{"imgid": 1, "imgid": 2}]}', "the key 'imgid' occurs twice"),
         ('{"images": [{"imgid": NaN}]}', "holds NaN"),
         ('{"images": [{"imgid": -Infinity}]}', "holds -Infinity"),
         ('{"images": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),

@@ -1,46 +1,34 @@
-"""Captions in files beside the pictures: precomp captions with ids, Karpathy's JSON, COCO's JSON, image folders.
+"""Captions in files of their own: precomp captions with ids, Karpathy's dataset_*.json, COCO's captions_*.json.
 
-COCO's captions_train2017.json holds "images" and "annotations", and its name says the split. An image folder has
-metadata.csv, .jsonl or .parquet with file_name and captions, as Hugging Face reads it.
+COCO's captions_train2017.json holds "images" and "annotations", and its name says the split.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.captioned.positions import open_parquet, parquet_rows
-from coder_core.data.captioned.records import (
-    SPLIT_NAMES,
-    Contents,
-    Layout,
-    Once,
-    Record,
-    Tally,
-    caption_columns,
-    captions_of_row,
-    csv_rows,
-    json_value,
-    matching,
-    split_name,
-)
-from coder_core.data.karpathy import read_annotations
-from coder_core.data.lines import plain_file, read_lines, shown
-from coder_core.data.precomp import SPLIT_NAME, name_pictures
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect
+from coder_core.data.captioned.records import Layout, Once, Record, Tally, matching, split_name
+from coder_core.data.lines import holds_half_character, parse_json, plain_file, read_lines, shown
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
+SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+CAPTIONS, IDS = "_caps.txt", "_ids.txt"
+ID_MAPPING = "id_mapping.json"
+MAPPING = "a JSON object, id: file name"
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
-COCO_IMAGE = {"id": int, "file_name": str}
-COCO_CAPTION = {"image_id": int, "id": int, "caption": str}
-METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-FILE_NAME = "file_name"
-
-
-def _names(files: Sequence[Path]) -> dict[str, str]:
-    return {"captions": ", ".join(map(str, files))}
+KARPATHY_SPLITS = ("train", "restval", "val", "dev", "test")
+EXAMPLE = (
+    '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
+)
+TYPE_NAMES: dict[type, str] = {int: "a whole number", str: "a string", list: "a list"}
 
 
 def _folders(root: Path) -> list[Path]:
@@ -53,20 +41,25 @@ def _find_precomp(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     for folder in (path, path / "precomp", *sorted(path.glob("*_precomp"))):
-        files = [file for file in sorted(folder.glob("*_caps.txt")) if SPLIT_NAME.fullmatch(_split_of(file))]
-        if files := [file for file in files if file.with_name(f"{_split_of(file)}_ids.txt").exists()]:
+        files = [
+            file for file in sorted(folder.glob(f"*{CAPTIONS}")) if SPLIT_NAME.fullmatch(_split_of(file))
+        ]
+        if files := [file for file in files if _ids_of(file).exists()]:
             return files
     return []
 
 
-def _split_of(file: Path) -> str:
-    return file.name.removesuffix("_caps.txt")
+def _split_of(captions: Path) -> str:
+    return captions.name.removesuffix(CAPTIONS)
 
 
-def _parse_precomp(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
+def _ids_of(captions: Path) -> Path:
+    return captions.with_name(f"{_split_of(captions)}{IDS}")
+
+
+def _precomp_source(files: list[Path]) -> dict[str, str]:
     folder = files[0].parent
-    source = {"captions": str(folder / "{split}_caps.txt"), "ids": str(folder / "{split}_ids.txt")}
-    return Contents(_precomp(files, root, faults), _folders(root), source=source)
+    return {"captions": str(folder / f"{{split}}{CAPTIONS}"), "ids": str(folder / f"{{split}}{IDS}")}
 
 
 def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
@@ -74,16 +67,188 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     for file, split in zip(files, names, strict=True):
         if split == "test" and "testall" in names:
             continue  # its first images
-        ids_file = file.with_name(f"{split}_ids.txt")
         captions = read_lines(file, "caption", faults)
-        ids = name_pictures(root, file.parent, read_lines(ids_file, "id", faults), faults)
+        ids = name_pictures(root, file.parent, read_lines(_ids_of(file), "id", faults), faults)
         if not ids or not captions or len(captions) % len(ids):
             problem = f"{len(ids):,} ids for the {len(captions):,} captions of {file.name}"
             fix = "look for a missing or doubled line"
-            raise InputError.at(ids_file, problem, "one id an image or one a caption", fix)
+            raise InputError.at(_ids_of(file), problem, "one id an image or one a caption", fix)
         each = len(captions) // len(ids)
         for line, caption in enumerate(captions):
             yield Record(ids[line // each], caption, f"{file} line {line + 1}", split_name(split))
+
+
+def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
+    """Return the picture names of n ids, where an id_mapping.json has all of them; otherwise the ids themselves.
+
+    The mapping lies in `folder`, in `root`, or beside a `root` called precomp. Faults get a note, or a warning when it
+    cannot be used.
+    """
+    folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
+    path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
+    if path is None:
+        return ids
+    unusable: list[Fault] = []
+    mapping = collect(lambda: parse_json(plain_file(path, faults).read_bytes(), path), unusable)
+    if unusable:
+        problem = f"cannot be used: {unusable[0].found}"
+        faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
+        return ids
+    values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
+    names = [name for name in values if isinstance(name, str)]
+    if len(names) < len(ids):
+        text = f"names {len(names):,} of {len(ids):,} images, so the ids are used as names"
+        faults.append(Fault(str(path), text, MAPPING, severity="warning"))
+        return ids
+    for row, name in enumerate(names):
+        if holds_half_character(name):
+            problem = f"the name {shown(name)} of {shown(ids[row])} holds half a character (a lone surrogate)"
+            faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
+    faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
+    return names
+
+
+class JsonValues:
+    """Values of a parsed JSON file; one that is missing or of another type is a fault that names its key."""
+
+    def __init__(self, path: Path, faults: list[Fault]) -> None:
+        self.path, self.faults, self.count = path, faults, 0
+
+    def fault(self, where: str, problem: str, expected: str = "") -> None:
+        """Add a fault, unless there are many already."""
+        self.count += 1
+        if self.count <= MOST_FAULTS_SHOWN + 1:
+            fix = "repair the JSON, or use the original"
+            self.faults.append(Fault(f"{self.path}: {where}", problem, expected, fix))
+
+    def get(self, item: Any, where: str, key: str, kind: type) -> Any:
+        """The value of a key in an object, or None where it is not of this type."""
+        value = item.get(key) if isinstance(item, dict) else None
+        if not isinstance(item, dict):
+            self.fault(where, f"is {_kind(item)}", "an object")
+        elif key not in item:
+            self.fault(f"{where}.{key}", "the key is missing", TYPE_NAMES[kind])
+        elif type(value) is not kind:
+            self.fault(f"{where}.{key}", f"is {_kind(value)}", TYPE_NAMES[kind])
+        elif isinstance(value, str) and holds_half_character(value):
+            problem = f"{shown(value)} holds half a character (a lone surrogate)"
+            self.fault(f"{where}.{key}", problem, "UTF-8 text")
+        else:
+            return value
+        return None
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else f"of type {type(value).__name__}"
+
+
+class AnnotatedImage(NamedTuple):
+    """One image of Karpathy's JSON: number, picture name, split ("train", "dev" or "test"), captions, their sentids."""
+
+    imgid: int
+    name: str
+    split: str
+    captions: list[str]
+    caption_ids: list[int | None]
+
+
+def read_annotations(path: Path, faults: list[Fault]) -> tuple[str, list[AnnotatedImage]]:
+    """Read and check a Karpathy JSON file: the data set's own name ("coco", …) and all images, in imgid order.
+
+    Raises:
+        InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key.
+    """
+    state = plain_file(path, faults).stat()
+    return _read_karpathy(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)  # COCO's JSON takes seconds, and is read once a split
+def _read_karpathy(path: Path, changed: int, size: int) -> tuple[str, list[AnnotatedImage]]:
+    try:
+        text = path.read_text("utf-8-sig")
+        content = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise InputError.at(f"{path} byte {error.start + 1}", "not UTF-8", "a UTF-8 JSON file") from None
+    except json.JSONDecodeError as error:
+        where = f"{path} line {error.lineno}, column {error.colno}"
+        raise InputError.at(where, f"not JSON: {error.msg}", EXAMPLE, "download it again") from None
+    except (RecursionError, ValueError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError.at(path, problem, EXAMPLE, "repair the JSON") from None
+    checker = _KarpathyImages(path, [])
+    items = checker.get(content, "the file", "images", list)
+    if items == []:
+        checker.fault("images", "is empty", "one object an image")
+    images = []
+    for index, item in enumerate(items or []):
+        images.append(checker.image(item, f"images[{index}]"))
+        if len(checker.faults) > MOST_FAULTS_SHOWN:
+            break
+    if checker.faults:
+        raise InputError(checker.faults)
+    dataset = content.get("dataset", "")
+    in_order = sorted((image for image in images if image is not None), key=lambda image: image.imgid)
+    return dataset if isinstance(dataset, str) else "", in_order
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        first = ", ".join(f"{shown(key)}: {shown(str(value))}" for key, value in pairs[:3])
+        raise ValueError(f"the key {shown(repeated)} occurs twice in one object, the one with {first}")
+    return values
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"holds {name}, which is not JSON")
+
+
+class _KarpathyImages(JsonValues):
+    def __init__(self, path: Path, faults: list[Fault]) -> None:
+        super().__init__(path, faults)
+        self.imgids, self.sentids = Once("imgid", faults), Once("sentid", faults)
+
+    def image(self, item: Any, where: str) -> AnnotatedImage | None:
+        """An image of the list; None where it has faults."""
+        if not isinstance(item, dict):
+            self.fault(where, f"is {_kind(item)}", "an object")
+            return None
+        imgid = self.get(item, where, "imgid", int)
+        name = self.get(item, where, "filename", str)
+        split = self.get(item, where, "split", str)
+        sentences = self.get(item, where, "sentences", list)
+        folder = self.get({"filepath": ""} | item, where, "filepath", str)
+        if imgid is not None:
+            self.imgids.add(imgid, where, f"{self.path}: {where}.imgid")
+        if split is not None and split not in KARPATHY_SPLITS:
+            self.fault(f"{where}.split", shown(split), f"one of {', '.join(KARPATHY_SPLITS)}")
+        if sentences == []:
+            self.fault(f"{where}.sentences", "holds no caption", "at least one")
+        sentences = sentences or []
+        captions = [self.caption(s, f"{where}.sentences[{j}]", imgid) for j, s in enumerate(sentences)]
+        if imgid is None or name is None or split not in KARPATHY_SPLITS:
+            return None
+        ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences]
+        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, split_name(split), captions, ids)
+
+    def caption(self, item: Any, where: str, imgid: int | None) -> str:
+        """The caption of a sentence; "" where it has faults."""
+        raw = self.get(item, where, "raw", str)
+        if raw is None:
+            return ""
+        if not raw.strip():
+            self.fault(f"{where}.raw", "the caption is empty", "a caption")
+        sentid, owner = item.get("sentid"), item.get("imgid", imgid)
+        if type(sentid) is int:
+            self.sentids.add(sentid, where, f"{self.path}: {where}.sentid")
+        elif sentid is not None:
+            self.fault(f"{where}.sentid", f"is {_kind(sentid)}", "a whole number")
+        if imgid is not None and owner != imgid:
+            self.fault(
+                f"{where}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid)
+            )
+        return " ".join(raw.split("\n")).strip()
 
 
 def _find_karpathy(path: Path) -> list[Path]:
@@ -91,13 +256,11 @@ def _find_karpathy(path: Path) -> list[Path]:
     return files if len(files) == 1 else []
 
 
-def _parse_karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
-    records = (
-        Record(image.name, caption, f"{files[0]}, imgid {image.imgid}", image.split, caption_id=number)
-        for image in read_annotations(files[0], faults).images
-        for caption, number in zip(image.captions, image.caption_ids, strict=True)
-    )
-    return Contents(records, _folders(root), source=_names(files))
+def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    for image in read_annotations(files[0], faults)[1]:
+        for caption, number in zip(image.captions, image.caption_ids, strict=True):
+            where = f"{files[0]}, imgid {image.imgid}"
+            yield Record(image.name, caption, where, image.split, caption_id=number)
 
 
 def _find_coco(path: Path) -> list[Path]:
@@ -105,109 +268,47 @@ def _find_coco(path: Path) -> list[Path]:
     return [file for file in files if COCO_FILE.fullmatch(file.name)]
 
 
-def _parse_coco(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
+def _coco_folders(root: Path) -> list[Path]:
     roots = [root.parent, root] if root.name == "annotations" else [root]
-    folders = [folder / name for folder in roots for name in ("", "images")]
-    return Contents(_coco(files, folders, faults), folders, source=_names(files))
+    return [folder / name for folder in roots for name in ("", "images")]
 
 
-def _coco(files: list[Path], folders: list[Path], faults: list[Fault]) -> Iterator[Record]:
+def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for file in files:
         match = COCO_FILE.fullmatch(file.name)
         assert match is not None
         split, inner = split_name(match[1]), f"{match[1]}{match[2]}"
-        prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
-        content = json_value(plain_file(file, faults).read_bytes(), file)
+        prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in _coco_folders(root)) else ""
+        content = parse_json(plain_file(file, faults).read_bytes(), file)
+        values = JsonValues(file, faults)
         names: dict[int, str] = {}
-        for place, item in _coco_items(content, "images", COCO_IMAGE, file, faults):
-            if names.setdefault(item["id"], item["file_name"]) != item["file_name"]:
-                problem = f"{item['id']} is also the id of {shown(names[item['id']])}"
-                faults.append(Fault(place, problem, "its own id", "repair the ids"))
+        for where, number, name in _coco_items(values, content, "images", {"id": int, "file_name": str}):
+            if names.setdefault(number, name) != name:
+                values.fault(where, f"{number} is also the id of {shown(names[number])}", "its own id")
         strays = Tally(str(file), "captions belong to no image of the file and are left out")
         once = Once("id", faults)
         without = set(names)
-        for place, item in _coco_items(content, "annotations", COCO_CAPTION, file, faults):
-            if not once.add(item["id"], place):
+        kinds = {"id": int, "image_id": int, "caption": str}
+        for where, number, image, caption in _coco_items(values, content, "annotations", kinds):
+            if not once.add(number, f"{file}: {where}"):
                 continue
-            if item["image_id"] not in names:
-                strays.add(f"annotations with image_id {item['image_id']}")
+            if image not in names:
+                strays.add(f"annotations with image_id {image}")
                 continue
-            without.discard(item["image_id"])
-            name = prefix + names[item["image_id"]]
-            yield Record(name, item["caption"], place, split, caption_id=item["id"])
+            without.discard(image)
+            yield Record(prefix + names[image], caption, f"{file}: {where}", split, caption_id=number)
         faults.extend(strays.faults())
         for number in sorted(without):
             yield Record(prefix + names[number], "", f"{file}, image {number}", split)
 
 
-def _coco_items(
-    content: Any, key: str, types: dict[str, type], file: Path, faults: list[Fault]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and object of a list in the JSON; objects without the keys of these types are faults."""
-    items = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(items, list):
-        fix = "use the file captions_*.json of COCO"
-        raise InputError.at(f"{file}: {key}", "is no list", "COCO's images and annotations", fix)
-    bad = 0
-    for index, item in enumerate(items):
-        place, values = f"{file}: {key}[{index}]", item if isinstance(item, dict) else {}
-        wrong = [name for name, kind in types.items() if type(values.get(name)) is not kind]
-        bad += bool(wrong)
-        if not wrong:
-            yield place, item
-        elif bad <= MOST_FAULTS_SHOWN:
-            kinds = (f"{name} ({'a number' if types[name] is int else 'a string'})" for name in wrong)
-            problem = "lacks a key, or it has another type"
-            faults.append(Fault(place, problem, ", ".join(kinds), "repair the JSON"))
-
-
-def _find_imagefolder(path: Path) -> list[Path]:
-    """The metadata files of the folder and of the split folders in it."""
-    inner = (file for name in METADATA for file in sorted(path.glob(f"*/{name}")) if file.is_file())
-    return [*matching(path, *METADATA), *(inner if path.is_dir() else [])]
-
-
-def _parse_imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
-    return Contents(_imagefolder(files, root, faults), [root], source=_names(files))
-
-
-def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    for file in files:
-        inner = file.parent.relative_to(root).as_posix()
-        prefix = "" if inner == "." else f"{inner}/"
-        for place, row in _metadata(file, faults):
-            name = row.pop(FILE_NAME, None)
-            if not isinstance(name, str) or not name.strip():
-                expected = "the name of a picture file"
-                faults.append(
-                    Fault(place, f"{FILE_NAME} is {shown(str(name))}", expected, "name the picture")
-                )
-                continue
-            split = SPLIT_NAMES.get((prefix + name).split("/", 1)[0].lower(), "")
-            if not split and isinstance(row.get("split"), str):
-                split = split_name(row["split"])
-            columns = caption_columns(list(row), file)
-            try:
-                captions = captions_of_row(row, columns, place)
-            except InputError as error:
-                faults.extend(error.faults)
-                continue
-            for caption in captions:
-                yield Record(prefix + name, caption, place, split)
-
-
-def _metadata(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place, and column → value, of every row."""
-    if file.suffix == ".csv":
-        yield from csv_rows(file, (FILE_NAME,), faults)
-    elif file.suffix == ".jsonl":
-        for number, line in enumerate(read_lines(file, "JSON object", faults), 1):
-            if line:
-                value = json_value(line, f"{file} line {number}")
-                yield f"{file} line {number}", value if isinstance(value, dict) else {}
-    else:
-        for number, (_, _, row) in enumerate(parquet_rows(open_parquet(file, faults), file)):
-            yield f"{file} row {number}", row
+def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, type]) -> Iterator[Any]:
+    """Yield place and values of these keys of every object in a list of the JSON, without those that have faults."""
+    for index, item in enumerate(values.get(content, "the file", key, list) or []):
+        where = f"{key}[{index}]"
+        row = [values.get(item, where, name, kind) for name, kind in kinds.items()]
+        if None not in row:
+            yield where, *row
 
 
 FIELD = (  # layouts that features have too, read for their pictures
@@ -216,19 +317,17 @@ FIELD = (  # layouts that features have too, read for their pictures
         "{split}_caps.txt and {split}_ids.txt",
         "has _ids.txt that name the pictures beside it",
         _find_precomp,
-        _parse_precomp,
+        _precomp,
+        _folders,
+        _precomp_source,
     ),
-    Layout("karpathy", "dataset_*.json", "is Karpathy's JSON", _find_karpathy, _parse_karpathy),
+    Layout("karpathy", "dataset_*.json", "is Karpathy's JSON", _find_karpathy, _karpathy, _folders),
 )
-ANNOTATED = (
-    Layout(
-        "coco", "captions_train2017.json, captions_val2017.json", "is in COCO's form", _find_coco, _parse_coco
-    ),
-    Layout(
-        "imagefolder",
-        "metadata.csv, .jsonl or .parquet with file_name",
-        "names picture files",
-        _find_imagefolder,
-        _parse_imagefolder,
-    ),
+COCO = Layout(
+    "coco",
+    "captions_train2017.json, captions_val2017.json",
+    "is in COCO's form",
+    _find_coco,
+    _coco,
+    _coco_folders,
 )

@@ -1,7 +1,8 @@
-"""Pictures with their captions beside or around them: parquet files, webdataset's tar files, img2dataset's folders.
+"""Pictures with their captions beside or around them: image folders, parquet files, tar files, img2dataset's folders.
 
-Parquet files have a column image of struct{bytes, path} and captions as string or list. img2dataset writes numbered
-folders of .jpg, .txt and .json, or tar files of the same, which webdataset reads.
+An image folder has metadata.csv, .jsonl or .parquet with file_name and captions, as Hugging Face reads it. Parquet files
+have a column image of struct{bytes, path} and captions as string or list. img2dataset writes numbered folders of .jpg,
+.txt and .json, or tar files of the same, which webdataset reads.
 """
 
 from __future__ import annotations
@@ -10,48 +11,79 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned.positions import IMAGE, has_pictures, open_parquet, parquet_rows
 from coder_core.data.captioned.records import (
     SPLIT_NAMES,
-    Contents,
     Layout,
     Once,
     Record,
     Tally,
     caption_columns,
     captions_of_row,
-    json_value,
+    csv_rows,
     matching,
     split_name,
 )
-from coder_core.data.lines import plain_file, shown
+from coder_core.data.lines import numbered_lines, parse_json, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+FILE_NAME = "file_name"
 PARQUET_FOLDERS = ("data", "default", "default/train", "default/test")
-SPLIT_OF_FILE = re.compile(r"([A-Za-z]+)")
 LARGEST_TEXT = 1 << 20  # bytes of a .txt or .json
 TEXTS = (".txt", ".json")
 
 
+def _find_imagefolder(path: Path) -> list[Path]:
+    """The metadata files of the folder and of the split folders in it."""
+    inner = (file for name in METADATA for file in sorted(path.glob(f"*/{name}")) if file.is_file())
+    return [*matching(path, *METADATA), *(inner if path.is_dir() else [])]
+
+
+def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    for file in files:
+        inner = file.parent.relative_to(root).as_posix()
+        prefix = "" if inner == "." else f"{inner}/"
+        for where, row in _metadata(file, faults):
+            name = row.pop(FILE_NAME, None)
+            if not isinstance(name, str) or not name.strip():
+                problem = f"{FILE_NAME} is {shown(str(name))}"
+                faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
+                continue
+            split = SPLIT_NAMES.get((prefix + name).split("/", 1)[0].lower(), "")
+            if not split and isinstance(row.get("split"), str):
+                split = split_name(row["split"])
+            columns = caption_columns(list(row), file)
+            for caption in collect(partial(captions_of_row, row, columns, where), faults) or ():
+                yield Record(prefix + name, caption, where, split)
+
+
+def _metadata(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place, and column → value, of every row."""
+    if file.suffix == ".csv":
+        yield from csv_rows(file, (FILE_NAME,), faults)
+    elif file.suffix == ".jsonl":
+        for where, line in numbered_lines(file, "JSON object", faults):
+            value = parse_json(line, where)
+            yield where, value if isinstance(value, dict) else {}
+    else:
+        for number, (_, _, row) in enumerate(parquet_rows(open_parquet(file, faults), file)):
+            yield f"{file} row {number}", row
+
+
 def _find_parquet(path: Path) -> list[Path]:
     def holds_pictures(file: Path) -> bool:
-        try:
-            return has_pictures(open_parquet(file, []))
-        except InputError:
-            return False
+        return bool(collect(lambda: has_pictures(open_parquet(file, [])), []))
 
     return [file for file in matching(path, "*.parquet", inside=PARQUET_FOLDERS) if holds_pictures(file)]
 
 
-def _parse_parquet(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
-    source = {"captions": ", ".join(map(str, files))}
-    return Contents(_parquet(files, faults), packed="parquet", files=files, source=source)
-
-
-def _parquet(files: list[Path], faults: list[Fault]) -> Iterator[Record]:
+def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for number, file in enumerate(files):
         content = open_parquet(file, faults)
         titles = content.schema_arrow.names
@@ -60,18 +92,18 @@ def _parquet(files: list[Path], faults: list[Fault]) -> Iterator[Record]:
         columns = [*captions, *names, *(["split"] if "split" in titles else [])]
         if "path" in content.schema_arrow.field(IMAGE).type.names:
             columns.append(f"{IMAGE}.path")
-        match = SPLIT_OF_FILE.match(file.name)
-        split_of_file = split_name(match[1]) if match else ""
+        match = re.match("[A-Za-z]+", file.name)
+        split_of_file = split_name(match[0]) if match else ""
         for group, row, values in parquet_rows(content, file, columns):
-            place = f"{file} row group {group} row {row}"
+            where = f"{file} row group {group} row {row}"
             path = (values.get(IMAGE) or {}).get("path") or f"{file.stem}-{group}-{row}"
             name = str(next((values[title] for title in names if values[title]), path))
             split = split_name(values["split"]) if values.get("split") else split_of_file
-            for text in captions_of_row(values, captions, place):
-                yield Record(name, text, place, split, (number, group, row))
+            for text in captions_of_row(values, captions, where):
+                yield Record(name, text, where, split, (number, group, row))
 
 
-def _captions_beside(texts: Mapping[str, bytes], place: str, *, joined: bool) -> list[str]:
+def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) -> list[str]:
     """The captions of a picture in its .txt, one or with `joined` one a line; or the one in img2dataset's .json.
 
     Raises:
@@ -83,12 +115,12 @@ def _captions_beside(texts: Mapping[str, bytes], place: str, *, joined: bool) ->
             content = text.decode("utf-8-sig").strip()
         except UnicodeDecodeError as error:
             problem = f"the byte 0x{text[error.start]:02x} is not UTF-8"
-            where = f"{place}.txt, byte {error.start + 1}"
-            raise InputError.at(where, problem, "UTF-8 text", "save it as UTF-8") from None
+            at = f"{where}.txt, byte {error.start + 1}"
+            raise InputError.at(at, problem, "UTF-8 text", "save it as UTF-8") from None
         lines = [line.strip() for line in content.split("\n")]
         return [line for line in lines if line] if joined else [" ".join(content.split("\n"))]
     if ".json" in texts:
-        value = json_value(texts[".json"].decode("utf-8", "replace"), f"{place}.json")
+        value = parse_json(texts[".json"].decode("utf-8", "replace"), f"{where}.json")
         caption = value.get("caption") if isinstance(value, dict) else None
         return [caption] if isinstance(caption, str) and caption.strip() else []
     return []
@@ -107,30 +139,27 @@ def _find_folders(path: Path) -> list[Path]:
     return folders if any(holds_pair(folder) for folder in folders[:3]) else []
 
 
-def _parse_folders(folders: list[Path], root: Path, faults: list[Fault]) -> Contents:
-    return Contents(_folders(folders, root, faults), [root], source={"captions": str(root / "*/*.txt")})
-
-
 def _folders(folders: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     strays = Tally(str(root), "captions have no picture beside them and are left out")
     for folder in folders:
         files = sorted(folder.iterdir())
         pictures = {file.stem: file for file in files if file.suffix.lower() in ENDINGS}
-        texts = {file.name for file in files if file.suffix in TEXTS}
-        for name in sorted(text for text in texts if text.endswith(".txt") and text[:-4] not in pictures):
-            strays.add(shown(f"{folder.name}/{name}"))
+        texts = {file.name: file for file in files if file.suffix in TEXTS}
+        for name in texts:
+            if name.endswith(".txt") and name[:-4] not in pictures:
+                strays.add(shown(f"{folder.name}/{name}"))
         for key, picture in pictures.items():
-            beside = next((end for end in TEXTS if key + end in texts), None)
-            try:
-                content = plain_file(folder / (key + beside), faults).read_bytes() if beside else b""
-                found = {beside: content[:LARGEST_TEXT]} if beside else {}
-                captions = _captions_beside(found, str(folder / key), joined=False)
-            except InputError as error:
-                faults.extend(error.faults)
-                continue
-            for caption in captions or [""]:
+            beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
+            captions = collect(partial(_captions_of_files, beside, str(folder / key), faults), faults)
+            for caption in captions or ([] if captions is None else [""]):
                 yield Record(f"{folder.name}/{picture.name}", caption, str(picture))
     faults.extend(strays.faults())
+
+
+def _captions_of_files(beside: dict[str, Path], where: str, faults: list[Fault]) -> list[str]:
+    """The captions in the first of a picture's text files."""
+    read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
+    return _captions_beside(read, where, joined=False)
 
 
 def _find_tars(path: Path) -> list[Path]:
@@ -138,10 +167,9 @@ def _find_tars(path: Path) -> list[Path]:
     return files + (sorted(file for file in path.glob("*/*.tar") if file.is_file()) if path.is_dir() else [])
 
 
-def _parse_tars(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
+def _tar_source(files: list[Path]) -> dict[str, str]:
     more = f" and {len(files) - 1} more tar files" if len(files) > 1 else ""
-    source = {"captions": f"{files[0]}{more}"}
-    return Contents(_tars(files, root, faults), packed="tar", files=files, source=source)
+    return {"captions": f"{files[0]}{more}"}
 
 
 @dataclass
@@ -159,30 +187,26 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
     for number, file in enumerate(files):
         inner = file.parent.relative_to(root).as_posix()
         split = SPLIT_NAMES.get(inner.split("/", 1)[0].lower(), "")
+        folder = "" if len(files) == 1 else f"{file.relative_to(root).with_suffix('').as_posix()}/"
         for sample in _samples(file, faults):
-            place = f"{file}, {shown(sample.key)}"
+            where = f"{file}, {shown(sample.key)}"
             if sample.picture is None:
                 strays.add(f"{file.name}, {shown(sample.key)}")
                 continue
-            folder = "" if len(files) == 1 else f"{file.relative_to(root).with_suffix('').as_posix()}/"
-            if not once.add(folder + sample.key, str(file), place):
+            if not once.add(folder + sample.key, str(file), where):
                 continue
-            try:
-                captions = _captions_beside(sample.texts, place, joined=True)
-            except InputError as error:
-                faults.extend(error.faults)
-                continue
+            captions = collect(partial(_captions_beside, sample.texts, where, joined=True), faults)
             ending, offset, size = sample.picture
-            for caption in captions or [""]:
-                yield Record(folder + sample.key + ending, caption, place, split, (number, offset, size))
+            for caption in captions or ([] if captions is None else [""]):
+                yield Record(folder + sample.key + ending, caption, where, split, (number, offset, size))
     faults.extend(strays.faults())
 
 
 def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
-    """The samples of a tar file: members of one name up to the first dot, which stand together.
+    """Yield the samples of a tar file: adjacent members of one name up to the first dot.
 
     Raises:
-        InputError: the file is cut or no tar file.
+        InputError: the file is cut or not a tar file.
     """
     plain_file(file, faults)
     once = Once("key", faults)
@@ -208,9 +232,9 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
                     sample.texts[ending] = reader.read() if reader else b""
             if sample.key:
                 yield sample
+    except InputError:
+        raise
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         problem = f"cannot be read as a tar file: {error}"
         fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
         raise InputError.at(file, problem, "a whole tar file", fix) from None
@@ -221,31 +245,42 @@ def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
     reason = unsafe_reason(member.name.removeprefix("./"))
     if not reason and member.isreg() and member.sparse is None:
         return True
-    problem = f"the name {reason}" if reason else "is no plain file"
+    problem = f"the name {reason}" if reason else "is not a plain file"
     faults.append(Fault(f"{file}, {shown(member.name)}", problem, INSIDE, "write the tar file again"))
     return False
 
 
-PARQUET = Layout(
-    "parquet",
-    "*.parquet with a column image of struct{bytes, path}",
-    "has the column image with the pictures' bytes",
-    _find_parquet,
-    _parse_parquet,
-)
-DOWNLOADED = (
+ARCHIVES = (
+    Layout(
+        "imagefolder",
+        "metadata.csv, .jsonl or .parquet with file_name",
+        "names picture files",
+        _find_imagefolder,
+        _imagefolder,
+    ),
+    Layout(
+        "parquet",
+        "*.parquet with a column image of struct{bytes, path}",
+        "has the column image with the pictures' bytes",
+        _find_parquet,
+        _parquet,
+        packed="parquet",
+    ),
     Layout(
         "webdataset",
         "*.tar of pictures with .txt or .json",
         "holds pictures and their captions",
         _find_tars,
-        _parse_tars,
+        _tars,
+        source=_tar_source,
+        packed="tar",
     ),
     Layout(
         "img2dataset",
         "00000/000000000.jpg with .txt or .json",
         "holds pictures with .txt or .json beside them",
         _find_folders,
-        _parse_folders,
+        _folders,
+        source=lambda folders: {"captions": str(folders[0].parent / "*/*.txt")},
     ),
 )

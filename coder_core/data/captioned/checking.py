@@ -12,11 +12,10 @@ import numpy as np
 from PIL.Image import Image
 from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import Pictures
-from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, each_picture
-from coder_core.data.captioned.records import Tally
+from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.cache import cache_folder, settled, write_cached
@@ -30,13 +29,13 @@ def read_picture_split(
     name: str,
     prepare: Callable[[Image], np.ndarray],
     local_features: int,
-    counts: Callable[[Tensor], Tensor] | None = None,
+    counts: Callable[[Tensor], Tensor] | None,
     *,
-    workers: int = 0,
-    skip_broken: bool = False,
-    progress: Progress = silent,
+    workers: int,
+    skip_broken: bool,
+    progress: Progress,
 ) -> tuple[Split, dict[str, str]]:
-    """A split whose pictures an image tower reads, and the sha256 of its "features" (the picture files) and "captions".
+    """Read a split whose pictures an image tower reads, and the sha256 of its "features" (picture files) and "captions".
 
     Args:
         data: from `read_captioned`.
@@ -50,7 +49,7 @@ def read_picture_split(
     """
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)
-    faults = stop_on_errors(_broken_faults(captioned, broken, skip_broken))
+    faults = stop_on_errors(_name_broken(captioned, broken, skip_broken))
     whole = np.ones(len(captioned.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
@@ -78,24 +77,16 @@ def decode_all(
     split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
     """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
-    return _broken_faults(split, check_pictures(split, progress)[1], skip_broken)
+    return _name_broken(split, check_pictures(split, progress)[1], skip_broken)
 
 
-def _broken_faults(split: CaptionedSplit, broken: dict[int, str], skip_broken: bool) -> list[Fault]:
-    tally = Tally(
-        split.name,
-        f"of {len(split.rows):,} pictures cannot be decoded",
-        "whole pictures",
-        "copy them again, or leave them and their captions out with --skip-broken",
-        "warning" if skip_broken else "error",
-    )
-    for reason in broken.values():
-        tally.add(reason)
-    return tally.faults()
+def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> list[Fault]:
+    problem = f"of {len(split.rows):,} pictures cannot be decoded"
+    return count_unreadable(split.name, problem, broken.values(), skip=skip)
 
 
 def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
-    """n sha256 (hex) of the picture files, and image → why it cannot be decoded.
+    """Return n sha256 (hex) of the picture files, and image → why it cannot be decoded.
 
     Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.
     """
@@ -118,11 +109,9 @@ def _decode(content: bytes | str) -> tuple[str, str]:
     """The sha256 (hex) of a picture file, and why it cannot be decoded."""
     if isinstance(content, str):
         return "", content
-    try:
-        read_picture(content, "", size=DECODED_SIZE)
-    except InputError as error:
-        return hashlib.sha256(content).hexdigest(), error.faults[0].found
-    return hashlib.sha256(content).hexdigest(), ""
+    faults: list[Fault] = []
+    collect(lambda: read_picture(content, "", size=DECODED_SIZE), faults)
+    return hashlib.sha256(content).hexdigest(), faults[0].found if faults else ""
 
 
 def _identity(split: CaptionedSplit) -> str:

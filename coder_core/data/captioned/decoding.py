@@ -21,14 +21,13 @@ from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.features import UnreadableRowsError
 from coder_core.data.pictures import read_picture
 
-AHEAD = 2  # blocks a worker prepares before they are asked for
+AHEAD = 2  # blocks a worker prepares in advance
 MOST_WORKERS = 16
-WHOLE = "whole pictures"
 START = "fork" if sys.platform == "linux" else "spawn"
 
 
 def usual_workers(device: str) -> int:
-    """Decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
+    """Number of decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(MOST_WORKERS, processors - 1 if device == "cuda" else processors // 4))
 
@@ -42,38 +41,30 @@ class PreparedBlock:
     broken: dict[int, str]
 
 
-def prepare_pictures(
+def _prepare(
     split: CaptionedSplit, images: Sequence[int], prepare: Callable[[int, Image], Any]
 ) -> tuple[list[Any], dict[int, str]]:
-    """Prepared pictures, and image → the reason it could not be read.
-
-    Args:
-        split: the data.
-        images: numbers of pictures.
-        prepare: called with a place in `images` and its picture.
-    """
+    """Prepare pictures, called with an index in `images` and its picture; image → why it could not be read."""
     prepared, broken = [], {}
-    for place, image in enumerate(images):
+    for index, image in enumerate(images):
         try:
-            prepared.append(prepare(place, read_picture(split.read(image), "the picture")))
+            prepared.append(prepare(index, read_picture(split.read(image), "the picture")))
         except InputError as error:
             broken[image] = f"{split.place(image)}: {error.faults[0].found}"
     return prepared, broken
 
 
+@dataclass(frozen=True)
 class _Blocks(Dataset[PreparedBlock]):
     """Block number -> its prepared pictures."""
 
-    def __init__(
-        self, split: CaptionedSplit, blocks: Sequence[np.ndarray], prepare: Callable[[Image], Any]
-    ) -> None:
-        self.split, self.blocks, self.prepare = split, blocks, prepare
+    split: CaptionedSplit
+    blocks: Sequence[np.ndarray]
+    prepare: Callable[[Image], Any]
 
     def __getitem__(self, number: int) -> PreparedBlock:
         images = self.blocks[number].tolist()
-        return PreparedBlock(
-            number, *prepare_pictures(self.split, images, lambda _, picture: self.prepare(picture))
-        )
+        return PreparedBlock(number, *_prepare(self.split, images, lambda _, picture: self.prepare(picture)))
 
 
 def prepared_blocks(
@@ -83,20 +74,20 @@ def prepared_blocks(
     prepare: Callable[[Image], Any],
     workers: int,
 ) -> Iterator[PreparedBlock]:
-    """The blocks of these numbers, in this order.
+    """Yield blocks of pictures, in this order.
 
     Args:
         split: the data.
         blocks: the images of every block.
-        numbers: which blocks.
+        numbers: of the blocks to prepare.
         prepare: of one picture, see `Towers`.
-        workers: processes that decode; with 0 it happens here, when a block is asked for.
+        workers: processes that decode; with 0 it happens here, when a block is requested.
     """
     yield from in_workers(_Blocks(split, blocks, prepare), numbers, workers)
 
 
 def in_workers(dataset: Dataset[Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
-    """The elements of these numbers, in this order, made in `workers` processes ahead of their use; here with 0."""
+    """Yield these elements, in this order, made in `workers` processes ahead of their use; here with 0."""
     more: dict[str, Any] = {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
     yield from DataLoader(
         dataset,
@@ -119,15 +110,14 @@ def _leave_signals(worker: int) -> None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a split, and how an image tower reads them.
+    """The pictures of a split as an image tower reads them.
 
     Args:
-        split: where they lie.
-        prepare: of one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in worker
-            processes.
-        local_features: L that the tower gives a picture.
+        split: the picture files.
+        prepare: one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in workers.
+        local_features: L, the most the tower gives a picture.
         workers: decoding processes; 0 decodes in this one.
-        counts: B prepared pictures -> (B,) how many of the L each has; all when None.
+        counts: B prepared pictures -> (B,) local features of each; L when None.
     """
 
     split: CaptionedSplit
@@ -137,25 +127,25 @@ class Pictures:
     counts: Callable[[Tensor], Tensor] | None = None
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
-        """B prepared pictures, (B, 3, H, W) float32 for example, and their (B,) lengths, decoded here.
+        """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths.
 
         Args:
             images: (B,) their numbers.
-            changes: what is cut off each before it is prepared.
+            changes: how each is cropped and mirrored before.
 
         Raises:
             UnreadableRowsError: pictures are gone or broken; up to 20 are named.
         """
 
-        def prepare(place: int, picture: Image) -> Any:
-            return self.prepare(picture if changes is None else change_picture(picture, changes[place]))
+        def prepare(index: int, picture: Image) -> Any:
+            return self.prepare(picture if changes is None else change_picture(picture, changes[index]))
 
-        return self._stacked(*prepare_pictures(self.split, images.tolist(), prepare))
+        return self._stacked(*_prepare(self.split, images.tolist(), prepare))
 
     def chunks(self, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-        """All pictures in order, a few at a time: (ids, prepared pictures, (B,) lengths)."""
-        every = np.arange(len(self.split.rows))
-        blocks = [every[start : start + size] for start in range(0, len(every), size)]
+        """Yield all pictures in order, a few at a time: (ids, prepared pictures, (B,) lengths)."""
+        ids = np.arange(len(self.split.rows))
+        blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
         workers = min(self.workers, len(blocks))
         for block in prepared_blocks(self.split, blocks, range(len(blocks)), self.prepare, workers):
             yield blocks[block.number], *self._stacked(block.prepared, block.broken)
@@ -163,9 +153,10 @@ class Pictures:
     def _stacked(self, prepared: list[Any], broken: dict[int, str]) -> tuple[Tensor, Tensor]:
         if broken:
             fix = "copy them again, or leave them out with --skip-broken in a new run"
-            raise UnreadableRowsError(
-                [Fault(reason, "it was read before", WHOLE, fix) for reason in broken.values()]
-            )
+            faults = [
+                Fault(reason, "it was read before", "whole pictures", fix) for reason in broken.values()
+            ]
+            raise UnreadableRowsError(faults)
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))
-        every = torch.full((len(prepared),), self.local_features)
-        return pixels, every if self.counts is None else self.counts(pixels)
+        whole = torch.full((len(prepared),), self.local_features)
+        return pixels, whole if self.counts is None else self.counts(pixels)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned.records import (
-    Contents,
     Layout,
     Once,
     Record,
@@ -16,27 +16,23 @@ from coder_core.data.captioned.records import (
     captions_in,
     csv_rows,
     first_line,
-    json_value,
     matching,
+    name_files,
     split_name,
 )
-from coder_core.data.lines import read_lines, shown
+from coder_core.data.lines import numbered_lines, parse_json, shown
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
 PICTURE_FOLDERS = (
-    "Flicker8k_Dataset",
-    "Flickr8k_Dataset",
-    "Images",
-    "images",
-    "flickr30k-images",
-    "flickr30k_images",
-    "flickr30k_images/flickr30k_images",
+    *("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"),
+    *("flickr30k-images", "flickr30k_images", "flickr30k_images/flickr30k_images"),
 )
 HEADS = ("image", "image_name", "file_name", "filename")  # of Kaggle's first column
 LIST = re.compile(r"(?:.*[._])?(train|dev|val|test)Images\.txt")
 NUMBERED = re.compile(r"(.+)#(\d+)")
 WITHOUT_BAR = re.compile(r"\s*\d+\s+(\S.*)")
+FIX_LINE = "fix the line"
 
 
 def _folders(root: Path) -> list[Path]:
@@ -48,52 +44,48 @@ def _is_picture(name: str) -> bool:
     return PurePosixPath(name.strip().lower()).suffix in ENDINGS
 
 
-def _contents(
-    records: Callable[[Path, list[Fault]], Iterator[Record]],
-) -> Callable[[list[Path], Path, list[Fault]], Contents]:
-    """A layout's `parse` that reads its first file."""
-
-    def parse(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
-        return Contents(records(files[0], faults), _folders(root), source={"captions": str(files[0])})
-
-    return parse
-
-
 def _find_tokens(path: Path) -> list[Path]:
     files = matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)
     return files if files and "\t" in first_line(files[0]) else []
 
 
-def _parse_tokens(files: list[Path], root: Path, faults: list[Fault]) -> Contents:
-    file = files[0]
-    entries = sorted(file.parent.glob("*Images.txt"))
-    lists = {found[1]: entry for entry in entries if (found := LIST.fullmatch(entry.name))}
+def _lists(tokens: Path) -> list[tuple[str, Path]]:
+    """Split and file of the lists of images beside a token file."""
+    files = sorted(tokens.parent.glob("*Images.txt"))
+    return [(split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
+
+
+def _tokens_source(files: list[Path]) -> dict[str, str]:
+    return {"captions": str(files[0])} | {f"{split} images": str(file) for split, file in _lists(files[0])}
+
+
+def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    file, lists = files[0], _lists(files[0])
     splits: dict[str, list[str]] = {}
-    for name, entry in lists.items():
-        for image in read_lines(entry, "picture name", faults):
-            splits.setdefault(image, []).append(split_name(name))
-    source = {f"{split_name(name)} images": str(entry) for name, entry in lists.items()}
-    records = _tokens(file, splits, faults)
-    return Contents(records, _folders(root), source={"captions": str(file)} | source, listed=bool(lists))
-
-
-def _tokens(file: Path, splits: dict[str, list[str]], faults: list[Fault]) -> Iterator[Record]:
-    without = Tally(str(file), "images of the lists have no caption and are left out")
+    for split, names in lists:
+        for _, image in numbered_lines(names, "picture name", faults):
+            splits.setdefault(image, []).append(split)
     once = Once("number", faults)
-    for number, line in enumerate(read_lines(file, "caption", faults), 1):
-        place = f"{file} line {number}"
+    unlisted: dict[str, None] = {}
+    for where, line in numbered_lines(file, "caption", faults):
         name, tab, caption = line.partition("\t")
         match = NUMBERED.fullmatch(name)
-        if line and not (tab and match):
-            faults.append(Fault(place, f"is {shown(line)}", "image.jpg#0, a tab, a caption", "mend the line"))
-        elif match and once.add(name, place):
-            for split in splits.get(match[1], [""]):
-                yield Record(match[1], caption, place, split)
+        if not (tab and match):
+            faults.append(Fault(where, f"is {shown(line)}", "image.jpg#0, a tab, a caption", FIX_LINE))
+        elif once.add(name, where):
+            if lists and match[1] not in splits:
+                unlisted[match[1]] = None
+            for split in splits.get(match[1], [] if lists else [""]):
+                yield Record(match[1], caption, where, split)
     captioned = {name.rpartition("#")[0] for name in once.places}
+    without = Tally(str(file), "images of the lists have no caption and are left out")
     for name in splits:
         if name not in captioned:
             without.add(shown(name))
-    faults.extend(without.faults())
+    left_out = Tally(str(file), "images are in no list of a split and are left out", severity="note")
+    for name in unlisted:
+        left_out.add(shown(name))
+    faults += [*without.faults(), *left_out.faults()]
 
 
 def _find_kaggle(path: Path) -> list[Path]:
@@ -103,43 +95,44 @@ def _find_kaggle(path: Path) -> list[Path]:
 
 
 def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """Place and text of the lines behind the header, or of all where the first one begins with a picture's name."""
-    for number, line in enumerate(read_lines(file, "caption", faults), 1):
-        place = f"{file} line {number}"
-        if number == 1:
+    """Yield place and text of the lines after the header, or of all where the first one begins with a picture's name."""
+    for where, line in numbered_lines(file, "caption", faults):
+        if where == f"{file} line 1":
             if not _is_picture(line.partition(mark)[0]):
                 continue
-            faults.append(Fault(place, "is no header but a caption, and is read as one", severity="note"))
-        if line:
-            yield place, line
+            faults.append(
+                Fault(where, "is a caption instead of a header, and is read as one", severity="note")
+            )
+        yield where, line
 
 
-def _kaggle(file: Path, faults: list[Fault]) -> Iterator[Record]:
-    for place, line in _captions_with_header(file, ",", faults):
+def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    for where, line in _captions_with_header(files[0], ",", faults):
         name, comma, caption = line.partition(",")
         if comma and _is_picture(name):
-            yield Record(name.strip(), caption, place)
+            yield Record(name.strip(), caption, where)
         else:
-            faults.append(Fault(place, f"is {shown(line)}", "image.jpg, a comma, a caption", "mend the line"))
+            faults.append(Fault(where, f"is {shown(line)}", "image.jpg, a comma, a caption", FIX_LINE))
 
 
 def _find_results(path: Path) -> list[Path]:
     return [file for file in matching(path, "results*.csv", "*.csv") if first_line(file).count("|") == 2]
 
 
-def _results(file: Path, faults: list[Fault]) -> Iterator[Record]:
-    mended = Tally(str(file), "lines lack the bar before the comment; what follows the number is read as it")
+def _results(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    problem = "lines lack the bar before the comment; the text after the number is read as the comment"
+    repaired = Tally(str(files[0]), problem)
     once = Once("number", faults)
-    for place, line in _captions_with_header(file, "|", faults):
+    for where, line in _captions_with_header(files[0], "|", faults):
         fields = [field.strip() for field in line.split("|", 2)]
-        if len(fields) == 2 and (found := WITHOUT_BAR.fullmatch(fields[1])):
-            mended.add(place.rpartition(" ")[2])
-            fields = [fields[0], fields[1].split()[0], found[1]]
+        if len(fields) == 2 and (match := WITHOUT_BAR.fullmatch(fields[1])):
+            repaired.add(where.rpartition(" ")[2])
+            fields = [fields[0], fields[1].split()[0], match[1]]
         if len(fields) < 2 or not _is_picture(fields[0]):
-            faults.append(Fault(place, f"is {shown(line)}", "image.jpg| number| caption", "mend the line"))
-        elif once.add(f"{fields[0]}| {fields[1]}", place):
-            yield Record(fields[0], fields[2] if len(fields) == 3 else "", place)
-    faults.extend(mended.faults())
+            faults.append(Fault(where, f"is {shown(line)}", "image.jpg| number| caption", FIX_LINE))
+        elif once.add(f"{fields[0]}| {fields[1]}", where):
+            yield Record(fields[0], fields[2] if len(fields) == 3 else "", where)
+    faults.extend(repaired.faults())
 
 
 def _find_annotations(path: Path) -> list[Path]:
@@ -150,20 +143,27 @@ def _find_annotations(path: Path) -> list[Path]:
     return [file for file in files if {"raw", "filename"} <= titles(file)]
 
 
-def _annotations(file: Path, faults: list[Fault]) -> Iterator[Record]:
+def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     once = Once("sentid", faults)
-    for place, row in csv_rows(file, ("raw", "filename"), faults):
-        try:
-            captions = captions_in(json_value(row["raw"], f"{place}, column raw"), f"{place}, column raw")
-            ids = json_value(row.get("sentids", "[]"), f"{place}, column sentids")
-        except InputError as error:
-            faults.extend(error.faults)
+    for where, row in csv_rows(files[0], ("raw", "filename"), faults):
+        read = collect(partial(_captions_and_ids, row, where), faults)
+        if read is None:
             continue
+        captions, ids = read
         for number in ids if isinstance(ids, list) else []:
             if isinstance(number, int):
-                once.add(number, place)
+                once.add(number, where)
         for caption in captions or [""]:
-            yield Record(row["filename"], caption, place, split_name(row.get("split", "")))
+            yield Record(row["filename"], caption, where, split_name(row.get("split", "")))
+
+
+def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], object]:
+    captions = captions_in(parse_json(row["raw"], f"{where}, column raw"), f"{where}, column raw")
+    return captions, parse_json(row.get("sentids", "[]"), f"{where}, column sentids")
+
+
+def _first(files: list[Path]) -> dict[str, str]:
+    return name_files(files[:1])
 
 
 FLICKR = (
@@ -172,27 +172,35 @@ FLICKR = (
         "*.token.txt and Flickr_8k.trainImages.txt",
         "holds image#number, a tab and a caption",
         _find_tokens,
-        _parse_tokens,
+        _tokens,
+        _folders,
+        _tokens_source,
     ),
     Layout(
         "flickr30k-annotations",
         "flickr_annotations_30k.csv",
         "has the columns raw and filename",
         _find_annotations,
-        _contents(_annotations),
+        _annotations,
+        _folders,
+        _first,
     ),
     Layout(
         "flickr30k-results",
         "results.csv with | between its columns",
         "has three columns between bars (|)",
         _find_results,
-        _contents(_results),
+        _results,
+        _folders,
+        _first,
     ),
     Layout(
         "kaggle",
         "captions.txt: image,caption",
         "holds a picture name, a comma and a caption",
         _find_kaggle,
-        _contents(_kaggle),
+        _kaggle,
+        _folders,
+        _first,
     ),
 )

@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned.annotated import ANNOTATED, FIELD, PICTURE_FOLDERS
-from coder_core.data.captioned.archives import DOWNLOADED, PARQUET
+from coder_core.data.captioned.annotated import COCO, FIELD, PICTURE_FOLDERS
+from coder_core.data.captioned.archives import ARCHIVES
 from coder_core.data.captioned.flickr import FLICKR
 from coder_core.data.captioned.records import Layout, folder_of
 
-LAYOUTS = (*FIELD, *FLICKR, *ANNOTATED, PARQUET, *DOWNLOADED)
+LAYOUTS = (*FIELD, *FLICKR, COCO, *ARCHIVES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
 
 
 def recognise(path: Path) -> tuple[Layout, str] | None:
-    """The layout of a path and why, in words; None for none of them."""
-    for layout in LAYOUTS:
-        if why := layout.recognise(path):
-            return layout, why
-    return None
+    """The layout of a path and why, in words; None for an unknown one."""
+    return next(((layout, why) for layout in LAYOUTS if (why := layout.recognise(path))), None)
 
 
 def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
@@ -39,7 +36,7 @@ def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
 
 
 def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
-    """The layout called `name`, or for "auto" the recognised one, which a note tells.
+    """The layout called `name`, or for "auto" the recognised one, which a note names.
 
     Raises:
         InputError: the path is missing, of no known layout, or not of the one named.
@@ -52,12 +49,12 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
             fix = "check the path, or leave --format out"
             raise InputError.at(path, f"is not of the format {name}", layout.looks, fix)
         return layout
-    layout_named = recognise(path)
-    if layout_named is None:
+    recognised = recognise(path)
+    if recognised is None:
         layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in LAYOUTS)
         fix = "docs/data.md shows every format"
         raise InputError.at(path, "holds pictures with captions in no known format", layouts, fix)
-    layout, why = layout_named
+    layout, why = recognised
     others = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
     also = f" It could also be read as {', '.join(others)} (--format)." if others else ""
     faults.append(Fault(str(path), f"read as {layout.name}: {why}.{also}", severity="note"))

@@ -21,12 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coder_core.console.documents import check_values
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.lines import plain_file, shown
 from coder_core.data.pictures import find_file, picture_path
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
-WHOLE = "a whole JPEG, PNG or WEBP file"
 IMAGE = "image"
 PIXELS = f"{IMAGE}.bytes"  # column of the picture files
 PARQUET_ROWS = 16  # pictures read at once
@@ -57,17 +56,21 @@ class Positions(Protocol):
         """Bytes and time of change of the file it lies in: another file has another state."""
 
 
+def _unreadable(place: str, problem: str) -> InputError:
+    return InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again")
+
+
 def _read_piece(path: Path, offset: int, size: int, place: str) -> bytes:
     if not 0 < size <= LARGEST_FILE:
-        raise InputError.at(place, f"has {size:,} bytes", WHOLE, "copy it again")
+        raise _unreadable(place, f"has {size:,} bytes")
     try:
         with path.open("rb") as file:
             file.seek(offset)
             content = file.read(size)
     except OSError as error:
-        raise InputError.at(place, f"cannot be read: {error.strerror}", WHOLE, "copy it again") from None
+        raise _unreadable(place, f"cannot be read: {error.strerror}") from None
     if len(content) < size:
-        raise InputError.at(place, f"has {len(content):,} of its {size:,} bytes", WHOLE, "copy it again")
+        raise _unreadable(place, f"has {len(content):,} of its {size:,} bytes")
     return content
 
 
@@ -92,7 +95,7 @@ class Files:
     def read(self, image: int) -> bytes:
         path = self._path(image)
         if path is None:
-            raise InputError.at(self.place(image), "there is no such picture", "a JPEG, PNG or WEBP file")
+            raise _unreadable(self.place(image), "there is no such picture")
         return _read_piece(path, 0, path.stat().st_size, self.place(image))
 
     def place(self, image: int) -> str:
@@ -138,7 +141,7 @@ class TarMembers(_Packed):
 class ParquetRows(_Packed):
     """Rows of parquet files: file, row group and row in it.
 
-    Rows are read a few at a time from the row group in use, so pictures asked for in order are read once each.
+    Rows are read a few at a time from the row group in use, so pictures requested in order are read once each.
 
     Args:
         rows_at_once: rows in memory.
@@ -148,32 +151,29 @@ class ParquetRows(_Packed):
     rows_at_once: int = PARQUET_ROWS
     largest_group: int | None = None
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
-    _batches: Iterator[pa.RecordBatch] | None = field(default=None, init=False, repr=False)
-    _rows: tuple[int, pa.RecordBatch] | None = field(default=None, init=False, repr=False)
+    _batches: Iterator[pa.RecordBatch] = field(default=iter(()), init=False, repr=False)
+    _first: int = field(default=0, init=False, repr=False)  # row of the batch in use
+    _batch: Sequence[Any] | pa.StructArray = field(default=(), init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return vars(self) | {"_group": None, "_batches": None, "_rows": None}
+        return vars(self) | {"_group": None, "_batches": iter(()), "_first": 0, "_batch": ()}
 
     def read(self, image: int) -> bytes:
         file, group, row = self.positions[image].tolist()
-        if self._group != (file, group) or (self._rows is not None and row < self._rows[0]):
-            self._batches, self._rows = self._open(file, group, self.place(image)), None
-            self._group = (file, group)
+        if self._group != (file, group) or row < self._first:
+            self._batches = self._open(file, group, self.place(image))
+            self._group, self._first, self._batch = (file, group), 0, ()
         try:
-            while self._rows is None or row >= self._rows[0] + len(self._rows[1]):
-                start = 0 if self._rows is None else self._rows[0] + len(self._rows[1])
-                assert self._batches is not None
-                self._rows = start, next(self._batches)
+            while row >= self._first + len(self._batch):
+                self._first += len(self._batch)
+                self._batch = next(self._batches).column(0).field("bytes")
         except (pa.ArrowException, OSError, StopIteration) as error:
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
-            raise InputError.at(
-                self.place(image), f"cannot be read: {reason}", WHOLE, "restore the file"
-            ) from None
-        content = self._rows[1].column(0).field("bytes")[row - self._rows[0]].as_buffer()
+            raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
+        content = self._batch[row - self._first].as_buffer()
         if content is None or not 0 < content.size <= LARGEST_FILE:
-            size = f"{content.size:,}" if content else "no"
-            raise InputError.at(self.place(image), f"holds {size} bytes", WHOLE, "write the row again")
+            raise _unreadable(self.place(image), f"holds {f'{content.size:,}' if content else 'no'} bytes")
         return content.to_pybytes()
 
     def _open(self, file: int, group: int, place: str) -> Iterator[pa.RecordBatch]:
@@ -183,8 +183,7 @@ class ParquetRows(_Packed):
             raise InputError.at(place, problem, "the file as it was", "restore it")
         metadata = content.metadata.row_group(group)
         columns = [metadata.column(number) for number in range(metadata.num_columns)]
-        sizes = (column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS)
-        size = max(sizes, default=0)
+        size = max(column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS)
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
@@ -202,7 +201,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
     """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group.
 
     Raises:
-        InputError: it is none, or damaged.
+        InputError: not a parquet file, or damaged.
     """
     plain_file(file, faults)
     try:
@@ -214,7 +213,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
 def parquet_rows(
     content: pq.ParquetFile, file: Path, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Row group, row in it, and column → value, of every row.
+    """Yield row group, row in it, and column → value, of every row.
 
     Raises:
         InputError: the file is damaged.
@@ -222,9 +221,8 @@ def parquet_rows(
     for group in range(content.num_row_groups):
         row = 0
         try:
-            for batch in content.iter_batches(
-                ROWS_AT_ONCE, row_groups=[group], columns=columns, use_threads=False
-            ):
+            groups = {"row_groups": [group], "use_threads": False}
+            for batch in content.iter_batches(ROWS_AT_ONCE, columns=columns, **groups):
                 for values in batch.to_pylist():
                     yield group, row, values
                     row += 1
@@ -233,10 +231,8 @@ def parquet_rows(
 
 
 def _damaged(file: Path, error: Exception) -> InputError:
-    reason = str(error).split("\n", 1)[0][:200]
-    return InputError.at(
-        file, f"cannot be read as parquet: {reason}", "a whole parquet file", "copy it again"
-    )
+    problem = "cannot be read as parquet: " + str(error).split("\n", 1)[0][:200]
+    return InputError.at(file, problem, "a whole parquet file", "copy it again")
 
 
 def has_pictures(content: pq.ParquetFile) -> bool:
@@ -249,7 +245,7 @@ def has_pictures(content: pq.ParquetFile) -> bool:
 
 
 def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
-    """Record of packed pictures in an analysis: a document, and (n, 3) int64 with the number of a file in the first
+    """Record packed pictures for an analysis: a document, and (n, 3) int64 with the number of a file in the first
     column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
 
     Args:
@@ -257,29 +253,29 @@ def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any],
     """
     if not isinstance(positions, TarMembers | ParquetRows):
         return None
-    chosen = positions.positions[rows]
-    used, chosen[:, 0] = np.unique(chosen[:, 0], return_inverse=True)
+    noted = positions.positions[rows]
+    used, noted[:, 0] = np.unique(noted[:, 0], return_inverse=True)
     folder = Path(os.path.commonpath([file.absolute().parent for file in positions.files]))
     files = [positions.files[number].absolute() for number in used.tolist()]
+    names = [file.relative_to(folder).as_posix() for file in files]
+    sizes = [file.stat().st_size for file in files]
     document = {
         "version": VERSION,
         "kind": "tar" if isinstance(positions, TarMembers) else "parquet",
         "folder": str(folder.resolve()),
-        "files": [
-            {"name": file.relative_to(folder).as_posix(), "bytes": file.stat().st_size} for file in files
-        ],
+        "files": [{"name": name, "bytes": size} for name, size in zip(names, sizes, strict=True)],
     }
-    return document, chosen
+    return document, noted
 
 
 def names_digest(names: Sequence[str]) -> str:
-    """The sha256 (hex) of image names: whether what was noted of pictures is still of these."""
+    """The sha256 (hex) of image names, by which notes of pictures are recognised."""
     return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass
 class PackedPictures:
-    """Packed pictures of an opened analysis. Nothing is opened before a picture is asked for.
+    """Packed pictures of an opened analysis. Nothing is opened before a picture is requested.
 
     Args:
         folder: which the files may not leave.
@@ -300,12 +296,12 @@ class PackedPictures:
             InputError: its container is missing, changed, or not in the folder; the picture is cut.
         """
         number = int(self.store.positions[image, 0])
-        path, size = self.store.files[number], self.sizes[number]
-        now = self.store.state(image)[0] if picture_path(self.folder, self.names[number]) == path else 0
-        if now != size:
-            problem = f"has {now:,} bytes" if now else "there is no such file"
+        size, present = self.sizes[number], self._state(image)[0]
+        if present != size:
+            problem = f"has {present:,} bytes" if present else "there is no such file"
             fix = "restore it, or embed or evaluate the data again"
-            raise InputError.at(path, problem, f"{size:,} bytes, as when the run was written", fix)
+            expected = f"{size:,} bytes, as when the run was written"
+            raise InputError.at(self.store.files[number], problem, expected, fix)
         with self._lock:  # the store goes on where it read last
             return self.store.read(image)
 
@@ -319,23 +315,23 @@ class PackedPictures:
 
     def state(self, image: int) -> tuple[int, int]:
         """Bytes and time of change of its container; (0, 0) where that is missing or outside the folder."""
+        return collect(lambda: self._state(image), []) or (0, 0)
+
+    def _state(self, image: int) -> tuple[int, int]:
         number = int(self.store.positions[image, 0])
-        try:
-            inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
-        except InputError:
-            return 0, 0
+        inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
         return self.store.state(image) if inside else (0, 0)
 
 
 def open_packed(
     document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str
 ) -> PackedPictures:
-    """The pictures that `note_packed` noted.
+    """Open the pictures that `note_packed` recorded.
 
     Args:
         document, positions: what it gave.
         names: n names, for messages.
-        place: the file the document stands in.
+        place: the file that holds the document.
 
     Raises:
         InputError: a newer version, or values that no version writes.

@@ -6,10 +6,10 @@ import hashlib
 import os
 import sys
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,15 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Contents, Record, Tally, id_array, shared_names, split_name
+from coder_core.data.captioned.records import (
+    Layout,
+    Record,
+    Tally,
+    folder_of,
+    id_array,
+    shared_names,
+    split_name,
+)
 from coder_core.data.lines import check_name, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 
@@ -30,16 +38,13 @@ THREADS = 4  # that decode pictures
 PIECE = 64  # pictures read before they are decoded
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
-CAPTIONS = "at least one caption an image"
 
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
-    """The split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
+    """Split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
     none."""
-    digest = hashlib.blake2b(
-        f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8
-    ).digest()
-    share = int.from_bytes(digest) / 2**64
+    key = f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass")
+    share = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
     if share < reading.test_share:
         return "test"
     return "dev" if share < reading.test_share + reading.dev_share else "train"
@@ -107,12 +112,11 @@ class CaptionedData:
         Raises:
             InputError: there is none.
         """
-        match = next((split for split in self.splits if split.name == split_name(name)), None)
-        if match is None:
-            listed = ", ".join(split.name for split in self.splits)
-            problem = f'there is no split "{name}"'
-            raise InputError.at("--split", problem, f"one of {listed}", "name one that is there")
-        return match
+        for split in self.splits:
+            if split.name == split_name(name):
+                return split
+        expected = f"one of {', '.join(split.name for split in self.splits)}"
+        raise InputError.at("--split", f'there is no split "{name}"', expected, "choose one of these")
 
 
 def read_captioned(
@@ -135,51 +139,50 @@ def read_captioned(
         InputError: nothing can be read; up to 20 faults, each with file, row and how to fix it.
     """
     path, reading = Path(path), reading or ReadingArguments()
-    stop_on_errors(
-        [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None), *_shares(reading)]
-    )
+    names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
+    stop_on_errors([*names, *_check_shares(reading)])
     faults: list[Fault] = []
-    form = find_layout(path, reading.format, faults)
-    contents = form.read(path, faults)
-    images = _collect(contents, reading, faults)
-    errors = [fault for fault in faults if fault.severity == "error"]
-    if errors or not images.captions:
-        if not errors:
-            errors = [Fault(str(path), "holds no caption of any picture", CAPTIONS, "check the file")]
-        raise InputError(errors)
-    positions = _positions(path, contents, images, pictures)
+    layout = find_layout(path, reading.format, faults)
+    files = layout.find(path)
+    source = {"layout": layout.name, **layout.source(files)}
+    place = ", ".join(list(source.values())[1:])
+    records = layout.records(files, folder_of(path), faults)
+    images = _collect(records, place, reading, faults, packed=layout.packed is not None)
+    if not images.captions and all(fault.severity != "error" for fault in faults):
+        expected = "at least one caption an image"
+        faults.append(Fault(str(path), "holds no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
-    source = {"layout": form.name, **contents.source}
+    positions = _positions(path, layout, files, images, pictures)
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
     owners, ids = np.array(images.owners, np.int64), id_array(images.caption_ids)
     rows, split_of_image = np.arange(len(images.names)), np.array(images.splits)
     every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
-    names = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
-    splits = [replace(every.keep(split_of_image == name), name=name) for name in names]
-    whole = [
+    in_order = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
+    splits = [replace(every.keep(split_of_image == name), name=name) for name in in_order]
+    present = [
         _report_missing(split, path, skip=reading.skip_broken, faults=faults)
         if only in ("", split.name)
         else split
         for split in splits
     ]
-    faults += _in_two(splits)
+    for earlier, split in combinations(splits, 2):
+        names_of_both = set(split.image_names).intersection(earlier.image_names)
+        faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
     faults += _without_captions(splits)
-    return CaptionedData(form.name, [split for split in whole if len(split.rows)], faults)
+    return CaptionedData(layout.name, [split for split in present if len(split.rows)], faults)
 
 
-def _shares(reading: ReadingArguments) -> list[Fault]:
+def _check_shares(reading: ReadingArguments) -> list[Fault]:
     dev, test = reading.dev_share, reading.test_share
     if 0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1:
         return []
-    problem = f"are {dev:g} and {test:g}"
-    return [
-        Fault("--dev-share and --test-share", problem, "from 0 to 1, together at most 1", "make them smaller")
-    ]
+    flags, expected = "--dev-share and --test-share", "from 0 to 1, together at most 1"
+    return [Fault(flags, f"are {dev:g} and {test:g}", expected, "make them smaller")]
 
 
 @dataclass
 class _Images:
-    """Images in the order in which they first stand, with their captions."""
+    """Images in order of first appearance, with their captions."""
 
     names: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)  # of every image
@@ -189,54 +192,46 @@ class _Images:
     positions: array[int] = field(default_factory=lambda: array("q"))  # three of every packed picture
 
 
-def _collect(contents: Contents, reading: ReadingArguments, faults: list[Fault]) -> _Images:
-    """Records → images with captions; what is left out is counted and named."""
-    place = ", ".join(map(str, contents.source.values()))
+def _collect(
+    records: Iterable[Record], place: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
+) -> _Images:
+    """Group records into images with captions; records that cannot be used are counted and named."""
     empty = Tally(place, "captions are empty and are left out")
     bare = Tally(place, "images have no caption and are left out")
-    unlisted = Tally(place, "images stand in no list of a split and are left out", severity="note")
-    images, number = _Images(), defaultdict[str, dict[str, int]](dict)  # split → name → number
+    images = _Images()
+    number: dict[tuple[str, str], int] = {}  # of an image, by split and name
     bare_names: set[tuple[str, str]] = set()
-    unsafe = dealt = 0
-    last_unlisted = ""
-    for record in contents.records:
+    unusable = dealt = 0
+    for record in records:
         caption = " ".join(record.caption.split("\n")).strip()
-        problem = _problem(record, caption, packed=contents.packed is not None)
+        problem = _problem(record, caption, packed=packed)
         if problem is not None:
-            unsafe += 1
-            if unsafe <= MOST_FAULTS_SHOWN:
+            unusable += 1
+            if unusable <= MOST_FAULTS_SHOWN:
                 faults.append(problem)
             continue
-        if not record.split and contents.listed:
-            if record.image != last_unlisted:
-                unlisted.add(shown(record.image))
-            last_unlisted = record.image
-            continue
         dealt += not record.split
-        split = sys.intern(record.split or dealt_split(record.image, reading))
+        key = sys.intern(record.split or dealt_split(record.image, reading)), record.image
         if not caption:
             empty.add(record.place)
-            bare_names.add((split, record.image))
+            bare_names.add(key)
             continue
-        image = number[split].setdefault(record.image, len(images.names))
+        image = number.setdefault(key, len(images.names))
         if image == len(images.names):
             images.names.append(record.image)
-            images.splits.append(split)
+            images.splits.append(key[0])
             images.positions.extend(record.position or ())
         images.captions.append(caption)
         images.caption_ids.append(record.caption_id)
         images.owners.append(image)
-    for split, name in sorted(bare_names):
-        if name not in number[split]:
-            bare.add(shown(name))
-    faults += [*empty.faults(), *bare.faults(), *unlisted.faults()]
+    for _, name in sorted(bare_names - number.keys()):
+        bare.add(shown(name))
+    faults += [*empty.faults(), *bare.faults()]
     if dealt:
-        text = (
-            f"has no splits: a hash of every picture's name deals out {reading.test_share:.0%} as test and "
-            f"{reading.dev_share:.0%} as dev (seed {reading.split_seed}); --dev-share, --test-share and --split-seed "
-            "change it"
-        )
-        faults.append(Fault(place, text, severity="note"))
+        shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
+        text = f"has no splits: a hash of every picture's name deals out {shares} (seed {reading.split_seed})"
+        flags = "change it with --dev-share, --test-share and --split-seed"
+        faults.append(Fault(place, text, fix=flags, severity="note"))
     shorten(images.captions, place, faults)
     return images
 
@@ -251,49 +246,43 @@ def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
     return Fault(record.place, problem, INSIDE, "rename it") if reason else None
 
 
-def _positions(path: Path, contents: Contents, images: _Images, given: str | Path | None) -> Positions:
-    if contents.packed is not None:
-        store = TarMembers if contents.packed == "tar" else ParquetRows
-        return store(contents.files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
-    if given is not None:
-        return Files(given_folder(given), images.names)
-    some = images.names[:NAMES_TRIED]
-    folders = [folder for folder in contents.folders if folder.is_dir()]
-    found = [sum(find_file(folder, name) is not None for name in some) for folder in folders]
-    likeliest = folders[found.index(max(found))] if folders else None
+def _positions(
+    path: Path, layout: Layout, files: list[Path], images: _Images, pictures: str | Path | None
+) -> Positions:
+    if layout.packed is not None:
+        store = TarMembers if layout.packed == "tar" else ParquetRows
+        return store(files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
+    if pictures is not None:
+        return Files(given_folder(pictures), images.names)
+
+    def count(folder: Path) -> int:
+        return sum(find_file(folder, name) is not None for name in images.names[:NAMES_TRIED])
+
+    tried = layout.folders(folder_of(path))
+    likeliest = max((folder for folder in tried if folder.is_dir()), key=count, default=None)
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
-        looked = ", ".join(dict.fromkeys(str(folder) for folder in contents.folders)) or str(path)
-        problem = f"the picture files are in none of {looked}; the first is {shown(images.names[0])}"
+        folders = ", ".join(dict.fromkeys(map(str, tried)))
+        problem = f"the picture files are in none of {folders}; the first is {shown(images.names[0])}"
         raise InputError.at(path, problem, "a folder that holds them", "name it with --pictures FOLDER")
     return Files(likeliest, images.names)
 
 
+def count_unreadable(place: str, problem: str, cases: Iterable[str], *, skip: bool) -> list[Fault]:
+    """One fault for pictures that cannot be read: an error, or with `skip` a warning."""
+    fix = "copy them again, or leave them and their captions out with --skip-broken"
+    tally = Tally(place, problem, "whole picture files", fix, "warning" if skip else "error")
+    for case in cases:
+        tally.add(case)
+    return tally.faults()
+
+
 def _report_missing(split: CaptionedSplit, path: Path, *, skip: bool, faults: list[Fault]) -> CaptionedSplit:
     """The split without its missing pictures, or with an error that names the first."""
-    missing = set(split.positions.missing(split.rows.tolist()))
-    present = np.array([row not in missing for row in split.rows.tolist()], dtype=bool)
-    tally = Tally(
-        f"{split.name} of {path}",
-        f"of {len(present):,} pictures are missing",
-        "picture files",
-        "copy them, or leave them and their captions out with --skip-broken",
-        "warning" if skip else "error",
-    )
-    for image in np.flatnonzero(~present):
-        tally.add(shown(split.image_names[image]))
-    faults += tally.faults()
-    return split.keep(present) if skip else split
-
-
-def _in_two(splits: list[CaptionedSplit]) -> list[Fault]:
-    """A warning for every two splits that share pictures."""
-    faults = []
-    for number, split in enumerate(splits[1:], 1):
-        names = set(split.image_names)
-        for other in splits[:number]:
-            place = f"{split.name} and {other.name}"
-            faults += shared_names(place, names.intersection(other.image_names), "pictures")
-    return faults
+    missing = np.isin(split.rows, split.positions.missing(split.rows.tolist()))
+    names = [shown(split.image_names[image]) for image in np.flatnonzero(missing)]
+    problem = f"of {len(missing):,} pictures are missing"
+    faults += count_unreadable(f"{split.name} of {path}", problem, names, skip=skip)
+    return split.keep(~missing) if skip else split
 
 
 def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
@@ -302,17 +291,16 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
     if folder is None:
         return []
     named = {name for split in splits for name in split.image_names}
-    inner = {name.rpartition("/")[0] for name in named}
     tally = Tally(str(folder), "picture files have no caption and are not read", severity="note")
-    for part in sorted(inner):
+    for part in sorted({name.rpartition("/")[0] for name in named}):
         if (folder / part).is_dir():
-            for name in sorted(_others(folder, part, named)):
+            for name in sorted(_unnamed(folder, part, named)):
                 tally.add(shown(name))
     return tally.faults()
 
 
-def _others(folder: Path, part: str, named: set[str]) -> Iterator[str]:
-    """The picture files of a folder whose names, without their ending too, are none of these."""
+def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
+    """Yield the picture files of a folder whose names, with or without their ending, are not among these."""
     with os.scandir(folder / part) as entries:  # a path object each would take more memory than all names
         for entry in entries:
             name = f"{part}/{entry.name}" if part else entry.name

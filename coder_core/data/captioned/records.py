@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,17 +15,9 @@ from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
 
 FIRST_NAMED = 10
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "restval": "train",
-    "dev": "dev",
-    "val": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "test": "test",
-    "testing": "test",
-}
+SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
+SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
+SPLIT_NAMES |= {"val": "dev", "valid": "dev", "validation": "dev"}
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
 
 
@@ -35,7 +26,7 @@ class Record(NamedTuple):
 
     Args:
         image: its name: a path relative to the picture folder, or a name inside a packed file.
-        caption: as it stands; "" where the image has none.
+        caption: as written; "" where the image has none.
         place: file and row, for faults.
         split: "" where the data does not say.
         position: of a packed picture: three whole numbers (see `positions`).
@@ -50,25 +41,9 @@ class Record(NamedTuple):
     caption_id: int | None = None
 
 
-@dataclass(frozen=True)
-class Contents:
-    """Result of reading a layout.
-
-    Args:
-        records: read once.
-        folders: where picture files may lie, the likeliest first; empty for packed pictures.
-        packed: "tar" or "parquet" where pictures lie inside files.
-        files: those files, in the order the positions count them.
-        source: what was read from where.
-        listed: splits are lists of images: an image in none of them is left out.
-    """
-
-    records: Iterable[Record]
-    folders: Sequence[Path] = ()
-    packed: Literal["tar", "parquet"] | None = None
-    files: Sequence[Path] = ()
-    source: dict[str, str] = field(default_factory=dict)
-    listed: bool = False
+def name_files(files: Sequence[Path]) -> dict[str, str]:
+    """Source of captions that all come from these files."""
+    return {"captions": ", ".join(map(str, files))}
 
 
 @dataclass(frozen=True)
@@ -80,23 +55,25 @@ class Layout:
         looks: its files, for messages.
         why: what its first file shows, for messages.
         find: its files in a path; none where the path is not of this layout.
-        parse: those files, and the data folder, read; faults go to the list.
+        records: reads those files, given the data folder; faults go to the list.
+        folders: where picture files may lie in a data folder, the likeliest first.
+        source: what is read from which of its files.
+        packed: "tar" or "parquet" where pictures lie inside its files.
     """
 
     name: str
     looks: str
     why: str
     find: Callable[[Path], list[Path]]
-    parse: Callable[[list[Path], Path, list[Fault]], Contents]
+    records: Callable[[list[Path], Path, list[Fault]], Iterator[Record]]
+    folders: Callable[[Path], list[Path]] = lambda root: [root]
+    source: Callable[[list[Path]], dict[str, str]] = name_files
+    packed: Literal["tar", "parquet"] | None = None
 
     def recognise(self, path: Path) -> str:
         """Why a path is of this layout, or ""."""
         files = self.find(path)
         return f"{files[0].relative_to(folder_of(path))} {self.why}" if files else ""
-
-    def read(self, path: Path, faults: list[Fault]) -> Contents:
-        """The contents of a path of this layout."""
-        return self.parse(self.find(path), folder_of(path), faults)
 
 
 @dataclass
@@ -149,13 +126,13 @@ class Once:
 
 
 def split_name(word: str) -> str:
-    """The name a split goes by here: "val" and "validation" are "dev", "restval" is "train"."""
+    """Normalise a split's name: "val" and "validation" are "dev", "restval" is "train"."""
     word = word.strip().lower()
     return SPLIT_NAMES.get(word, word)
 
 
 def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
-    """The files of these patterns: `path` itself when it is one, else those in the folder, or in one of its folders."""
+    """Find the files of these patterns: `path` itself, else those in the folder, or in one of its folders."""
     if path.is_file():
         return [path] if any(path.match(pattern) for pattern in patterns) else []
     for folder in (path, *(path / name for name in inside)):
@@ -171,7 +148,7 @@ def folder_of(path: Path) -> Path:
 
 
 def first_line(path: Path) -> str:
-    """The first line of a text file, for recognising it; "" when there is none or it is not text."""
+    """The first line of a text file, for recognising it; "" when it is missing or not text."""
     try:
         with path.open("rb") as file:
             return file.readline(1 << 16).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK).rstrip("\r\n")
@@ -180,7 +157,7 @@ def first_line(path: Path) -> str:
 
 
 def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Place, and column → value, of every row of a CSV file; a row of another length than the header is a fault.
+    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault.
 
     Raises:
         InputError: not UTF-8, or not CSV, naming the line; or the header lacks a needed column.
@@ -251,18 +228,6 @@ def captions_in(value: Any, place: str) -> list[str]:
     if not all(isinstance(text, str) for text in texts):
         raise InputError.at(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
     return [str(text) for text in texts]
-
-
-def json_value(text: str | bytes, place: object) -> Any:
-    """A JSON value.
-
-    Raises:
-        InputError: not JSON.
-    """
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError.at(place, f"is not JSON: {error}", "JSON", "save the file again") from None
 
 
 def id_array(ids: Sequence[int | None]) -> np.ndarray | None:

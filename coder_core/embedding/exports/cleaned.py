@@ -18,7 +18,7 @@ import numpy as np
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.layouts import recognise
 from coder_core.data.captioned.reading import read_captioned
-from coder_core.data.captioned.records import Layout
+from coder_core.data.captioned.records import Layout, folder_of
 from coder_core.data.dataset import available_splits, find_layout, read_split
 from coder_core.data.features import FeatureRows
 from coder_core.data.reviews import Pair, Reviews, Verdict, judge_split
@@ -123,7 +123,7 @@ def _write_precomp(
             file = folder / f"{name}_ims.npy"
             rows = np.lib.format.open_memmap(file, "w+", features.features.dtype, shape)
             for position, image in enumerate(images):
-                rows[position] = features.of_images(image, image + 1)[0]
+                rows[position] = features.of_images([image])[0]
             rows.flush()
 
 
@@ -151,13 +151,14 @@ def _write_lines(
 ) -> None:
     """Write the captions' file without the lines left out and with the added ones last; copy the lists of images."""
     faults: list[Fault] = []
-    contents = layout.read(data, faults)
-    file = Path(contents.source["captions"])
+    files = layout.find(data)
+    source = layout.source(files)
+    file = Path(source["captions"])
     dropped: set[int] = set()
     lines_of: dict[str, set[int]] = {}
     owners_of: dict[str, set[str]] = {}
     splits_of: dict[str, set[str]] = {}
-    for record in contents.records:
+    for record in layout.records(files, folder_of(data), faults):
         number = int(record.place.rpartition(" line ")[2])
         lines_of.setdefault(record.image, set()).add(number)
         owners_of.setdefault(record.caption, set()).add(record.image)
@@ -187,7 +188,7 @@ def _write_lines(
         if numbers <= dropped and image not in gained
     ]
     (folder / file.name).write_bytes(b"".join(line + b"\n" for line in retained))
-    for name in contents.source.values():
+    for name in source.values():
         if Path(name) != file:
             shutil.copyfile(name, folder / Path(name).name)
 
