@@ -42,7 +42,7 @@ from coder_core.api.sampling import part_of, sample_of
 from coder_core.console.progress import silent
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
-from coder_core.data.content.pictures import look_at_pictures
+from coder_core.data.content.report import look_at_pictures
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors

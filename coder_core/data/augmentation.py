@@ -28,35 +28,26 @@ SIDED = frozenset(_SIDED.split())
 
 
 class Change(NamedTuple):
-    """A crop as shares of the picture's sides, and whether it is mirrored."""
+    """A crop, side as a share of width and height, left and top of the room that leaves; flip: it is mirrored."""
 
     side: float
-    """Share of width and height."""
     left: float
-    """Offset, as a share of the available room."""
     top: float
     flip: bool
 
 
 def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator) -> list[Change]:
-    """A change for each of B pictures; none of a caption that names a side is mirrored.
+    """Draw a change for each of B pictures; one whose caption names a side is not mirrored.
 
-    Args:
-        kind: "crop" or "crop-flip".
-        captions: of the pictures, in order.
-        random: where the numbers come from; as many are drawn whatever the captions are.
+    As many numbers are drawn whatever the captions are.
     """
     draws = random.random((len(captions), 4))
     sides = np.sqrt(SMALLEST_SHARE + (1 - SMALLEST_SHARE) * draws[:, 0])
-    return [
-        Change(
-            float(side),
-            float(left),
-            float(top),
-            kind == "crop-flip" and flip < 0.5 and not names_side(caption),
-        )
-        for side, (_, left, top, flip), caption in zip(sides, draws, captions, strict=True)
-    ]
+    crops = np.column_stack([sides, draws[:, 1:3]]).tolist()
+    may_flip = (draws[:, 3] < 0.5).tolist() if kind == "crop-flip" else [False] * len(captions)
+    flips = [flip and not names_side(caption) for flip, caption in zip(may_flip, captions, strict=True)]
+    rows = zip(crops, flips, strict=True)
+    return [Change(side, left, top, flip) for (side, left, top), flip in rows]
 
 
 def names_side(caption: str) -> bool:

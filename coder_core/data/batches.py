@@ -49,13 +49,10 @@ class Batch:
 
 
 class RegionRows:
-    """Gather regions from a features file, batch by batch, as float32.
-
-    Lengths leave out regions that are all zero, padding in the file.
-    """
+    """Gather regions from a features file, batch by batch, as float32. Lengths leave out regions that are all zero."""
 
     def __init__(self, split: Split) -> None:
-        self.images, self.regions, self.size = split.n_images, split.regions, split.feature_size
+        self.regions, self.size = split.regions, split.feature_size
         self._rows = FeatureRows(split.features)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -87,16 +84,16 @@ def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
 def pad_words(
     tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Words of the captions, padded with 0: (B, T) int64 and (B,) lengths.
+    """Pad the words of captions with 0: (B, T) int64 and (B,) lengths.
 
     Args:
         tokens: all captions.
-        text_ids: (B,) which of them.
+        text_ids: (B,) rows of them.
         positions: of the words of every caption to keep; all when None.
     """
     captions = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
     if positions is not None:
-        captions = [words[chosen] for words, chosen in zip(captions, positions, strict=True)]
+        captions = [words[kept] for words, kept in zip(captions, positions, strict=True)]
     lengths = np.array([len(words) for words in captions])
     padded = np.zeros((len(captions), lengths.max()), dtype=np.int64)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(captions)
@@ -116,8 +113,8 @@ class TrainingBatches:
         drop_words: share of words left out of a caption; at least one stays.
         fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
         part, parts: this process's slice of every batch.
-        augment: how pictures change from step to step, where an image tower reads them.
-        image_groups: (n,) of the batches' field of this name; None where every image stands alone.
+        augment: changes of the pictures from step to step, where an image tower reads them.
+        image_groups: (n,) of the batches' field of this name; None where every image is its own group.
 
     Raises:
         InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
@@ -204,15 +201,21 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Batches start … stop-1, each prepared while the one before is in use: by a thread, or, where pictures have to
-        be decoded, by worker processes.
+        """Yield batches start … stop-1, each prepared while the one before is in use: by a thread, or, where pictures
+        have to be decoded, by worker processes.
 
         Raises:
             UnreadableRowsError: features or pictures cannot be read any more.
         """
         pictures = self.split.pictures
         if pictures is not None and pictures.workers > 0:
-            yield from self._from_workers(range(start, stop), pictures.workers)
+            from coder_core.data.captioned.decoding import in_workers
+
+            steps = range(start, stop)
+            for batch in in_workers(_Steps(self), steps, min(pictures.workers, len(steps))):
+                if not isinstance(batch, Batch):
+                    raise UnreadableRowsError(batch)
+                yield batch
             return
         with ThreadPoolExecutor(max_workers=1) as thread:
             following = thread.submit(self, start) if start < stop else None
@@ -221,14 +224,6 @@ class TrainingBatches:
                 batch = following.result()
                 following = thread.submit(self, step + 1) if step + 1 < stop else None
                 yield batch
-
-    def _from_workers(self, steps: range, workers: int) -> Iterator[Batch]:
-        from coder_core.data.captioned.decoding import in_workers
-
-        for batch in in_workers(_Steps(self), steps, min(workers, len(steps))):
-            if not isinstance(batch, Batch):
-                raise UnreadableRowsError(batch)
-            yield batch
 
 
 class _Steps(Dataset[Batch | tuple[Fault, ...]]):
@@ -245,19 +240,19 @@ class _Steps(Dataset[Batch | tuple[Fault, ...]]):
 
 
 def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """All images in order, whole: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
+    """Yield all images in order, whole: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
     if split.pictures is not None:
         yield from split.pictures.chunks(size)
         return
     rows = RegionRows(split)
     for start in range(0, split.n_images, size):
         ids = np.arange(start, min(start + size, split.n_images))
-        every = np.broadcast_to(np.arange(split.regions), (len(ids), split.regions))
-        yield ids, *rows.gather(ids, every)
+        regions = np.broadcast_to(np.arange(split.regions), (len(ids), split.regions))
+        yield ids, *rows.gather(ids, regions)
 
 
 def text_chunks(tokens: Tokens, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """All captions, those of equal length together: (ids, (B, T) words, (B,) lengths)."""
+    """Yield all captions, those of equal length together: (ids, (B, T) words, (B,) lengths)."""
     order = np.argsort(tokens.lengths, kind="stable")
     for start in range(0, len(order), size):
         ids = order[start : start + size]

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,37 +88,41 @@ def read_embeddings(
     image_file = collect(lambda: open_matrix(images, faults), faults)
     text_file, lines = _matrix_with_lines(texts, captions, "caption", image_file, faults)
     names = collect(lambda: read_lines(Path(ids), "id", faults), faults) if ids is not None else None
-    query_file, query_lines = _saved_queries(queries, query_texts, image_file, faults)
+    query_file: FeatureFile | None = None
+    query_lines: list[str] = []
+    if queries is not None and query_texts is not None:
+        query_file, query_lines = _matrix_with_lines(queries, query_texts, "query", image_file, faults)
+        once = Once("query", faults)
+        for number, line in enumerate(query_lines, start=1):
+            once.add(line, f"{query_texts} line {number}")
+    elif queries is not None or query_texts is not None:
+        flag, missing = ("--queries", "--query-texts")[:: 1 if query_texts is None else -1]
+        faults.append(Fault(missing, f"is missing beside {flag}", "embeddings of queries and their texts"))
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
     files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
     pairing = pair(image_file.map(), len(lines), names, files, faults)
-    image_rows = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
-    text_rows = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
-    query_rows = None
-    if query_file is not None:
-        query_rows = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults)
+    v, w, q = (
+        None if file is None else collect(partial(unit_rows, file, what, stride, faults), faults)
+        for file, what, stride in (
+            (image_file, "images", pairing.stride),
+            (text_file, "captions", 1),
+            (query_file, "queries", 1),
+        )
+    )
     folder = Path(pictures) if pictures is not None else None
     faults += _check_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
-    assert image_rows is not None
-    assert text_rows is not None
+    assert v is not None
+    assert w is not None
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
-    return Embeddings(
-        image_rows,
-        text_rows,
-        shorten(lines, str(captions), remarks),
-        pairing.image_of_text.astype(np.int64),
-        pairing.names,
-        folder,
-        source | {"captions belong to images": pairing.how},
-        remarks,
-        query_rows,
-        query_lines,
-    )
+    source["captions belong to images"] = pairing.how
+    texts_of_rows = shorten(lines, str(captions), remarks)
+    owners = pairing.image_of_text.astype(np.int64)
+    return Embeddings(v, w, texts_of_rows, owners, pairing.names, folder, source, remarks, q, query_lines)
 
 
 def _matrix_with_lines(
@@ -134,24 +140,8 @@ def _matrix_with_lines(
     return file, lines
 
 
-def _saved_queries(
-    queries: str | Path | None, texts: str | Path | None, images: FeatureFile | None, faults: list[Fault]
-) -> tuple[FeatureFile | None, list[str]]:
-    """The file of the saved queries and their texts, (None, []) without; what is wrong with them is added."""
-    if (queries is None) != (texts is None):
-        given, missing = ("--queries", "--query-texts") if texts is None else ("--query-texts", "--queries")
-        faults.append(Fault(missing, f"is missing beside {given}", "embeddings of queries and their texts"))
-    if queries is None or texts is None:
-        return None, []
-    file, lines = _matrix_with_lines(queries, texts, "query", images, faults)
-    once = Once("query", faults)
-    for number, line in enumerate(lines, start=1):
-        once.add(line, f"{texts} line {number}")
-    return file, lines
-
-
 def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
-    """A matrix of floats; the header is compared with the size before anything is read."""
+    """Open a matrix of floats; the header is compared with the size before anything is read."""
     follow_link(Path(path), faults)
     file = open_features(Path(path), [])  # its notes speak of image features
     if len(file.shape) != 2:
@@ -204,36 +194,26 @@ def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) ->
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"
         faults.append(Fault(str(file.path), text, severity="note"))
-    faults += _collapsed(rows, file, what)
-    return rows
-
-
-def _collapsed(rows: np.ndarray, file: FeatureFile, what: str) -> list[Fault]:
-    """A warning when nearly all rows are the same. The mean cosine of two rows follows from the length of their sum."""
-    count = len(rows)
-    if count < 2:
-        return []
-    total = rows.sum(0, dtype=np.float64)
-    cosine = (float(total @ total) - count) / (count * (count - 1))
-    if cosine < COLLAPSED:
-        return []
+    total, count = rows.sum(0, dtype=np.float64), len(rows)
+    if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
+        return rows
     problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
     fix = "check which layer they come from; ranks among equal scores say little"
-    return [Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning")]
+    faults.append(Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning"))
+    return rows
 
 
 def _check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if folder is None:
         return check_pictures(None, names, asked=False)
+    flag = f"--pictures {folder}"
     if faults := check_name(folder):
         return faults
     if not folder.is_dir():
-        return [
-            Fault(f"--pictures {folder}", "there is no such folder", "the folder of the pictures", "check it")
-        ]
+        return [Fault(flag, "there is no such folder", "the folder of the pictures", "check it")]
     if names is None:
         problem = "no ids name the picture files, so none can be shown"
-        return [Fault(f"--pictures {folder}", problem, "--ids with the file names", severity="warning")]
+        return [Fault(flag, problem, "--ids with the file names", severity="warning")]
     return check_pictures(folder, names, asked=True)
 
 
@@ -251,22 +231,19 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     folder = Path(folder)
     names: list[str] = []
     captions: list[str] = []
-    images, texts = [], []
-    for number in _part_numbers(folder):
-        part = collect(lambda: _read_part(folder, number, names, captions, faults), faults)  # noqa: B023
-        if part is not None:
-            images.append(part[0])
-            texts.append(part[1])
+    parts = [
+        collect(partial(_read_part, folder, number, names, captions, faults), faults)
+        for number in _part_numbers(folder)
+    ]
     stop_on_errors(faults)
-    rows = [collect(lambda: unit_rows(file, "images", 1, faults), faults) for file in images]  # noqa: B023
-    words = [collect(lambda: unit_rows(file, "captions", 1, faults), faults) for file in texts]  # noqa: B023
+    whole = [part for part in parts if part is not None]
+    v = [collect(partial(unit_rows, images, "images", 1, faults), faults) for images, _ in whole]
+    w = [collect(partial(unit_rows, texts, "captions", 1, faults), faults) for _, texts in whole]
     stop_on_errors(faults)
-    v = np.concatenate([part for part in rows if part is not None])
-    w = np.concatenate([part for part in words if part is not None])
     first: dict[str, int] = {}
     owners = np.array([first.setdefault(name, len(first)) for name in names], dtype=np.int64)
     image_names = list(first)
-    v = _one_row_an_image(v, owners, image_names, folder, faults)
+    images = _one_row_an_image(_joined(v), owners, image_names, folder, faults)
     if all(os.path.isabs(name) for name in image_names):
         shared = Path(os.path.commonpath([os.path.dirname(name) for name in image_names]))
         image_names = [os.path.relpath(name, shared) for name in image_names]
@@ -276,7 +253,11 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     source = {"captions": str(folder), "layout": "clip-retrieval"}
     source["captions belong to images"] = "equal image_path"
     captions = shorten(captions, str(folder), remarks)
-    return Embeddings(v, w, captions, owners, image_names, picture_folder, source, remarks)
+    return Embeddings(images, _joined(w), captions, owners, image_names, picture_folder, source, remarks)
+
+
+def _joined(parts: Iterable[np.ndarray | None]) -> np.ndarray:
+    return np.concatenate([part for part in parts if part is not None])
 
 
 def _part_numbers(folder: Path) -> list[int]:
@@ -287,9 +268,8 @@ def _part_numbers(folder: Path) -> list[int]:
     """
     numbers = {}
     for part in PARTS:
-        matches = [
-            re.fullmatch(rf"{part}_(\d+)\.(?:npy|parquet)", path.name) for path in folder.glob(f"{part}/*")
-        ]
+        name = re.compile(rf"{part}_(\d+)\.(?:npy|parquet)")
+        matches = (name.fullmatch(path.name) for path in folder.glob(f"{part}/*"))
         numbers[part] = {int(match[1]) for match in matches if match}
     whole = set.union(*numbers.values())
     lacking = [f"{part}_{n}" for part in PARTS for n in sorted(whole - numbers[part])]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
-from coder_core.data.lines import shown
+from coder_core.data.lines import plain_file, shown
 from coder_core.data.words import PAD, SPECIAL_WORDS, Vocabulary
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class WordVectors:
 
     Args:
         matrix: (words, D) float32; zero where the file has no vector.
-        covered: (words,) bool, whether the file has a vector.
+        covered: (words,) bool, True if the file has a vector.
         coverage: share of the words that have a vector, <pad> and <unknown> not counted.
         token_coverage: the same, every word counted as often as it occurs; None without counts.
         faults: warnings and notes.
@@ -54,11 +54,11 @@ def read_word_vectors(
     """Read the vectors of `words` from a text file, line by line.
 
     A word2vec header ("400000 300") is accepted. A word may hold spaces: a line is split from the right. Of a word that
-    stands twice the first vector counts.
+    occurs twice the first vector counts.
 
     Args:
         path: the file.
-        words: the words wanted; "<pad>" and "<unknown>" get no vector.
+        words: the words to find; "<pad>" and "<unknown>" get no vector.
         counts: how often each word occurs, for the coverage of running text.
         dimension: refuse a file of another width.
 
@@ -66,48 +66,43 @@ def read_word_vectors(
         InputError: missing, not a text file of vectors, a line of another width, or numbers that are not finite.
     """
     path = Path(path)
-    wanted = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
+    rows = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
     vectors: dict[int, np.ndarray] = {}
     faults: list[Fault] = []
-    width, repeated = 0, 0
-    for number, line in _lines(path):
+    width = repeated = 0
+    for number, line in _lines(path, faults):
         if number == 1 and _is_header(line):
             width = int(line.split()[1])
             faults.append(Fault(f"{path} line 1", "a word2vec header, which was skipped", severity="note"))
             continue
-        width = width or line.count(b" ")
         spaces = line.count(b" ")
-        if spaces == width > 0 and line.partition(b" ")[0] not in wanted:  # nearly every line
+        width = width or spaces
+        if spaces == width > 0 and line.partition(b" ")[0] not in rows:  # nearly every line
             continue
-        problem, word, vector = _parse(line, width, wanted)
-        if problem:
+        try:
+            word, vector = _parse(line, width, rows)
+        except ValueError as error:
             fix = "remove the line, or download the file again"
-            faults.append(Fault(f"{path} line {number}", problem, LINE, fix))
+            faults.append(Fault(f"{path} line {number}", str(error), LINE, fix))
             if len(faults) > MOST_FAULTS_SHOWN:
                 break
-        elif vector is not None:
-            repeated += wanted[word] in vectors
-            vectors.setdefault(wanted[word], vector)
+            continue
+        if vector is not None:
+            repeated += rows[word] in vectors
+            vectors.setdefault(rows[word], vector)
     if dimension is not None and width not in (0, dimension):
         fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
     if repeated:
-        text = f"{repeated:,} words stand there again; the first counts"
+        text = f"{repeated:,} words occur again; the first vector of each counts"
         faults.append(Fault(str(path), text, severity="note"))
     stop_on_errors(faults)
     return _assemble(path, vectors, width, words, counts, faults)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines without their end (fastText leaves a space there); refuses what is not text."""
-    try:
-        if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
-            raise OSError(0, "not a plain file")
-        file = path.open("rb")
-    except OSError as error:
-        problem = f"cannot be opened: {error.strerror}"
-        raise InputError.at(path, problem, "a text file of word vectors", "check the path") from None
-    with file:
+def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
+    """Yield numbered lines without their end (fastText leaves a space there); refuse a file that is not text."""
+    with plain_file(path, faults).open("rb") as file:
         number = 0
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
             if b"\0" in line or len(line) == LONGEST_LINE:
@@ -125,23 +120,22 @@ def _is_header(line: bytes) -> bool:
     return len(parts) == 2 and all(part.isdigit() for part in parts) and int(parts[1]) > 1
 
 
-def _parse(line: bytes, width: int, wanted: Container[bytes]) -> tuple[str, bytes, np.ndarray | None]:
-    """The fault of a line (or ""), its word, and its vector when the word is wanted."""
+def _parse(line: bytes, width: int, words: Container[bytes]) -> tuple[bytes, np.ndarray | None]:
+    """The word of a line, and its vector if it is one of these words; ValueError says what is wrong."""
     parts = line.rsplit(b" ", width) if width else []
-    numbers = len(parts) - 1
-    if width == 0 or numbers < width:
-        return f"{max(numbers, 0)} numbers instead of {width or 'at least one'}", b"", None
-    word = parts[0]
+    word, *numbers = parts or [b""]
+    if width == 0 or len(numbers) < width:
+        raise ValueError(f"{len(numbers)} numbers instead of {width or 'at least one'}")
     tail = word.rpartition(b" ")[2]
     if b" " in word and b"." in tail and _number(tail) is not None:
-        return f"more than {width} numbers", b"", None
-    if word not in wanted:
-        return "", word, None
-    values = [_number(part) for part in parts[1:]]
-    bad = next((part for part, value in zip(parts[1:], values, strict=True) if value is None), None)
-    if bad is not None:
-        return f"{shown(bad.decode('utf-8', 'replace'))} is not a finite number", b"", None
-    return "", word, np.array(values, dtype=np.float32)
+        raise ValueError(f"more than {width} numbers")
+    if word not in words:
+        return word, None
+    values = [_number(part) for part in numbers]
+    if None in values:
+        bad = numbers[values.index(None)].decode("utf-8", "replace")
+        raise ValueError(f"{shown(bad)} is not a finite number")
+    return word, np.array(values, dtype=np.float32)
 
 
 def _number(text: bytes) -> float | None:
@@ -180,7 +174,7 @@ def _assemble(
 def learn_word_vectors(
     captions: Sequence[str], vocabulary: Vocabulary, *, dimension: int, window: int = 5, seed: int
 ) -> np.ndarray:
-    """Word vectors from the captions alone: positive pointwise mutual information and a truncated SVD.
+    """Learn word vectors from the captions alone: positive pointwise mutual information and a truncated SVD.
 
     Levy, Goldberg & Dagan 2015, "Improving distributional similarity with lessons learned from word embeddings". Two
     words d places apart in a caption count 1/d. PPMI(w, c) = max(0, log P(w, c) / (P(w) P(c)^0.75)), U √Σ of its SVD.
@@ -223,27 +217,24 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) 
 
     tokens = vocabulary.encode(captions)
     caption = np.repeat(np.arange(len(tokens)), tokens.lengths)
-    size = len(vocabulary)
-    total = sparse.csr_matrix((size, size), dtype=np.float64)
+    shape = (len(vocabulary), len(vocabulary))
+    total = sparse.csr_matrix(shape, dtype=np.float64)
     for distance in range(1, window + 1):
         same = caption[:-distance] == caption[distance:]
-        left, right = tokens.ids[:-distance][same], tokens.ids[distance:][same]
-        counts = np.full(len(left), 1 / distance)
-        total += sparse.coo_matrix((counts, (left, right)), shape=(size, size)).tocsr()
+        pairs = tokens.ids[:-distance][same], tokens.ids[distance:][same]
+        total += sparse.coo_matrix((np.full(len(pairs[0]), 1 / distance), pairs), shape=shape).tocsr()
     return (total + total.T).tocsr()
 
 
 def _positive_information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
     """Counts → PPMI with smoothed contexts, sparse."""
-    from scipy import sparse
-
     pairs = counts.tocoo()
     if not pairs.nnz:
         return counts
     row = np.asarray(counts.sum(axis=1)).ravel()
     context = row**CONTEXT_POWER
     expected = (row / row.sum())[pairs.row] * (context / context.sum())[pairs.col]
-    values = np.maximum(np.log(pairs.data / pairs.data.sum() / expected), 0)
-    result = sparse.csr_matrix((values, (pairs.row, pairs.col)), shape=counts.shape)
+    pairs.data = np.maximum(np.log(pairs.data / pairs.data.sum() / expected), 0)
+    result = pairs.tocsr()
     result.eliminate_zeros()
     return result

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
-from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, plain_file, read_lines, shown
+from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, numbered_lines, parse_json, plain_file, shown
 
 if TYPE_CHECKING:  # NumPy is loaded after --help is answered
     import numpy as np
@@ -54,7 +54,7 @@ class Judgements:
         source: the path of the file, or the name of COCO's judgements.
         of_texts: (P, 2) int64, the positives of captions as queries: a caption, an image.
         of_images: (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
-        fact: what the source holds, in words.
+        fact: contents of the source, in words.
         disagreement: (m,) of Flickr8k's experts, see `Positives`; None of COCO's judges.
     """
 
@@ -63,6 +63,23 @@ class Judgements:
     of_images: np.ndarray
     fact: str
     disagreement: np.ndarray | None = None
+
+
+class Positives(NamedTuple):
+    """Positives beyond the labels.
+
+    Args:
+        pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
+        elsewhere: lines about captions or images that are not in the split.
+        rejected: lines whose judges say that caption and image do not belong together.
+        disagreement: (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its
+            judged pairs; NaN where no expert judged it.
+    """
+
+    pairs: np.ndarray
+    elsewhere: int
+    rejected: int
+    disagreement: np.ndarray
 
 
 def read_judgements(
@@ -81,6 +98,8 @@ def read_judgements(
     Raises:
         InputError: as `read_positives` and `coco_judgements`.
     """
+    import numpy as np
+
     if str(source) in COCO_JUDGEMENTS:
         return coco_judgements(str(source), image_names, image_of_text, caption_ids)
     positives = read_positives(Path(source), image_names, image_of_text, caption_ids)
@@ -89,33 +108,9 @@ def read_judgements(
         fact += f", {positives.elsewhere:,} line{'s' * (positives.elsewhere != 1)} about other splits"
     if positives.rejected:
         fact += f", {positives.rejected:,} pairs that its judges reject"
-    pairs = positives.with_labels(image_of_text)
+    labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
+    pairs = np.concatenate([labels, positives.pairs])
     return Judgements(str(source), pairs, pairs, fact, positives.disagreement)
-
-
-@dataclass(frozen=True)
-class Positives:
-    """Positives beyond the labels.
-
-    Args:
-        pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
-        elsewhere: lines about captions or images that are not in the split.
-        rejected: lines whose judges say that caption and image do not belong together.
-        disagreement: (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its
-            judged pairs; NaN where no expert judged it.
-    """
-
-    pairs: np.ndarray
-    elsewhere: int
-    rejected: int
-    disagreement: np.ndarray
-
-    def with_labels(self, image_of_text: np.ndarray) -> np.ndarray:
-        """(P + m, 2) these pairs and the labels."""
-        import numpy as np
-
-        labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
-        return np.concatenate([labels, self.pairs])
 
 
 def read_positives(
@@ -130,28 +125,28 @@ def read_positives(
         caption_ids: (m,) ids of the captions in the data set, where they are known.
 
     Raises:
-        InputError: a line is none of the layouts, or names a caption by an id that the split does not know or that two
+        InputError: a line fits no layout, or names a caption by an id that the split does not know or that two
             captions have. OtherSplitError: no line is about this split.
     """
     import numpy as np
 
     faults: list[Fault] = []
-    lines = read_lines(path, "pair", faults)
-    rows = {name.rsplit("/", 1)[-1]: row for row, name in enumerate(image_names)}
+    rows = {_without_folder(name): row for row, name in enumerate(image_names)}
     captions = _CaptionRows(rows, image_of_text, caption_ids)
-    pairs, elsewhere, rejected = [], 0, 0
+    pairs, elsewhere, rejected, lines = [], 0, 0, 0
     deviations: dict[int, list[float]] = {}
-    for number, line in enumerate(lines, 1):
+    for where, line in numbered_lines(path, "pair", faults):
+        lines += 1
         try:
             caption, image, fits, deviation = _judged(line.split("\t"))
-            text_row, image_row = captions.row(caption), rows.get(image.rsplit("/", 1)[-1])
+            text_row, image_row = captions.row(caption), rows.get(_without_folder(image))
         except ValueError as error:
-            if line and len(faults) < MOST_FAULTS_SHOWN:
-                place = f"{path} line {number}"
-                if isinstance(error, _IdError):
-                    faults.append(Fault(place, str(error), fix="name the caption as x.jpg#2"))
-                else:
-                    faults.append(Fault(place, f"is {shown(line)!r}", EXPECTED))
+            if len(faults) >= MOST_FAULTS_SHOWN:
+                continue
+            if isinstance(error, _IdError):
+                faults.append(Fault(where, str(error), fix="name the caption as x.jpg#2"))
+            else:
+                faults.append(Fault(where, f"is {shown(line)!r}", EXPECTED))
             continue
         if text_row is None or image_row is None:
             elsewhere += 1
@@ -163,8 +158,8 @@ def read_positives(
         elif image_of_text[text_row] != image_row:
             pairs.append((text_row, image_row))
     stop_on_errors(faults)
-    if lines and elsewhere == len(lines):
-        fact = f"none of its {len(lines):,} lines is about a caption and an image of this split"
+    if lines and elsewhere == lines:
+        fact = f"none of its {lines:,} lines is about a caption and an image of this split"
         expected = f"names such as {image_names[0]}#0"
         raise OtherSplitError.at(path, fact, expected, "evaluate the split it is about")
     unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
@@ -174,8 +169,12 @@ def read_positives(
     return Positives(unique, elsewhere, rejected, disagreement)
 
 
+def _without_folder(name: str) -> str:
+    return name.rsplit("/", 1)[-1]
+
+
 class _IdError(ValueError):
-    """A caption is named by an id that does not tell which it is."""
+    """A caption is named by an id that does not identify it."""
 
 
 class _CaptionRows:
@@ -205,26 +204,24 @@ class _CaptionRows:
             if len(rows) > 1:
                 raise _IdError(f"names caption {number}, and rows {rows[0]} and {rows[1]} have this id")
             return rows[0] if rows else None
-        image = self._images.get(owner.rsplit("/", 1)[-1])
+        image = self._images.get(_without_folder(owner))
         if image is None or self._first[image] + number >= self._first[image + 1]:
             return None
         return int(self._order[self._first[image] + number])
 
 
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
-    """Caption, image, whether they belong together, and the standard deviation of experts' grades; ValueError for a
+    """Caption, image, True if they belong together, and the standard deviation of experts' grades; ValueError for a
     line of another layout."""
     import numpy as np
 
     if len(cells) == 2:
         return cells[0], cells[1], True, None
-    if len(cells) != 5:
-        raise ValueError
-    image, caption = cells[:2]
-    numbers = [float(cell) for cell in cells[2:]]
-    if all(number in (1, 2, 3, 4) for number in numbers):
+    image, caption, *grades = cells
+    numbers = [float(grade) for grade in grades]
+    if len(numbers) == 3 and all(number in (1, 2, 3, 4) for number in numbers):
         return caption, image, sum(numbers) / 3 >= EXPERT_GRADE, float(np.std(numbers))
-    if not 0 <= numbers[0] <= 1:
+    if len(numbers) != 3 or not 0 <= numbers[0] <= 1:
         raise ValueError
     return caption, image, numbers[0] > CROWD_SHARE, None
 
@@ -232,7 +229,7 @@ def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
 def coco_judgements(
     name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Judgements:
-    """The judged pairs of a split of COCO's test images. The labels are among them where the judges confirmed them.
+    """Read the judged pairs of a split of COCO's test images. Labels that the judges confirmed are among them.
 
     Args:
         name: "eccv" or "cxc".
@@ -242,7 +239,7 @@ def coco_judgements(
             a file may number its captions otherwise.
 
     Raises:
-        InputError: the package is missing or incomplete; an image is none of COCO's test images, stands twice, or has
+        InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or has
             fewer captions than COCO and these have no ids.
     """
     import numpy as np
@@ -256,25 +253,22 @@ def coco_judgements(
         ids_of = {row: set(captions_of[image]) for image, row in rows.items()}
         numbered = enumerate(zip(caption_ids.tolist(), image_of_text.tolist(), strict=True))
         text_rows = {number: row for row, (number, image) in numbered if number in ids_of[image]}
-    by_ids = bool(text_rows)
-    if not by_ids:
+    fact = "captions are recognised by their COCO ids"
+    if not text_rows:
         text_rows = _rows_by_order(flag, image_names, image_of_text, rows, captions_of)
+        fact = "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+    by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
+    by_image = _read_ids(folder / f"{name}_image_to_caption.json")
+    caption_pairs = [(caption, image) for caption, images in by_caption.items() for image in images]
+    image_pairs = [(caption, image) for image, captions in by_image.items() for caption in captions]
 
     def known(pairs: list[tuple[int, int]]) -> np.ndarray:
         inside = [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows]
         return np.array(inside, np.int64).reshape(-1, 2)
 
-    by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
-    by_image = _read_ids(folder / f"{name}_image_to_caption.json")
-    caption_pairs = [(caption, image) for caption, images in by_caption.items() for image in images]
-    image_pairs = [(caption, image) for image, captions in by_image.items() for caption in captions]
     of_texts, of_images = known(caption_pairs), known(image_pairs)
     elsewhere = len(caption_pairs) + len(image_pairs) - len(of_texts) - len(of_images)
-    fact = f"pairs that count for captions: {len(of_texts):,}, for images: {len(of_images):,}; "
-    if by_ids:
-        fact += "captions are recognised by their COCO ids"
-    else:
-        fact += "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+    fact = f"pairs that count for captions: {len(of_texts):,}, for images: {len(of_images):,}; {fact}"
     fact += f"; judged pairs outside this split: {elsewhere:,}" if elsewhere else ""
     return Judgements(COCO_JUDGEMENTS[name], of_texts, of_images, fact)
 
@@ -308,9 +302,9 @@ def _rows_by_order(
         texts, ids = order[first[row] : first[row + 1]].tolist(), sorted(captions_of[image])
         if len(texts) < len(ids):
             fact = f"has {len(texts)} captions, COCO {len(ids)}: which of them these are is not known"
-            place = f"{flag}: image {row} ({shown(image_names[row])})"
-            raise InputError.at(place, fact, fix="keep all of its captions")
-        text_rows |= zip(ids, texts, strict=False)  # a sixth caption is judged by nobody
+            where = f"{flag}: image {row} ({shown(image_names[row])})"
+            raise InputError.at(where, fact, fix="keep all of its captions")
+        text_rows |= zip(ids, texts, strict=False)  # a sixth caption is unjudged
     return text_rows
 
 
@@ -318,23 +312,23 @@ def _image_rows(flag: str, image_names: Sequence[str], known: Mapping[int, Seque
     """COCO's number of an image → its row."""
     rows: dict[int, int] = {}
     for row, name in enumerate(image_names):
-        place = f"{flag}: image {row} ({shown(name)})"
-        match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
+        where = f"{flag}: image {row} ({shown(name)})"
+        match = _NUMBER.fullmatch(_without_folder(name))
         if match is None or int(match[1]) not in known:
             fact = "is not named by COCO's number" if match is None else "is none of COCO's 5,000 test images"
             fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
-            raise InputError.at(place, fact, NAMES, fix)
+            raise InputError.at(where, fact, NAMES, fix)
         if rows.setdefault(int(match[1]), row) != row:
-            raise InputError.at(place, f"is image {rows[int(match[1])]} again")
+            raise InputError.at(where, f"is image {rows[int(match[1])]} again")
     return rows
 
 
 def _read_ids(file: Path) -> dict[int, list[int]]:
+    fix = f"python -m pip install --force-reinstall {DISTRIBUTION}"
     try:
-        content = json.loads(file.read_text("ascii"))
+        content = json.loads(file.read_bytes())
         return {int(key): [int(value) for value in values] for key, values in content.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
-        fix = f"python -m pip install --force-reinstall {DISTRIBUTION}"
         raise InputError.at(file, f"cannot be read: {error}", "the package's data", fix) from None
 
 
@@ -355,11 +349,7 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
     """
     probes: list[Probe] = []
     for path in files:
-        content = plain_file(path, []).read_bytes()
-        try:
-            entries = json.loads(content.decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            raise InputError.at(path, f"is not JSON: {error}", "a file like SugarCrepe's") from None
+        entries = parse_json(plain_file(path, []).read_bytes(), path, "a file like SugarCrepe's")
         if isinstance(entries, list):
             entries = {str(number): entry for number, entry in enumerate(entries)}
         if not isinstance(entries, dict) or not entries:
@@ -371,8 +361,8 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
             if len(texts) == len(KEYS) and max(map(len, texts)) <= LONGEST_CAPTION_CHARACTERS:
                 probes.append(Probe(path.stem, *texts))
             else:
-                place = f"{path} entry {key!r:.40}"
-                wrong.append(Fault(place, "is no probe", f"texts for {', '.join(KEYS)}"))
+                expected = f"texts for {', '.join(KEYS)}"
+                wrong.append(Fault(f"{path} entry {key!r:.40}", "is not a probe", expected))
         if wrong:
             raise InputError(wrong[:MOST_FAULTS_SHOWN])
     return probes
@@ -384,5 +374,5 @@ def picture_key(name: str) -> str:
     >>> picture_key("val2014/COCO_val2014_000000085329.jpg")
     '000000085329'
     """
-    stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    stem = _without_folder(name).rsplit(".", 1)[0]
     return stem.rsplit("_", 1)[-1] if stem.startswith(_COCO) else stem

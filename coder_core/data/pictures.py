@@ -37,7 +37,7 @@ def unsafe_reason(name: str) -> str:
 
 
 def picture_path(folder: Path, name: str) -> Path | None:
-    """The file of a picture inside `folder`, or None when there is none. A name without an ending may omit it.
+    """Find the file of a picture inside `folder`, or None. A name may omit its ending.
 
     Raises:
         InputError: the name, or the link it is, leads out of the folder.
@@ -98,9 +98,9 @@ def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
             with Image.open(file, formats=FORMATS) as picture:
                 return _decode(picture, place, size)
+    except InputError:
+        raise
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        if isinstance(error, InputError):
-            raise
         unknown = isinstance(error, UnidentifiedImageError)
         problem = f"cannot be decoded: {'the format is not one of these' if unknown else str(error)[:200]}"
         raise InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
@@ -149,10 +149,10 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def given_folder(folder: str | Path) -> Path:
-    """The picture folder that a user named.
+    """Check the picture folder that a user named.
 
     Raises:
-        InputError: it is not there.
+        InputError: it does not exist.
     """
     if not Path(folder).is_dir():
         raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check it")
@@ -160,37 +160,34 @@ def given_folder(folder: str | Path) -> Path:
 
 
 def find_pictures(root: Path, layout: Path, given: str | Path | None, names: list[str] | None) -> Path | None:
-    """The picture folder: the given one, or images/ beside the data when it holds the first pictures named.
+    """Return the picture folder: the given one, or images/ beside the data if it holds the first pictures named.
 
     Raises:
-        InputError: the given folder is not there.
+        InputError: the given folder does not exist.
     """
     if given is not None:
         return given_folder(given)
-    if not names or any(unsafe_reason(name) for name in names[:NAMES_TRIED]):
+    first = (names or [])[:NAMES_TRIED]
+    if not first or any(unsafe_reason(name) for name in first):
         return None
-    parents = [root]
-    if root.resolve().name == "precomp" or root.resolve().name.endswith("_precomp"):
-        parents.append(root.resolve().parent)
-    for parent in parents:
-        for usual in USUAL_FOLDERS:
-            folder = parent / usual
-            if folder.is_dir() and all(find_file(folder, name) for name in names[:NAMES_TRIED]):
-                return folder
+    parents = [root, root.resolve().parent] if root.resolve().name.endswith("precomp") else [root]
+    for folder in (parent / usual for parent in parents for usual in USUAL_FOLDERS):
+        if folder.is_dir() and all(find_file(folder, name) for name in first):
+            return folder
     return None
 
 
 def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool) -> list[Fault]:
     """Unsafe names are an error; missing pictures and links out of the folder are counted in warnings."""
     if names is None:
-        if asked:
-            problem = "the data names no pictures, so none can be shown"
-            return [Fault(str(folder), problem, "{split}_ids.txt with the file names", severity="warning")]
-        return []
-    faults = []
+        problem = "the data names no pictures, so none can be shown"
+        warning = Fault(str(folder), problem, "{split}_ids.txt with the file names", severity="warning")
+        return [warning] if asked else []
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
-    for row, name, reason in unsafe[:NAMES_SHOWN]:
-        faults.append(Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it"))
+    faults = [
+        Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
+        for row, name, reason in unsafe[:NAMES_SHOWN]
+    ]
     if folder is None or unsafe:
         return faults
     missing, linked = [], []
@@ -201,12 +198,12 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         elif not _inside(folder, path):
             linked.append(name)
     outside = "are links out of the folder, which the app does not show"
-    for some, problem, fix in (
+    for cases, problem, fix in (
         (missing, "are missing", "check the picture folder; training does not need it"),
         (linked, outside, "copy them, or name their own folder"),
     ):
-        if some:
-            first = ", ".join(shown(name) for name in some[:NAMES_SHOWN])
-            text = f"{len(some):,} of {len(names):,} pictures {problem}; the first: {first}"
+        if cases:
+            first = ", ".join(shown(name) for name in cases[:NAMES_SHOWN])
+            text = f"{len(cases):,} of {len(names):,} pictures {problem}; the first: {first}"
             faults.append(Fault(str(folder), text, fix=fix, severity="warning"))
     return faults

@@ -5,9 +5,9 @@
     {"version": 1, "id": "03…", "time": "…", "reviewer": "anna", "undo": "9f…"}
 
 A pair is named by its content, the image's name and the caption's text, so verdicts survive reordering, other splits
-and other layouts. The name of an image without one is a hash of its captions. An empty caption stands for the image
-with all its captions. Undoing appends a line too. Every line is written in one call under a lock on the file, and on
-disk before the verdict counts as given: writers in several processes lose nothing, nor does a machine that stops.
+and other layouts. The name of an image without one is a hash of its captions. An empty caption means the image with all
+its captions. Undoing appends a line too. Every line is written in one call under a lock on the file, and synced to disk
+before the call returns: several processes may write at once, and a machine that stops loses nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import re
 import secrets
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -47,11 +47,16 @@ LONGEST_TAG, MOST_TAGS = 50, 20
 LONGEST = {"id": 40, "undo": 40, "time": 40, "reviewer": 100, "image": 1_000, "note": 2_000}
 LONGEST |= {"caption": LONGEST_CAPTION_CHARACTERS, "tags": LONGEST_TAG}
 KEYS = ("id", "time", "reviewer", "image", "caption", "verdict", "tags", "note")
+MAY_BE_EMPTY = ("caption", "note")
 LONGEST_LINE = 1 << 17  # bytes
 EXPECTED = "a line as docs/data.md describes it (section 12)"
 _UNNAMED = re.compile(r"(?:image )?(\d+)")
 
 Pair = tuple[str, str]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Review:
     tags: tuple[str, ...] = ()
     note: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(8))
-    time: str = field(default_factory=lambda: _now())
+    time: str = field(default_factory=_now)
 
     @property
     def pair(self) -> Pair:
@@ -81,8 +86,7 @@ class Review:
 
     def document(self) -> dict[str, Any]:
         """The line, as JSON values."""
-        values = {key: getattr(self, key) for key in KEYS}
-        return {"version": VERSION} | values | {"tags": list(self.tags)}
+        return {"version": VERSION} | {key: getattr(self, key) for key in KEYS} | {"tags": list(self.tags)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Reviews:
     Args:
         all: every verdict, in the order of the file, also those replaced or undone.
         undone: ids that a later line takes back.
-        lines: the objects of the file, as they stand.
+        lines: the objects of the file.
         faults: warnings about lines that were left out.
     """
 
@@ -121,16 +125,17 @@ class Reviews:
 
     @cached_property
     def verdicts(self) -> dict[Pair, Verdict]:
-        """Pair → its verdict: what most reviewers say; of equally many, the verdict given last."""
+        """Pair → its verdict: the most frequent one; of equally frequent ones, the one given last."""
         given: dict[Pair, list[Verdict]] = defaultdict(list)
         for review in self.standing:
             if review.verdict != "none":
-                given[review.pair].append(review.verdict)
-        # max takes the first of equals, so reversed the verdict given last
-        return {pair: max(reversed(said), key=Counter(said).__getitem__) for pair, said in given.items()}
+                given[review.pair].insert(
+                    0, review.verdict
+                )  # the last one first: max takes the first of equals
+        return {pair: max(verdicts, key=Counter(verdicts).__getitem__) for pair, verdicts in given.items()}
 
     def fingerprint(self) -> str:
-        """sha256 (hex) of the verdicts that count; who gave them and in which order does not matter."""
+        """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""
         return verdicts_fingerprint(self.verdicts)
 
 
@@ -165,21 +170,20 @@ def image_keys(
     """Name of an image in reviews: its file name, or without names a hash of its captions in any order.
 
     Args:
-        names: n names. Numbers of rows are none, nor is a name that two images share.
+        names: n names. Numbers of rows do not count as names, nor does a name that two images share.
         captions: m texts. image_of_text: (m,) the image of every caption. n: images.
     """
-    counted = Counter(names or [])
-    named = names is not None and not all(
-        (match := _UNNAMED.fullmatch(name)) and int(match[1]) == row for row, name in enumerate(names)
-    )
-    keys = [name if named and counted[name] == 1 else "" for name in names or [""] * n]
-    if all(keys):
-        return keys
-    own: dict[int, list[str]] = defaultdict(list)
+    names = names or [""] * n
+    numbers = [_UNNAMED.fullmatch(name) for name in names]
+    if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
+        names = [""] * n
+    counted = Counter(names)
+    keys = [name if counted[name] == 1 else "" for name in names]
+    texts_of: dict[int, list[str]] = defaultdict(list)
     for caption, image in zip(captions, image_of_text.tolist(), strict=True):
         if not keys[image]:
-            own[image].append(caption)
-    for image, texts in own.items():
+            texts_of[image].append(caption)
+    for image, texts in texts_of.items():
         digest = hashlib.sha256("\n".join(sorted(texts)).encode("utf-8", "surrogatepass")).hexdigest()
         keys[image] = f"captions:{digest}"
     return keys
@@ -194,7 +198,7 @@ def judge_split(
 ) -> JudgedSplit:
     """Find the pairs of the verdicts in a split; arguments as for `image_keys`.
 
-    A caption that stands twice with its image has the verdict both times.
+    A caption that its image has twice gets the verdict both times.
     """
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
@@ -232,16 +236,16 @@ def read_reviews(path: Path) -> Reviews:
     faults: list[Fault] = []
     path = plain_file(Path(path), faults)
     try:
-        content = path.read_bytes() if (size := path.stat().st_size) <= DOCUMENT else None
+        if (size := path.stat().st_size) > DOCUMENT:
+            raise InputError.at(path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
+        content = path.read_bytes()
     except OSError as error:
         raise InputError.at(path, f"cannot be read ({error.strerror})") from error
-    if content is None:
-        raise InputError.at(path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "split it by data set")
     return parse_reviews(content, str(path), faults)
 
 
 def parse_reviews(content: bytes, place: str, faults: Sequence[Fault] = ()) -> Reviews:
-    """The reviews of a file's content; errors as for `read_reviews`, which name `place`."""
+    """Parse the content of a file; errors as for `read_reviews`, which name `place`."""
     errors: list[Fault] = []
     notes, documents, reviews = list(faults), [], []
     undone: set[str] = set()
@@ -262,14 +266,14 @@ def parse_reviews(content: bytes, place: str, faults: Sequence[Fault] = ()) -> R
             documents.append(document)
         except ValueError as error:
             if len(errors) < MOST_FAULTS_SHOWN:
-                errors.append(Fault(where, str(error), EXPECTED, "mend the line, or remove it"))
+                errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))
     if errors:
         raise InputError(errors)
     return Reviews(tuple(reviews), frozenset(undone), tuple(documents), tuple(notes))
 
 
 def append_review(path: Path, review: Review) -> None:
-    """Append a verdict; the file is made when missing.
+    """Append a verdict; a missing file is created.
 
     Raises:
         InputError: a text is too long or not UTF-8, or the file is a link, not writable, or full.
@@ -288,17 +292,16 @@ def append_undo(path: Path, review: str, reviewer: str) -> None:
 
 
 def merge(files: Sequence[Reviews]) -> str:
-    """The lines of several files as one file's text: each once, by the time they were written.
+    """Join the lines of several files into one file's text: each once, by the time they were written.
 
     Raises:
-        InputError: two lines have one id and say different things.
+        InputError: two lines have the same id and other contents.
     """
     lines: dict[str, dict[str, Any]] = {}
-    for reviews in files:
-        for document in reviews.lines:
-            if lines.setdefault(document["id"], document) != document:
-                problem = "stands in two files and says different things"
-                raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
+    for document in (line for reviews in files for line in reviews.lines):
+        if lines.setdefault(document["id"], document) != document:
+            problem = "is in two files with different contents"
+            raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
     ordered = sorted(lines.values(), key=lambda document: str(document["time"]))
     return "".join(f"{json.dumps(document)}\n" for document in ordered)
 
@@ -307,34 +310,26 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
     """Write one line under the file's lock. What a killed writer left gets its line end first."""
     line = json.dumps(record).encode() + b"\n"
     try:
-        with _locked(path) as descriptor:
+        descriptor = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             size = os.fstat(descriptor).st_size
             if size + len(line) > DOCUMENT:
-                raise InputError.at(
-                    path, f"has {size:,} bytes", f"at most {DOCUMENT:,}", "begin another file"
-                )
+                limit = f"at most {DOCUMENT:,}"
+                raise InputError.at(path, f"has {size:,} bytes", limit, "begin another file")
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             while line:
                 line = line[os.write(descriptor, line) :]
             os.fsync(descriptor)
-            if not size:  # perhaps the file is new
-                sync(path.parent)
+        finally:
+            os.close(descriptor)
+        if not size:  # perhaps the file is new
+            sync(path.parent)
     except OSError as error:
         fix = "make room, or start with another file (CODER_REVIEWS=FILE)"
         raise InputError.at(path, f"could not be written ({error.strerror})", fix=fix) from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The file open for appending, held by this process alone; on a file system without locks nobody waits."""
-    descriptor = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _document(line: bytes) -> dict[str, Any]:
@@ -348,43 +343,35 @@ def _document(line: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"holds a {type(document).__name__}, not an object")
     version = document.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if type(version) is not int or version < 1:
         raise ValueError(f"key version: is {shown(str(version))}, not {VERSION}")
     if version > VERSION:
         raise ValueError(f"has version {version}, and this program reads {VERSION}: a newer one wrote it")
     for key in ("id", "time", "reviewer", *(("undo",) if "undo" in document else ())):
-        _text(document, key, least=1)
+        _check_text(key, document.get(key))
     return document
 
 
 def _review(document: Mapping[str, Any]) -> Review:
-    tags, verdict = document.get("tags", []), document.get("verdict")
+    """The verdict of a line; ValueError says which key has another value."""
+    values: dict[str, Any] = dict.fromkeys(KEYS) | {"tags": [], "note": ""}
+    values |= {key: document[key] for key in KEYS if key in document}
+    tags, verdict = values.pop("tags"), values["verdict"]
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
-        raise ValueError(f"key tags: is no list of at most {MOST_TAGS}")
+        raise ValueError(f"key tags: is not a list of at most {MOST_TAGS}")
     if verdict not in VERDICTS:
         raise ValueError(f"key verdict: is {shown(str(verdict))}, not one of {', '.join(VERDICTS)}")
-    return Review(
-        image=_text(document, "image", least=1),
-        caption=_text(document, "caption"),
-        verdict=verdict,
-        reviewer=_text(document, "reviewer", least=1),
-        tags=tuple(_text({"tags": tag}, "tags", least=1) for tag in tags),
-        note=_text({"note": ""} | dict(document), "note"),
-        id=_text(document, "id"),
-        time=_text(document, "time"),
-    )
+    for key, text in (*values.items(), *(("tags", tag) for tag in tags)):
+        if key != "verdict":
+            _check_text(key, text)
+    return Review(**values, tags=tuple(tags))
 
 
-def _text(document: Mapping[str, Any], key: str, *, least: int = 0) -> str:
-    value = document.get(key)
+def _check_text(key: str, value: Any) -> None:
+    least = 0 if key in MAY_BE_EMPTY else 1
     if not isinstance(value, str):
         raise ValueError(f"key {key}: is {shown(repr(value))}, not a text")
     if not least <= len(value) <= LONGEST[key]:
         raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {LONGEST[key]:,}")
     if holds_half_character(value):
         raise ValueError(f"key {key}: holds half a character (a lone surrogate)")
-    return value
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -11,7 +11,7 @@ import numpy as np
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, collect
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.progress import Progress, named
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, read_split
@@ -51,19 +51,19 @@ class Survey:
 def survey(
     path: Path,
     *,
-    reading: ReadingArguments | None = None,
-    pictures: Path | None = None,
-    word_vectors: Path | None = None,
-    word_size: int | None = None,
-    word_threshold: int = 4,
-    check_values: bool = True,
-    progress: Progress = silent,
+    reading: ReadingArguments | None,
+    pictures: Path | None,
+    word_vectors: Path | None,
+    word_size: int | None,
+    word_threshold: int,
+    check_values: bool,
+    progress: Progress,
 ) -> Survey:
     """Read all splits of the data set at `path` and collect their faults instead of raising them.
 
     Args:
         path: the data set, as for `read_split`, or with `reading` as for `read_captioned`.
-        reading: layout of a data set of pictures with captions, and how its images are dealt out; None for features.
+        reading: layout of a data set of pictures with captions, and its split; None for features.
         pictures: folder of the picture files.
         word_vectors: a text file of word vectors.
         word_size: numbers a word that the file must have; any when None.
@@ -89,7 +89,7 @@ def survey(
 def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
     if names and "train" not in names:
-        collect(lambda: read_split(path, "train"), result.faults)  # refused in the words of training
+        collect(lambda: read_split(path, "train"), result.faults)  # the error of training
     if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
         result.faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
@@ -104,36 +104,27 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
 
 def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
     splits = result.splits or result.pictures
-    train = next((split for split in splits if split.name == "train"), None)
+    train = next((split.captions for split in splits if split.name == "train"), None)
     if train is None:
         return
-    words = result.vocabulary = collect(
-        lambda: Vocabulary.build(train.captions, threshold=threshold), result.faults
-    )
+    words = collect(lambda: Vocabulary.build(train, threshold=threshold), result.faults)
+    result.vocabulary = words
     if words is None:
         return
     for split in splits:
-        result.tokens[split.name] = words.encode(split.captions)
-        result.faults += _all_unknown(split, result.tokens[split.name])
+        tokens = result.tokens[split.name] = words.encode(split.captions)
+        if len(unknown := tokens.all_unknown()):
+            share, first = len(unknown) / len(tokens), ", ".join(map(str, unknown[:10] + 1))
+            text = f"{len(unknown):,} captions ({share:.1%}) hold no known word; the first: {first}"
+            result.faults.append(Fault(split.source["captions"], text, severity="warning"))
     if word_vectors is not None:
-        result.vectors = collect(
-            lambda: read_word_vectors(word_vectors, words.words, counts=words.counts, dimension=word_size),
-            result.faults,
-        )
+        read = partial(read_word_vectors, word_vectors, words.words, counts=words.counts, dimension=word_size)
+        result.vectors = collect(read, result.faults)
         result.faults += result.vectors.faults if result.vectors else []
 
 
-def _all_unknown(split: Split | CaptionedSplit, tokens: Tokens) -> list[Fault]:
-    captions = tokens.all_unknown()
-    if not len(captions):
-        return []
-    first = ", ".join(map(str, captions[:10] + 1))
-    text = f"{len(captions):,} captions ({len(captions) / len(tokens):.1%}) hold no known word; the first: {first}"
-    return [Fault(split.source["captions"], text, severity="warning")]
-
-
 def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
-    """A survey as a JSON document: counts, shapes, bytes, words; `batch_size` pairs are a batch in its memory estimate."""
+    """Describe a survey as a JSON document: counts, shapes, bytes, words; `batch_size` is for the memory estimate."""
     vectors = survey.vectors
     coverage = None
     if vectors is not None:

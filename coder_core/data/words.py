@@ -9,13 +9,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.data.lines import LONGEST_CAPTION_WORDS
+from coder_core.data.lines import LONGEST_CAPTION_WORDS, parse_json
 
 PAD = 0
 UNKNOWN = 1
@@ -100,34 +99,22 @@ class Vocabulary:
         words = sorted(frequent, key=lambda word: (-seen[word], word))
         if not words:
             most = max(seen.values(), default=0)
-            problem = f"no word stands {threshold} times in the training captions; the most frequent one {most} times"
+            problem = f"no word occurs {threshold} times in the training captions; the most frequent one {most} times"
             fix = "lower the word threshold, or give more captions"
             raise InputError.at("vocabulary", problem, "at least one word", fix)
         return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
 
     @classmethod
     def from_text(cls, text: str, place: str) -> Vocabulary:
-        """Read what `to_text` wrote; `place` is where it came from, for the message.
+        """Read what `to_text` wrote; `place` is its file, for the message.
 
         Raises:
             InputError: the text is damaged or of another kind.
         """
-        try:
-            content: Any = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError.at(place, f"cannot be read as JSON: {error}", "a vocabulary of a run") from None
+        content = parse_json(text, place, "a vocabulary of a run", "use the words.json of the run")
         if problem := _vocabulary_problem(content):
             raise InputError.at(place, problem, f'the format "{FORMAT}"', "use the words.json of the run")
         return cls(content["words"], content["counts"])
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> Vocabulary:
-        """Read a file that holds what `to_text` wrote; errors as for `from_text`, also for a missing file."""
-        try:
-            text = Path(path).read_text("utf-8")
-        except (OSError, ValueError) as error:
-            raise InputError.at(path, f"cannot be read: {error}", "a vocabulary of a run") from None
-        return cls.from_text(text, str(path))
 
     def to_text(self) -> str:
         """The vocabulary as JSON."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from coder_core.demo.scenes import Scene, Thing, part_of_picture, pick, relations
 
-# How vague a caption is: 0 names two things in full and how they stand, 1 fits every picture.
+# Vagueness of a caption: 0 names two things in full and their relation, 1 fits every picture.
 EXACT, PRECISE, LOOSE, VAGUE, EMPTY = 0.0, 0.25, 0.5, 0.75, 1.0
 
 # The five grades of one picture; one of these rows is drawn per picture.
@@ -23,82 +23,71 @@ RECIPES = (
 )
 TRIES = 20  # draws before a caption may repeat within a picture
 
-# Words of the captions: the first entry of a row is the common word, the others its synonyms.
-LOOKS = {
-    "circle": ("circle", "disc"),
-    "square": ("square", "box"),
-    "ring": ("ring", "hoop"),
-    "diamond": ("diamond", "rhombus"),
-    "cross": ("cross", "plus sign"),
-    "flower": ("flower", "blossom"),
-    "moon": ("moon", "crescent"),
-    "purple": ("purple", "violet"),
-}
-TEXTURES = {
-    "striped": ("striped", "stripy"),
-    "dotted": ("dotted", "spotted"),
-    "checkered": ("checkered", "checked"),
-}
+
+def _table(text: str) -> dict[str, tuple[str, ...]]:
+    """Lines "key: word, synonym, …" → key → words, the common word first."""
+    rows = (line.strip().split(": ") for line in text.strip().splitlines())
+    return {key: tuple(words.split(", ")) for key, words in rows}
+
+
+def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
+    """ "word=synonym, …" → word → both."""
+    pairs = [tuple(pair.split("=")) for pair in text.split(", ")]
+    return {words[0]: words for words in pairs}
+
+
+LOOKS = _synonyms(
+    "circle=disc, square=box, ring=hoop, diamond=rhombus, cross=plus sign, flower=blossom, moon=crescent, "
+    "purple=violet"
+)
+TEXTURES = _synonyms("striped=stripy, dotted=spotted, checkered=checked")
 TEXTURES_AFTER = {
     "striped": "with stripes",
     "dotted": "with dots",
     "checkered": "with a checkerboard pattern",
 }
 SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big")}
-RELATIONS = {
-    "left": ("left of", "to the left of"),
-    "right": ("right of", "to the right of"),
-    "above": ("above", "over"),
-    "below": ("below", "under"),
-    "near": ("next to", "close to", "beside"),
-}
-PLACES = {
-    "top left": ("in the top left corner", "at the upper left"),
-    "top right": ("in the top right corner", "at the upper right"),
-    "bottom left": ("in the bottom left corner", "at the lower left"),
-    "bottom right": ("in the bottom right corner", "at the lower right"),
-    "middle": ("in the middle", "at the centre"),
-}
-GROUNDS = {
-    "sky": ("in a blue sky", "in the sky", "against the clouds"),
-    "sunset": ("at sunset", "in the evening light", "over the hills at dusk"),
-    "grass": ("on grass", "on a green meadow", "on the lawn"),
-    "sand": ("on sand", "on the beach", "in the desert"),
-    "night": ("at night", "in a starry night", "among the stars of the night"),
-    "paper": ("on paper", "on a sheet of squared paper", "on a notebook page"),
-    "water": ("on water", "in the sea", "in a pool"),
-    "wood": ("on wood", "on a wooden table", "on wooden boards"),
-    "snow": ("on snow", "in the snow", "on a snowy field"),
-}
+RELATIONS = _table("""
+    left: left of, to the left of
+    right: right of, to the right of
+    above: above, over
+    below: below, under
+    near: next to, close to, beside
+""")
+PLACES = _table("""
+    top left: in the top left corner, at the upper left
+    top right: in the top right corner, at the upper right
+    bottom left: in the bottom left corner, at the lower left
+    bottom right: in the bottom right corner, at the lower right
+    middle: in the middle, at the centre
+""")
+GROUNDS = _table("""
+    sky: in a blue sky, in the sky, against the clouds
+    sunset: at sunset, in the evening light, over the hills at dusk
+    grass: on grass, on a green meadow, on the lawn
+    sand: on sand, on the beach, in the desert
+    night: at night, in a starry night, among the stars of the night
+    paper: on paper, on a sheet of squared paper, on a notebook page
+    water: on water, in the sea, in a pool
+    wood: on wood, on a wooden table, on wooden boards
+    snow: on snow, in the snow, on a snowy field
+""")
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 ANY_ONE = ("shape", "thing", "object")
 ANY_MANY = ("shapes", "things", "objects")
 
 # True of every picture: each holds two or more things on a ground.
-VAGUE_CAPTIONS = (
-    "a few objects on a background",
-    "things here and there",
-    "a picture of some simple shapes",
-    "some shapes on a background",
-    "shapes lying about in a picture",
-    "simple figures on a simple background",
-    "things in front of a background",
-    "an arrangement of shapes",
-    "some objects scattered around",
-    "things of some shape and colour",
+_VAGUE = (
+    "a few objects on a background, things here and there, a picture of some simple shapes, "
+    "some shapes on a background, shapes lying about in a picture, simple figures on a simple background, "
+    "things in front of a background, an arrangement of shapes, some objects scattered around, "
+    "things of some shape and colour"
 )
-EMPTY_CAPTIONS = (
-    "some shapes",
-    "a picture with things in it",
-    "some things",
-    "a picture",
-    "an image of something",
-    "there are some objects",
-    "shapes in a picture",
-    "a few things",
-    "an image with some shapes",
-    "something to look at",
+_EMPTY = (
+    "some shapes, a picture with things in it, some things, a picture, an image of something, "
+    "there are some objects, shapes in a picture, a few things, an image with some shapes, something to look at"
 )
+VAGUE_CAPTIONS, EMPTY_CAPTIONS = _VAGUE.split(", "), _EMPTY.split(", ")
 
 
 @dataclass(frozen=True)
@@ -150,7 +139,7 @@ def _ground(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, Thing] | None:
-    """Two things and the words for a relation that holds between them; None when none plainly does."""
+    """Two things and the words for a relation between them; None when none plainly holds."""
     options = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
     if not options:
         return None
@@ -159,7 +148,7 @@ def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, 
 
 
 def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
-    """A thing and the words for the part of the picture it is in; None when all are in between."""
+    """A thing and the words for its part of the picture; None when all are in between."""
     options = [(thing, where) for thing in scene.things if (where := part_of_picture(thing))]
     if not options:
         return None
@@ -173,7 +162,7 @@ def _two(scene: Scene, generator: np.random.Generator) -> tuple[Thing, Thing]:
 
 
 def _exact(scene: Scene, generator: np.random.Generator) -> str:
-    """Two or three things in full, how they stand to one another, and mostly the ground."""
+    """Two or three things in full, their relation, and mostly the ground."""
     ground = _ground(scene, generator)
     related = _related(scene, generator)
     if related is None:
@@ -181,22 +170,21 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
         return f"{first} and {second} {ground}"
     a, relation, b = related
     first, second = _describe(a, generator), _describe(b, generator)
+    text = f"{first} {relation} {second}"
     rest = [thing for thing in scene.things if thing not in (a, b)]
     form = int(generator.integers(5))
     if form == 0:
         return f"{ground}, {first} is {relation} {second}"
     if form == 1:
-        return f"{first} {relation} {second} {ground}"
+        return f"{text} {ground}"
     if form == 2 and rest:
         third = _describe(pick(generator, rest), generator, size=False)
-        return f"{first} {relation} {second}, and {third} {ground}"
-    if form == 3:
-        return f"there is {first} {relation} {second}"
-    return f"{first} {relation} {second}"
+        return f"{text}, and {third} {ground}"
+    return f"there is {text}" if form == 3 else text
 
 
 def _precise(scene: Scene, generator: np.random.Generator) -> str:
-    """One thing in full and its place or company, or everything there is by name, on its ground."""
+    """One thing in full and its place or company, or all things by name, on their ground."""
     ground = _ground(scene, generator)
     located = _located(scene, generator)
     form = int(generator.integers(4))

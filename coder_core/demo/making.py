@@ -14,9 +14,8 @@ import hashlib
 import io
 import json
 import os
-import shutil
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from coder_core.demo.captions import Caption, write_captions
 from coder_core.demo.drawing import draw
 from coder_core.demo.features import WIDTH, Array, cell_features, region_features, standardise
 from coder_core.demo.scenes import SIDE, Scene, sample_scene
+from coder_core.files.atomic import appearing
 
 DEMO_FOLDER = Path(".cache/demo")
 VERSION = 3  # raise it when the same seed gives other files
@@ -50,11 +50,15 @@ class _Sample:
     cells: Array
 
 
+class _AlreadyMadeError(Exception):
+    """Another process was faster with the same data."""
+
+
 def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress = silent) -> Path:
-    """Write the demo data set, unless it is there already.
+    """Write the demo data set, unless it exists already.
 
     Args:
-        folder: where it shall lie; its parents are made.
+        folder: where to write; missing parents are created.
         seed: other seed, other scenes.
         images: pictures of all splits together; 12% are dev, 12% test.
         progress: called with (pictures done, pictures in all).
@@ -64,8 +68,8 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
 
     Raises:
         ValueError: fewer than 10 images, or a negative seed.
-        InputError: the folder holds something else, which is left untouched.
-        OSError: it cannot be written; no incomplete folder stays.
+        InputError: the folder holds something else, which is left untouched; or it cannot be written: no incomplete
+            folder stays.
     """
     if images < 10:
         raise ValueError(f"images must be at least 10, got {images}")
@@ -75,13 +79,10 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
     if _is_finished(folder, seed, images):
         return folder
     _refuse_other_files(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-", dir=folder.parent))
-    try:
+    with suppress(_AlreadyMadeError), appearing(folder, replace=True) as draft:
+        if _is_finished(folder, seed, images):
+            raise _AlreadyMadeError
         _write(draft, seed, images, progress)
-        _move_in(draft, folder, seed, images)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 
@@ -114,14 +115,14 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
             samples.append(sample)
             progress(len(samples), images)
     features = region_features(np.stack([sample.cells for sample in samples]))
+    sizes = split_sizes(images)
+    train = features[: sizes["train"]]
+    mean, deviation = train.mean((0, 1)), train.std((0, 1))
+    standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}
+    (draft / STANDARD).write_text(json.dumps(standard), encoding="utf-8")
     start = 0
-    mean = deviation = np.zeros(features.shape[-1], np.float32)
-    for split, count in split_sizes(images).items():
+    for split, count in sizes.items():
         rows = slice(start, start + count)
-        if split == "train":
-            mean, deviation = features[rows].mean((0, 1)), features[rows].std((0, 1))
-            standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}
-            (draft / STANDARD).write_text(json.dumps(standard), encoding="utf-8")
         np.save(draft / f"{split}_ims.npy", standardise(features[rows], mean, deviation))
         _write_split(draft, split, samples[rows])
         start += count
@@ -159,7 +160,7 @@ def _write_card(draft: Path, seed: int, images: int) -> None:
 
 
 def _is_finished(folder: Path, seed: int, images: int) -> bool:
-    """True when demo.json tells of this version, seed and size, and every file it lists has its size."""
+    """True if demo.json names this version, seed and size, and every file in it has its size."""
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
         if [card["version"], card["seed"], card["images"]] != [VERSION, seed, images]:
@@ -180,20 +181,6 @@ def _refuse_other_files(folder: Path) -> None:
         raise InputError.at(folder, f"holds {others}", expected, "choose another folder")
 
 
-def _move_in(draft: Path, folder: Path, seed: int, images: int) -> None:
-    """Rename the finished draft; when another process was faster with the same data, keep its folder."""
-    if _is_finished(folder, seed, images):
-        return
-    draft.chmod(0o755)  # mkdtemp makes it private
-    if folder.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-old-", dir=folder.parent))
-        folder.rename(old)
-        draft.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    else:
-        draft.rename(folder)
-
-
 def makes_features(picture_folder: str) -> bool:
     """True for the picture folder of the built-in data set, whose features are made from pixels."""
     root = Path(picture_folder).parent
@@ -204,7 +191,7 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
     """(REGIONS, WIDTH) standardised features of an RGB picture, cut to its middle square.
 
     Raises:
-        InputError: the data set's features are not made from pixels, or the file that tells how is damaged.
+        InputError: the data set's features are not made from pixels, or the file of their scale is damaged.
     """
     if not makes_features(picture_folder):
         problem = "region features come from files, so a new picture cannot be encoded"

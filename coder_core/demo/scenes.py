@@ -11,35 +11,26 @@ import numpy as np
 
 SIDE = 256  # pixels; every scene is a square picture
 
-SHAPES = (
-    "circle",
-    "square",
-    "triangle",
-    "star",
-    "ring",
-    "heart",
-    "diamond",
-    "hexagon",
-    "cross",
-    "flower",
-    "moon",
-)
+_SHAPES = "circle square triangle star ring heart diamond hexagon cross flower moon"
+SHAPES = tuple(_SHAPES.split())
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "white")
 TEXTURES = ("plain", "striped", "dotted", "checkered")
 SIZES = ("small", "medium", "large")
 GROUNDS = ("sky", "sunset", "grass", "sand", "night", "paper", "water", "wood", "snow")
 
-# A colour that would drown in its ground, or that a person would argue about on it.
+# Colours that would drown in their ground, or that a person would argue about on it.
 DROWNED = {
-    "sky": {"blue", "white"},
-    "sunset": {"orange", "pink", "purple"},
-    "grass": {"green"},
-    "sand": {"yellow", "orange", "white"},
-    "night": {"blue", "purple"},
-    "paper": {"white", "yellow"},
-    "water": {"blue", "green"},
-    "wood": {"orange"},
-    "snow": {"white"},
+    "sky": "blue white",
+    "sunset": "orange pink purple",
+    "grass": "green",
+    "sand": "yellow orange white",
+}
+DROWNED |= {
+    "night": "blue purple",
+    "paper": "white yellow",
+    "water": "blue green",
+    "wood": "orange",
+    "snow": "white",
 }
 
 RADII = {"small": (19.0, 23.0), "medium": (29.0, 35.0), "large": (43.0, 51.0)}  # pixels, lowest and highest
@@ -76,11 +67,11 @@ class Scene:
 
 
 def sample_scene(seed: int, index: int) -> Scene:
-    """The index-th scene of a seed: the same for ever, whatever was sampled before it."""
+    """Draw the index-th scene of a seed: the same for ever, whatever was sampled before it."""
     generator = np.random.default_rng([seed, index, 0])
     ground = pick(generator, GROUNDS)
-    colours = [colour for colour in COLOURS if colour not in DROWNED[ground]]
-    wanted = int(generator.choice(list(THINGS_SHARE), p=list(THINGS_SHARE.values())))
+    colours = [colour for colour in COLOURS if colour not in DROWNED[ground].split()]
+    count = int(generator.choice(list(THINGS_SHARE), p=list(THINGS_SHARE.values())))
     things: list[Thing] = []
     looks: set[tuple[str, str]] = set()
     for _ in range(TRIES):
@@ -88,14 +79,14 @@ def sample_scene(seed: int, index: int) -> Scene:
         if (thing.shape, thing.colour) not in looks and all(_apart(thing, other) for other in things):
             things.append(thing)
             looks.add((thing.shape, thing.colour))
-        if len(things) == wanted:
+        if len(things) == count:
             break
     # the first two always find room: two large things fill less than a third of the picture
     return Scene(ground, tuple(things), (seed, index))
 
 
 def pick(generator: np.random.Generator, options: Sequence[Option]) -> Option:
-    """One of the options, each as likely; ten times faster than generator.choice."""
+    """Draw one of the options, each as likely; ten times faster than generator.choice."""
     return options[int(generator.integers(len(options)))]
 
 
@@ -107,16 +98,10 @@ def _sample_thing(generator: np.random.Generator, colours: list[str], others: li
     repeat = bool(others) and generator.random() < 0.2
     shape = others[-1].shape if repeat else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
-    return Thing(
-        shape=shape,
-        colour=pick(generator, colours),
-        texture=texture,
-        size=size,
-        x=round(float(generator.uniform(low, high)), 2),
-        y=round(float(generator.uniform(low, high)), 2),
-        radius=round(radius, 2),
-        tilt=round(float(generator.uniform(-0.2, 0.2)), 3),
-    )
+    colour = pick(generator, colours)
+    x, y = (round(float(generator.uniform(low, high)), 2) for _ in range(2))
+    tilt = round(float(generator.uniform(-0.2, 0.2)), 3)
+    return Thing(shape, colour, texture, size, x, y, round(radius, 2), tilt)
 
 
 def _apart(one: Thing, other: Thing) -> bool:
@@ -145,8 +130,6 @@ def part_of_picture(thing: Thing) -> str | None:
     third = SIDE / 3
     column = ("left", "", "right")[int(thing.x // third)]
     row = ("top", "", "bottom")[int(thing.y // third)]
-    if row and column:
-        return f"{row} {column}"
-    if not row and not column:
-        return "middle"
-    return None
+    if bool(row) != bool(column):
+        return None
+    return f"{row} {column}" if row else "middle"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from coder_core.api import InputError, Run, decode, open_run
 from coder_core.api.retrieval import look_alike
-from coder_core.data.content.pictures import tiny_image
+from coder_core.data.content.report import tiny_image
 from coder_core.demo import make_demo
 from coder_core.demo.making import STANDARD, features_of, makes_features
 from tests.support.run_folders import write_run

@@ -1,52 +1,102 @@
-"""Crops stay inside the picture and keep most of it; a mirror image never contradicts its caption."""
+"""Crops keep captions true, and vague captions: their share, their words, and nothing else of a run's data changes."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from coder_core.data.augmentation import Change, change_picture, draw_changes, names_side
+from coder_core.config.schema import Config, with_settings
+from coder_core.data.augmentation import (
+    COARSE,
+    COARSE_OF,
+    Change,
+    change_picture,
+    coarsen,
+    cut,
+    draw_changes,
+    make_vague,
+    names_side,
+)
+from coder_core.training.prepare import prepare
+from tests.support.tiny_runs import write_tiny_data
 
 PLAIN = ["a dog runs"] * 200
+SIDED = ["A dog left of a ball", "the RIGHT hand", "a left-handed player", "the rightmost of three"]
+CAPTIONS = [f"{number} dogs chase a red ball" for number in range(100)]
 
 
-@pytest.mark.parametrize(
-    "caption",
-    [
-        "A dog left of a ball",
-        "the RIGHT hand",
-        "a left-handed player",
-        "the rightmost of three",
-        "it turns clockwise",
-    ],
-)
+@pytest.mark.parametrize("caption", [*SIDED, "it turns clockwise"])
 def test_a_caption_that_names_a_side_is_never_mirrored(caption: str) -> None:
     assert names_side(caption)
+    assert not names_side("a bright cleft")
     changes = draw_changes("crop-flip", [caption, *PLAIN], np.random.default_rng(0))
     assert not changes[0].flip
     assert 60 < sum(change.flip for change in changes) < 140
     assert not any(change.flip for change in draw_changes("crop", PLAIN, np.random.default_rng(0)))
-
-
-def test_words_that_only_contain_a_side_may_be_mirrored() -> None:
-    assert not names_side("a bright cleft")
+    plain = draw_changes("crop-flip", ["a dog", *PLAIN], np.random.default_rng(0))
+    assert changes[1:] == plain[1:]  # the draws do not depend on other captions
+    assert changes[0][:3] == plain[0][:3]
 
 
 def test_crops_keep_nine_tenths_of_the_area_inside_the_picture() -> None:
-    picture = Image.fromarray(np.arange(60 * 80, dtype=np.uint16).astype(np.uint8).reshape(60, 80)).convert(
-        "RGB"
-    )
+    whole = np.arange(60 * 80 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 80, 3)
+    picture = Image.fromarray(whole)
     for change in draw_changes("crop", PLAIN, np.random.default_rng(1)):
         cropped = change_picture(picture, change)
         assert 0.88 < cropped.width * cropped.height / (60 * 80) <= 1
-    whole = np.asarray(picture)
     assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, False))), whole)
     assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, True))), whole[:, ::-1])
 
 
-def test_the_draws_of_a_pair_do_not_depend_on_other_captions() -> None:
-    sided = draw_changes("crop-flip", ["on the left", *PLAIN], np.random.default_rng(3))
-    plain = draw_changes("crop-flip", ["a dog", *PLAIN], np.random.default_rng(3))
-    assert sided[1:] == plain[1:]
-    assert sided[0][:3] == plain[0][:3]
+def changed(captions: list[str]) -> set[int]:
+    return {row for row, pair in enumerate(zip(captions, CAPTIONS, strict=True)) if pair[0] != pair[1]}
+
+
+def test_the_share_is_exact_and_half_of_it_is_cut() -> None:
+    for share in (0.0, 0.1, 0.25, 1.0):
+        vague = make_vague(CAPTIONS, share, seed=3)
+        assert len(changed(vague)) == round(share * 100)
+        assert vague.count("animals") == round(share * 100) // 2
+    small, large, other = (make_vague(CAPTIONS, *draw) for draw in ((0.2, 1), (0.4, 1), (0.2, 2)))
+    assert changed(small) < changed(large)
+    assert all(large[row] == small[row] for row in changed(small))
+    assert changed(other) != changed(small)
+    assert make_vague(CAPTIONS, 0.2, 1) == small
+
+
+@pytest.mark.parametrize(
+    ("caption", "coarse", "short"),
+    [
+        ("A man rides an old bike .", "A person rides an old vehicle .", "a person"),
+        ("A dog", "An animal", "an animal"),
+        ("An elephant in a T-shirt", "An animal in a clothes", "an animal"),
+        ("Children near the lake", "people near the water", "people"),
+        ("it is dark", "it is dark", "a picture"),
+        ("", "", "a picture"),
+    ],
+)
+def test_nouns_become_coarser_and_articles_fit(caption: str, coarse: str, short: str) -> None:
+    assert (coarsen(caption), cut(caption)) == (coarse, short)
+
+
+def test_a_word_has_one_coarser_word_that_is_not_made_coarser_again() -> None:
+    assert len(COARSE_OF) == sum(len(words.split()) for words in COARSE.values())
+    assert not set(COARSE) & set(COARSE_OF)
+
+
+def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path: Path) -> None:
+    values = {"data": str(write_tiny_data(tmp_path)), "word-threshold": 1, "dimension": 8, "word-size": 6}
+    plain, vague = (
+        prepare(
+            with_settings(Config(), values | {"batch-size": 8, "vague-captions": share, "threads": 1})
+        ).data
+        for share in (0.0, 0.5)
+    )
+    assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
+    assert vague.dev is not None
+    assert plain.dev is not None
+    assert vague.dev.captions == plain.dev.captions
+    assert vague.checksums == plain.checksums  # of the data as it is on disk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,16 +19,9 @@ from coder_core.data.split import Split
 from coder_core.data.words import Tokens, Vocabulary
 from tests.support.precomp_folders import features, write_split
 
-CAPTIONS = [
-    "a dog",
-    "a red dog runs far",
-    "a cat",
-    "dog",
-    "the old cat sits near a box",
-    "a b c",
-    "a b c d",
-    "e f",
-]
+CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog"]
+CAPTIONS += ["the old cat sits near a box", "a b c", "a b c d", "e f"]
+THINNED = {"drop_regions": 0.3, "drop_words": 0.4}
 
 
 def split_of(folder: Path, array: np.ndarray | None = None, captions: list[str] | None = None) -> Split:
@@ -79,35 +73,29 @@ def test_an_epoch_meets_every_caption_once_and_leaves_out_an_incomplete_batch(sp
     assert {caption for order in orders for caption in order} == set(range(8))
 
 
-def test_every_step_can_be_had_again_from_a_fresh_object(split: Split) -> None:
-    thinned = {"drop_regions": 0.3, "drop_words": 0.4}
-    first, again = batches_of(split, **thinned), batches_of(split, **thinned)
+def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split: Split) -> None:
+    first, again = batches_of(split, **THINNED), batches_of(split, **THINNED)
     for step in (5, 0, 3, 2):
         assert_same(first(step), again(step))
-    other = batches_of(split, seed=4, **thinned)
+    other = batches_of(split, **THINNED | {"seed": 4})
     assert not torch.equal(first(0).text_ids, other(0).text_ids)
-
-
-def test_the_stream_is_the_same_batches_in_order(split: Split) -> None:
-    batches = batches_of(split, drop_words=0.3)
-    found = list(batches.stream(1, 6))
-    assert len(found) == 5
-    for step, batch in enumerate(found, 1):
-        assert_same(batch, batches(step))
-    assert list(batches.stream(2, 2)) == []
+    streamed = list(first.stream(1, 6))
+    assert len(streamed) == 5
+    for step, batch in enumerate(streamed, 1):
+        assert_same(batch, first(step))
+    assert list(first.stream(2, 2)) == []
 
 
 @pytest.mark.parametrize("parts", [2, 4])
 def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: int) -> None:
-    thinned = {"drop_regions": 0.3, "drop_words": 0.4}
-    whole = batches_of(split, **thinned)
-    slices = [batches_of(split, part=part, parts=parts, **thinned) for part in range(parts)]
+    whole = batches_of(split, **THINNED)
+    slices = [batches_of(split, **THINNED | {"part": part, "parts": parts}) for part in range(parts)]
     for step in range(4):
-        expected, found = whole(step), [one(step) for one in slices]
+        expected, taken = whole(step), [one(step) for one in slices]
         for name in ("regions", "region_lengths", "word_lengths", "image_ids", "text_ids"):
-            joined = torch.cat([getattr(part, name) for part in found])
+            joined = torch.cat([getattr(part, name) for part in taken])
             assert torch.equal(joined, getattr(expected, name)), name
-        rows = [words for part in found for words in part.words.tolist()]
+        rows = [words for part in taken for words in part.words.tolist()]
         for row, length, words in zip(rows, expected.word_lengths, expected.words.tolist(), strict=True):
             assert row[:length] == words[:length]
 
@@ -134,14 +122,13 @@ def test_different_images_lose_different_regions(tmp_path: Path) -> None:
     assert len({tuple(row) for row in batch.regions[..., 0].tolist()}) > 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(drop=st.floats(0.0, 0.99), seed=st.integers(0, 2**31 - 1), step=st.integers(0, 50), ends=st.booleans())
 def test_words_left_out_keep_order_and_at_least_one(
     split_once: Split, drop: float, seed: int, step: int, ends: bool
 ) -> None:
     tokens = tokens_of(split_once)
-    batches = TrainingBatches(split_once, tokens, batch_size=4, seed=seed, drop_words=drop, fixed_ends=ends)
-    batch = batches(step)
+    batch = batches_of(split_once, seed=seed, drop_words=drop, fixed_ends=ends)(step)
     assert (batch.word_lengths >= 1).all()
     for row, text in enumerate(batch.text_ids.tolist()):
         whole = tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]].tolist()
@@ -167,11 +154,11 @@ def test_the_share_of_words_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4", ">f2", ">f8"])
 def test_other_types_and_orders_give_the_same_batches(
-    tmp_path: Path, dtype: str, order: Literal["C", "F"]
+    split_once: Split, tmp_path: Path, dtype: str, order: Literal["C", "F"]
 ) -> None:
     array = features().astype("<f2")  # values every type holds exactly
-    plain = batches_of(split_of(tmp_path / "f4", array.astype("<f4")), drop_regions=0.3)
-    other = batches_of(split_of(tmp_path / "other", np.array(array, dtype, order=order)), drop_regions=0.3)
+    plain = batches_of(replace(split_once, features=array.astype("<f4")), drop_regions=0.3)
+    other = batches_of(split_of(tmp_path, np.array(array, dtype, order=order)), drop_regions=0.3)
     for step in range(3):
         assert_same(other(step), plain(step))
         assert other(step).regions.dtype == torch.float32
@@ -179,8 +166,7 @@ def test_other_types_and_orders_give_the_same_batches(
 
 def test_one_vector_per_image_is_one_region_and_never_left_out(tmp_path: Path) -> None:
     batches = batches_of(split_of(tmp_path, features()[:, 0]), drop_regions=0.5)
-    for step in range(10):
-        batch = batches(step)
+    for batch in batches.stream(0, 10):
         assert batch.regions.shape == (4, 1, 5)
         assert batch.region_lengths.tolist() == [1] * 4
 
@@ -216,7 +202,7 @@ def test_chunks_hold_every_image_and_caption_once(split: Split) -> None:
 
 
 def test_a_batch_larger_than_the_data_is_refused(split: Split) -> None:
-    with pytest.raises(InputError, match="--batch-size: is 9; expected at most the 8 captions of train"):
+    with pytest.raises(InputError, match=r"--batch-size: is 9; .* 8 captions"):
         batches_of(split, batch_size=9)
-    with pytest.raises(InputError, match="--batch-size: is 4; expected a multiple of the 3 processes"):
+    with pytest.raises(InputError, match=r"--batch-size: is 4; .* 3 processes"):
         batches_of(split, parts=3)

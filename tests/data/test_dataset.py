@@ -1,12 +1,16 @@
-"""The door: layouts, split names, fingerprints, and memory."""
+"""Data sets of features: layouts, split names, fingerprints, checksums, and memory."""
+
+import os
+import time
 
 import numpy as np
 import psutil
 import pytest
 
+from coder_core.data import split as checksums
 from coder_core.data.dataset import available_splits, read_split
-from coder_core.data.split import Split, compare_splits, fingerprint
-from tests.support.precomp_folders import features, refusal, write_split
+from coder_core.data.split import Split, compare_splits, fingerprint, split_checksums
+from tests.support.precomp_folders import features, reason, refusal, write_split
 
 
 @pytest.mark.parametrize("inner", ["", "precomp", "f30k_precomp"])
@@ -17,54 +21,39 @@ def test_the_folder_or_its_parent(tmp_path, inner):
     assert read_split(tmp_path / inner, "train").n_images == 4
 
 
-def test_splits_are_listed_train_first(tmp_path):
-    for name in ("testall", "test", "dev", "train"):
+def test_splits_are_listed_train_first_and_one_that_is_missing_names_them(tmp_path):
+    for name in ("testall", "test", "val", "train"):
         write_split(tmp_path, name)
     (tmp_path / "we\x1b[31mird_ims.npy").write_bytes(b"")
     (tmp_path / "..\n_caps.txt").write_bytes(b"")
-    assert available_splits(tmp_path) == ["train", "dev", "test", "testall"]
-
-
-def test_dev_and_val_are_one_name(tmp_path):
-    write_split(tmp_path, "val")
+    assert available_splits(tmp_path) == ["train", "val", "test", "testall"]
     assert read_split(tmp_path, "dev").n_images == 4
-
-
-def test_a_split_that_is_not_there_names_those_that_are(tmp_path):
-    write_split(tmp_path)
-    write_split(tmp_path, "dev")
-    for name in ("test", "../train", "", "*"):
-        assert "expected one of dev, train" in str(refusal(read_split, tmp_path, name))
+    for name in ("extra", "../train", "", "*"):
+        assert "test, testall, train, val" in refusal(read_split, tmp_path, name).faults[0].expected
 
 
 def test_test_is_the_first_thousand_of_testall(tmp_path):
     array = features(1_200, 1, 2)
-    ids = [f"{row // 2}.jpg" for row in range(2_400)]
-    write_split(
-        tmp_path, "testall", array=array, captions=[f"caption {row}" for row in range(2_400)], ids=ids
-    )
+    captions, ids = ([f"{name} {row // each}" for row in range(2_400)] for name, each in (("a", 1), ("b", 2)))
+    write_split(tmp_path, "testall", array=array, captions=captions, ids=ids)
     test = read_split(tmp_path, "test")
     assert (test.n_images, test.n_texts, len(test.image_names)) == (1_000, 2_000, 1_000)
     np.testing.assert_array_equal(test.features, array[:1_000])
-    assert any('first 1,000 images of "testall"' in fault.found for fault in test.faults)
+    assert any("1,000" in fault.found for fault in test.faults)
     write_split(tmp_path, "test", array=array[:10])
     assert read_split(tmp_path, "test").n_images == 10
 
 
-def test_a_missing_half_is_named(tmp_path):
-    write_split(tmp_path)
-    (tmp_path / "train_caps.txt").unlink()
-    assert "train_caps.txt: the file is missing" in str(refusal(read_split, tmp_path, "train"))
-
-
-def test_nothing_and_too_much(tmp_path):
-    assert "no data set" in str(refusal(read_split, tmp_path, "train"))
-    assert "there is no such folder" in str(refusal(available_splits, tmp_path / "none"))
+def test_missing_files_and_several_data_sets_are_named(tmp_path):
+    assert str(tmp_path) in reason(tmp_path)
     (tmp_path / "file").write_text("")
-    assert "not a folder" in str(refusal(available_splits, tmp_path / "file"))
+    for name in ("none", "file"):
+        assert refusal(available_splits, tmp_path / name).faults[0].place == str(tmp_path / name)
     write_split(tmp_path / "coco_precomp")
+    (tmp_path / "coco_precomp" / "train_caps.txt").unlink()
+    assert "train_caps.txt: the file is missing" in reason(tmp_path / "coco_precomp")
     write_split(tmp_path / "f30k_precomp")
-    assert "several data sets: coco_precomp, f30k_precomp" in str(refusal(available_splits, tmp_path))
+    assert "coco_precomp, f30k_precomp" in str(refusal(available_splits, tmp_path))
 
 
 def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
@@ -85,28 +74,18 @@ def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
 
 
 def test_splits_must_agree_and_not_share_images(tmp_path):
-    train = read_split(write_split(tmp_path, ids=["a", "b", "c", "d"]), "train")
-    dev = read_split(write_split(tmp_path, "dev", array=features(size=6), ids=["x", "b", "y", "d"]), "dev")
+    train = read_split(write_split(tmp_path, ids=list("abcd")), "train")
+    dev = read_split(write_split(tmp_path, "dev", array=features(size=6), ids=list("xbyd")), "dev")
     size, shared = compare_splits([train, dev])
     assert (size.severity, size.place) == ("error", "dev and train")
     assert "6 and 5 numbers a region" in size.found
-    assert shared.severity == "warning"
-    assert "2 images are in both; the first: 'b', 'd'" in shared.found
-    assert compare_splits([]) == []
-
-
-def test_row_numbers_as_ids_are_no_shared_images(tmp_path):
-    train = read_split(write_split(tmp_path, ids=list("0123")), "train")
-    dev = read_split(write_split(tmp_path, "dev", ids=list("0123")), "dev")
-    assert compare_splits([train, dev]) == []
-
-
-def test_other_region_counts_are_a_note():
-    def split(name, regions):
-        return Split(name, features(3, regions), ["a"] * 3, np.arange(3))
-
-    (note,) = compare_splits([split("train", 36), split("dev", 10)])
-    assert note.severity == "note"
+    assert (shared.severity, "'b', 'd'" in shared.found) == ("warning", True)
+    train, dev = (
+        read_split(write_split(tmp_path, name, ids=list("0123")), name) for name in ("train", "dev")
+    )
+    assert compare_splits([train, dev]) == compare_splits([]) == []  # row numbers are not names
+    regions = (Split(str(count), features(3, count), ["a"] * 3, np.arange(3)) for count in (36, 10))
+    assert [fault.severity for fault in compare_splits([*regions])] == ["note"]
 
 
 def test_large_features_are_never_loaded_whole(tmp_path):
@@ -123,3 +102,69 @@ def test_large_features_are_never_loaded_whole(tmp_path):
     split = read_split(tmp_path, "train")
     assert process.memory_info().rss - before < 128 * 2**20
     assert split.features.nbytes == 256 * 2**20
+
+
+@pytest.fixture
+def read(monkeypatch, tmp_path):
+    """Numbers of rows hashed, call by call."""
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("coder_core.files.cache.SETTLED_NS", 0)
+    counts: list[int] = []
+    hash_rows = checksums._hash
+    monkeypatch.setattr(
+        checksums, "_hash", lambda rows, bar: (counts.append(len(rows)), hash_rows(rows, bar))[1]
+    )
+    return counts
+
+
+def checksum(folder):
+    return split_checksums(read_split(folder, "train"))
+
+
+def test_every_value_counts_and_no_place_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(checksums, "PIECE_BYTES", 100)
+    array = features(images=200)
+    base = checksum(write_split(tmp_path / "a", array=array))
+    assert checksum(write_split(tmp_path / "b", array=array)) == base
+    assert checksum(write_split(tmp_path / "c", array=np.asfortranarray(array))) == base
+    for row in range(0, 200, 13):
+        array[row, -1, -1] += 1
+        changed = checksum(write_split(tmp_path / "d", array=array))
+        array[row, -1, -1] -= 1
+        assert changed["features"] != base["features"]
+        assert changed["captions"] == base["captions"]
+
+
+def test_an_unchanged_file_is_read_once_and_a_changed_one_again(tmp_path, read):
+    folder = write_split(tmp_path / "data", array=features(images=6))
+    first = checksum(folder)
+    assert checksum(folder) == first
+    assert read == [6]
+    file = folder / "train_ims.npy"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    rows = np.lib.format.open_memmap(file, mode="r+")
+    rows[3, 0, 0] += 1
+    rows.flush()
+    os.utime(file, ns=times)  # as before: the time of change of the inode differs
+    assert checksum(folder)["features"] != first["features"]
+    assert read == [6, 6]
+
+
+def test_a_damaged_or_unwritable_cache_costs_time_only(tmp_path, read):
+    folder = write_split(tmp_path / "data", array=features(images=6))
+    first = checksum(folder)
+    (kept,) = (tmp_path / "cache" / "checksums").iterdir()
+    kept.write_bytes(b"\xff\x00")
+    assert checksum(folder) == first
+    kept.unlink()
+    kept.parent.rmdir()
+    kept.parent.write_text("a file in its place")
+    assert checksum(folder) == first
+    assert read == [6, 6, 6]
+
+
+def test_a_file_that_has_just_changed_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    started = time.monotonic()
+    checksum(write_split(tmp_path / "data"))
+    assert not (tmp_path / "cache" / "checksums").exists() or time.monotonic() - started > 2

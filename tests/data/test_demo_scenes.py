@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import permutations
 
 import numpy as np
 
@@ -35,62 +36,53 @@ def test_relations_by_hand() -> None:
     def at(x: float, y: float) -> Thing:
         return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
 
-    assert relations(at(50, 100), at(150, 110)) == ["left"]
-    assert relations(at(150, 110), at(50, 100)) == ["right"]
-    assert relations(at(100, 40), at(110, 200)) == ["above"]
-    assert relations(at(110, 200), at(100, 40)) == ["below"]
-    assert relations(at(50, 50), at(150, 150)) == []  # as much left of as above: nobody would say either
-    assert relations(at(50, 50), at(102, 50)) == ["left", "near"]
+    for one, other, names in (
+        (at(50, 100), at(150, 110), ["left"]),
+        (at(150, 110), at(50, 100), ["right"]),
+        (at(100, 40), at(110, 200), ["above"]),
+        (at(110, 200), at(100, 40), ["below"]),
+        (at(50, 50), at(150, 150), []),  # as much left of as above: nobody would say either
+        (at(50, 50), at(102, 50), ["left", "near"]),
+    ):
+        assert relations(one, other) == names
+
+
+AFTER = {key: (words,) for key, words in wording.TEXTURES_AFTER.items()}
 
 
 def meaning(table: dict, words: str) -> str | None:
-    """The key of the table's entry that stands in the words."""
-    found = [
+    """The key of the table's entry that occurs in the words."""
+    keys = (
         key for key, entries in table.items() if any(re.search(rf"\b{entry}\b", words) for entry in entries)
-    ]
-    return found[0] if found else None
+    )
+    return next(keys, None)
 
 
 def fits(thing: Thing, words: str) -> bool:
     """True if a description such as "a small star with stripes" fits a thing, read word by word."""
-    texture = meaning(wording.TEXTURES, words) or meaning(
-        {k: (v,) for k, v in wording.TEXTURES_AFTER.items()}, words
-    )
-    said = {
-        "shape": meaning(SHAPE_WORDS, words),
-        "colour": meaning(COLOUR_WORDS, words),
-        "texture": texture,
-        "size": meaning(wording.SIZES, words),
-    }
-    return all(value is None or getattr(thing, name) == value for name, value in said.items())
+    tables = {"shape": SHAPE_WORDS, "colour": COLOUR_WORDS, "size": wording.SIZES}
+    named = {name: meaning(table, words) for name, table in tables.items()}
+    named["texture"] = meaning(wording.TEXTURES, words) or meaning(AFTER, words)
+    return all(value is None or getattr(thing, name) == value for name, value in named.items())
 
 
 def holds(name: str, a: Thing, b: Thing) -> bool:
     """The relation from the pixels' coordinates alone."""
     if name == "near":
         return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
-    return {
-        "left": a.x < b.x - 10,
-        "right": a.x > b.x + 10,
-        "above": a.y < b.y - 10,
-        "below": a.y > b.y + 10,
-    }[name]
+    across, down = b.x - a.x, b.y - a.y
+    return {"left": across, "right": -across, "above": down, "below": -down}[name] > 10
 
 
 def check_relation(scene: Scene, text: str) -> bool:
     """True when the caption states a relation (and it holds); False when it states none."""
     for name, phrases in wording.RELATIONS.items():
         for phrase in sorted(phrases, key=len, reverse=True):
-            match = re.search(rf"^(?P<one>.*?) (?:is )?{phrase} (?P<other>an? .*)$", text)
-            if match:
+            if match := re.search(rf"^(?P<one>.*?) (?:is )?{phrase} (?P<other>an? .*)$", text):
                 one = re.split(r", |there is ", match["one"])[-1]
                 other = strip_ground(scene, match["other"].split(", and ")[0])
-                assert any(
-                    fits(a, one) and fits(b, other) and holds(name, a, b)
-                    for a in scene.things
-                    for b in scene.things
-                    if a != b
-                ), (text, scene)
+                pairs = [(a, b) for a, b in permutations(scene.things, 2) if fits(a, one) and fits(b, other)]
+                assert any(holds(name, a, b) for a, b in pairs), (text, scene)
                 return True
     return False
 
@@ -121,8 +113,7 @@ def test_grounds_places_and_counts_in_captions_are_true() -> None:
                 assert (rows.get(row, 1), columns.get(column, 1)) in cells, text
         for shape, words in SHAPE_WORDS.items():
             for word in words:
-                counted = re.search(rf"(two|three|four|five) {wording._plural(word)}\b", text)
-                if counted:
+                if counted := re.search(rf"(two|three|four|five) {wording._plural(word)}\b", text):
                     assert sum(thing.shape == shape for thing in scene.things) == numbers[counted[1]]
 
 

@@ -10,21 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.console.faults import InputError
-from coder_core.data.reviews import (
-    LONGEST,
-    Review,
-    Verdict,
-    append_review,
-    append_undo,
-    image_keys,
-    judge_split,
-    merge,
-    parse_reviews,
-    read_reviews,
-)
+from coder_core.data import reviews as module
+from coder_core.data.reviews import Pair, Review, Verdict, append_review, append_undo, read_reviews
+from tests.support.precomp_folders import refusal
 
 HOSTILE = "<img src=x onerror=alert(1)> ![x](http://a.b/c) \u202egnp.exe \x1b[31m \x00 \u2028 $x$"
+PAIR = ("x.jpg", "a dog")
 
 
 def written(path: Path, *reviews: Review) -> Path:
@@ -37,141 +28,124 @@ def review(caption: str = "a dog", verdict: Verdict = "wrong-caption", *, who: s
     return Review("x.jpg", caption, verdict, who)
 
 
-def test_the_last_verdict_of_a_reviewer_counts_and_undo_brings_the_one_before_back(tmp_path: Path) -> None:
-    path = tmp_path / "reviews.jsonl"
+def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(tmp_path: Path) -> None:
     first, second = review(), review(verdict="too-vague")
-    written(path, first, second)
-    assert read_reviews(path).verdicts == {("x.jpg", "a dog"): "too-vague"}
+    path = written(tmp_path / "reviews.jsonl", first, second)
+    assert read_reviews(path).verdicts == {PAIR: "too-vague"}
     append_undo(path, second.id, "anna")
-    assert read_reviews(path).verdicts == {("x.jpg", "a dog"): "wrong-caption"}
+    assert read_reviews(path).verdicts == {PAIR: "wrong-caption"}
     append_undo(path, first.id, "anna")
     assert read_reviews(path).verdicts == {}
     assert len(path.read_text().splitlines()) == 4, "undoing removes nothing"
-    assert read_reviews(path).fingerprint() == parse_reviews(b"", "empty").fingerprint()
+    assert read_reviews(path).fingerprint() == module.parse_reviews(b"", "empty").fingerprint()
 
 
 def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", review(), review(verdict="label-right", who="ben"))
-    assert list(read_reviews(path).verdicts.values()) == ["label-right"]
-    written(path, review(who="cleo"))
-    assert list(read_reviews(path).verdicts.values()) == ["wrong-caption"]
-    written(path, review(verdict="none", who="dora"), review(verdict="none", who="eli"))
-    assert list(read_reviews(path).verdicts.values()) == ["wrong-caption"], "a remark is no vote"
+    path = tmp_path / "r.jsonl"
+    for more, verdict in (
+        ([review(), review(verdict="label-right", who="ben")], "label-right"),
+        ([review(who="cleo")], "wrong-caption"),
+        ([review(verdict="none", who="dora"), review(verdict="none", who="eli")], "wrong-caption"),
+    ):
+        assert read_reviews(written(path, *more)).verdicts == {PAIR: verdict}
+
+
+CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 
 def test_verdicts_survive_reordering_of_captions_and_images() -> None:
-    names, captions, owner = ["x.jpg", "y.jpg"], ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
-    verdicts: dict[tuple[str, str], Verdict] = {
+    names = ["x.jpg", "y.jpg"]
+    verdicts: dict[Pair, Verdict] = {
         ("y.jpg", "a cat"): "wrong-caption",
         ("x.jpg", "a pet"): "also-matches",
         ("y.jpg", "a dog"): "label-right",
         ("z.jpg", "a dog"): "duplicate",
         ("x.jpg", "a bird"): "wrong-caption",
     }
-    judged = judge_split(verdicts, names, captions, owner, 2)
+    judged = module.judge_split(verdicts, names, CAPTIONS, OWNER, 2)
     assert judged.labels.tolist() == ["", "wrong-caption", ""]
     assert judged.matches.tolist() == [[2, 0]]
     assert judged.elsewhere == 2
-    turned = judge_split(verdicts, names[::-1], captions[::-1], 1 - owner[::-1], 2)
+    turned = module.judge_split(verdicts, names[::-1], CAPTIONS[::-1], 1 - OWNER[::-1], 2)
     assert turned.labels.tolist() == ["", "wrong-caption", ""]
     assert turned.matches.tolist() == [[0, 1]]
+    # a verdict on an image holds for its captions unless they have their own
+    verdicts = {("y.jpg", ""): "duplicate", ("y.jpg", "a pet"): "label-right"}
+    judged = module.judge_split(verdicts, names, CAPTIONS, OWNER, 2)
+    assert judged.labels.tolist() == ["", "duplicate", "label-right"]
+    assert (judged.rows("duplicate").tolist(), judged.elsewhere) == ([1], 0)
 
 
 def test_images_without_names_are_known_by_their_captions() -> None:
-    captions, owner = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
-    keys = image_keys(None, captions, owner, 2)
-    assert (
-        keys
-        == image_keys(["image 0", "image 1"], captions, owner, 2)
-        == image_keys(["0", "1"], captions, owner, 2)
-    )
-    assert keys == image_keys(None, ["a pet", "a cat", "a dog"], np.array([0, 0, 1]), 2)[::-1]
-    assert image_keys(["1", "0"], captions, owner, 2) == ["1", "0"], "numbers that number no rows are names"
-    assert image_keys(["x", "x"], captions, owner, 2) == keys, "a name of two images tells neither"
+    keys = module.image_keys(None, CAPTIONS, OWNER, 2)
+    for names in (["image 0", "image 1"], ["0", "1"], ["x", "x"]):  # row numbers, a name of two images
+        assert module.image_keys(names, CAPTIONS, OWNER, 2) == keys
+    assert module.image_keys(None, ["a pet", "a cat", "a dog"], np.array([0, 0, 1]), 2) == keys[::-1]
+    assert module.image_keys(["1", "0"], CAPTIONS, OWNER, 2) == ["1", "0"], "no row numbers, so names"
 
 
-def test_a_verdict_on_an_image_holds_for_its_captions_unless_they_have_their_own() -> None:
-    verdicts: dict[tuple[str, str], Verdict] = {("y.jpg", ""): "duplicate", ("y.jpg", "a pet"): "label-right"}
-    judged = judge_split(verdicts, ["x.jpg", "y.jpg"], ["a dog", "a cat", "a pet"], np.array([0, 1, 1]), 2)
-    assert judged.labels.tolist() == ["", "duplicate", "label-right"]
-    assert judged.rows("duplicate").tolist() == [1]
-    assert judged.elsewhere == 0
-
-
-@pytest.mark.parametrize("cut", [1, 20, 60, 120])
-def test_half_a_line_is_named_and_left_out_and_the_next_one_stands_whole(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
+def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path: Path, cut: int | None) -> None:
+    """None cuts the line end only."""
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(lines[0] + b"\n" + lines[1][:cut])
-    reviews = read_reviews(path)
-    assert [str(fault.place) for fault in reviews.faults] == [f"{path} line 2"]
-    assert "half a line" in reviews.faults[0].found
+    faults = read_reviews(path).faults
+    assert [fault.place for fault in faults] == [f"{path} line 2"] * (cut is not None)
     written(path, review("a bird"))
-    assert [each.caption for each in read_reviews(path).standing] == ["a dog", "a bird"]
-
-
-def test_a_whole_last_line_needs_no_line_end(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", review())
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    written(path, review("a cat"))
-    assert [each.caption for each in read_reviews(path).standing] == ["a dog", "a cat"]
-    assert not read_reviews(path).faults
+    captions = [each.caption for each in read_reviews(path).standing]
+    assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
 
 
 GOOD = review().document()
+OTHER: list[tuple[str | dict, str]] = [
+    ("[]}", "JSON"),
+    ("[" * 200_000 + "}", "200,001 bytes"),
+    ("[" * 100_000 + "}", "JSON"),
+    (GOOD | {"version": 2}, "version 2"),
+    (GOOD | {"version": True}, "key version"),
+    (GOOD | {"verdict": "wrong"}, "key verdict: is 'wrong'"),
+    (GOOD | {"verdict": ["duplicate"]}, "key verdict"),
+    (GOOD | {"image": ""}, "key image: has 0"),
+    (GOOD | {"image": 3}, "key image: is '3'"),
+    (GOOD | {"caption": "x" * 4001}, "key caption: has 4,001"),
+    (GOOD | {"note": "x" * 2001}, "key note: has 2,001"),
+    (GOOD | {"tags": ["x"] * 21}, "key tags"),
+    (GOOD | {"tags": [""]}, "key tags"),
+    (GOOD | {"note": "\ud800"}, "key note"),
+    (GOOD | {"reviewer": None}, "key reviewer: is 'None'"),
+    ({"version": 1, "undo": 3}, "key id"),
+]
 
 
-@pytest.mark.parametrize(
-    ("line", "fact"),
-    [
-        ("[]}", "is not JSON"),
-        ("[" * 200_000 + "}", "has 200,001 bytes"),
-        ("[" * 100_000 + "}", "is not JSON"),
-        (GOOD | {"version": 2}, "a newer one wrote it"),
-        (GOOD | {"version": True}, "key version"),
-        (GOOD | {"verdict": "wrong"}, "key verdict: is 'wrong'"),
-        (GOOD | {"verdict": ["duplicate"]}, "key verdict"),
-        (GOOD | {"image": ""}, "key image: has 0 characters"),
-        (GOOD | {"image": 3}, "key image: is '3', not a text"),
-        (GOOD | {"caption": "x" * 4001}, "key caption: has 4,001 characters"),
-        (GOOD | {"note": "x" * 2001}, "key note: has 2,001"),
-        (GOOD | {"tags": ["x"] * 21}, "key tags"),
-        (GOOD | {"tags": [""]}, "key tags"),
-        (GOOD | {"note": "\ud800"}, "half a character"),
-        (GOOD | {"reviewer": None}, "key reviewer: is 'None'"),
-        ({"version": 1, "undo": 3}, "key id"),
-    ],
-)
-def test_other_lines_are_refused_with_their_number(tmp_path: Path, line: object, fact: str) -> None:
+@pytest.mark.parametrize(("line", "fact"), OTHER)
+def test_other_lines_are_refused_with_their_number(tmp_path: Path, line: str | dict, fact: str) -> None:
     path = written(tmp_path / "r.jsonl", review())
     with path.open("a") as file:
         file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
-    with pytest.raises(InputError) as caught:
-        read_reviews(path)
-    assert caught.value.faults[0].place == f"{path} line 2"
-    assert fact in caught.value.faults[0].found
+    (fault,) = refusal(read_reviews, path).faults
+    assert fault.place == f"{path} line 2"
+    assert fact in fault.found
 
 
 def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
     given = Review(HOSTILE, HOSTILE, "none", HOSTILE, (HOSTILE[:50],), HOSTILE)
-    append_review(path, given)
+    path = written(tmp_path / "r.jsonl", given)
     assert read_reviews(path).all == (given,)
     assert path.read_bytes().isascii()
     assert path.read_bytes().count(b"\n") == 1
     assert not set(path.read_bytes()) & {0, 27}
-    with pytest.raises(InputError, match="key note: has 2,001 characters"):
-        append_review(path, Review("x.jpg", "a", "none", "anna", note="x" * (LONGEST["note"] + 1)))
+    long = Review("x.jpg", "a", "none", "anna", note="x" * (module.LONGEST["note"] + 1))
+    assert "key note" in refusal(append_review, path, long).faults[0].found
     assert read_reviews(path).all == (given,), "what is refused is not written"
 
 
-def test_a_link_is_not_written_through_and_a_missing_file_is_said(tmp_path: Path) -> None:
-    (tmp_path / "link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
-    with pytest.raises(InputError, match="is a link to"):
-        append_review(tmp_path / "link.jsonl", review())
+def test_a_link_is_not_written_through_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(tmp_path / "elsewhere.jsonl")
+    assert refusal(append_review, link, review()).faults[0].place == str(link)
     assert not (tmp_path / "elsewhere.jsonl").exists()
-    with pytest.raises(InputError, match="the file is missing"):
-        read_reviews(tmp_path / "none.jsonl")
+    assert refusal(read_reviews, tmp_path / "none.jsonl").faults[0].place == str(tmp_path / "none.jsonl")
 
 
 def _write_many(path: Path, who: str, count: int) -> None:
@@ -191,8 +165,8 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
     assert not reviews.faults
     assert len(reviews.all) == 120
     for who in ("anna", "ben"):
-        own = [each.caption for each in reviews.all if each.reviewer == who]
-        assert own == [f"caption {number}" for number in range(60)]
+        captions = [each.caption for each in reviews.all if each.reviewer == who]
+        assert captions == [f"caption {number}" for number in range(60)]
 
 
 def test_a_verdict_is_on_disk_before_it_counts_as_given(
@@ -219,14 +193,14 @@ def test_merging_keeps_every_line_once(tmp_path: Path) -> None:
     left = written(tmp_path / "a.jsonl", shared, review("a cat"))
     right = written(tmp_path / "b.jsonl", shared, review("a cat", "label-right", who="ben"))
     append_undo(right, shared.id, "ben")
-    text = merge([read_reviews(left), read_reviews(right)])
-    merged = parse_reviews(text.encode(), "merged")
+    text = module.merge([read_reviews(left), read_reviews(right)])
+    merged = module.parse_reviews(text.encode(), "merged")
     assert len(merged.lines) == 4
-    assert ("x.jpg", "a dog") not in merged.verdicts, "undone in one file is undone"
-    assert merge([merged, read_reviews(left)]) == text
-    other = parse_reviews(json.dumps(shared.document() | {"verdict": "duplicate"}).encode(), "other")
-    with pytest.raises(InputError, match="stands in two files and says different things"):
-        merge([merged, other])
+    assert PAIR not in merged.verdicts, "undone in one file is undone"
+    assert module.merge([merged, read_reviews(left)]) == text
+    other = json.dumps(shared.document() | {"verdict": "duplicate"}).encode()
+    error = refusal(module.merge, [merged, module.parse_reviews(other, "other")])
+    assert shared.id in error.faults[0].place
 
 
 def test_the_fingerprint_follows_the_verdicts_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
+from coder_core.data.dataset import read_split
 
 
 def features(images: int = 4, regions: int = 3, size: int = 5, dtype: str = "<f4") -> np.ndarray:
@@ -43,6 +44,11 @@ def refusal(call: object, *arguments: object, **named: object) -> InputError:
     with pytest.raises(InputError) as caught:
         call(*arguments, **named)  # type: ignore[operator]
     return caught.value
+
+
+def reason(path: Path, split: str = "train", **named: object) -> str:
+    """The message with which a data set is refused."""
+    return str(refusal(read_split, path, split, **named))
 
 
 def real_flickr8k() -> Path:

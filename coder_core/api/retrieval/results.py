@@ -15,7 +15,7 @@ from coder_core.api.sampling import Sample
 from coder_core.api.sides import QUERIES, Array, Direction
 from coder_core.api.stored import StoredResult, read_stored
 from coder_core.console.faults import InputError
-from coder_core.data.content.pictures import TINY_SIDE, tiny_image
+from coder_core.data.content.report import TINY_SIDE, tiny_image
 from coder_core.runs.derived.hub_correction import HubCorrection, correction_folder, read_correction
 
 # A photograph of Flickr8k at a third of its size has at least 0.97 (of 100), another of 1,000 at most 0.94.

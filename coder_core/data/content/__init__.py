@@ -1,8 +1,7 @@
 """Faults of the pictures and captions themselves, in files that can be read.
 
-pictures     look at every picture once: broken, tiny, blank; a perceptual hash
 duplicates   near-duplicate pictures and captions, within and across splits; how much a caption says
-report       all of it for the splits of a data set, kept in the cache under the fingerprint of the data
+report       broken, tiny and blank pictures and all duplicates of a data set, kept in the cache
 """
 
 from coder_core.data.content.duplicates import content_words
