@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from coder_core.config.objective import LARGEST_SCALE
+from coder_core.config.objective import LARGEST_SCALE, OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config, name_faults, settings
-from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.console.faults import Fault, Severity
 
 FULL_RATE = 1e-4  # above which a tower that is trained in full forgets
@@ -76,7 +75,8 @@ NEEDS = (
 def problems(config: Config) -> list[Fault]:
     """Impossible settings (errors) and doubtful ones (warnings), each naming its flag."""
     ranges = [known.fault(known.of(config)) for known in settings().values()]
-    faults = [fault for fault in ranges if fault is not None] + name_faults(config.name)
+    faults = [fault for fault in ranges if fault is not None]
+    faults += name_faults(config.name) if config.name else []
     for check in (_needs, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting, _weighting):
         faults += check(config)
     return faults

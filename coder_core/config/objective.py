@@ -1,4 +1,4 @@
-"""Settings of the losses and of what they remember: the sections [objective] and [memory] of a configuration."""
+"""Settings of the losses: the sections [objective], [memory], [boosting] and [weighting] of a configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ Loss = Literal[
     "btr-sum", "btr-hardest", "npairs-hinge", "infonce", "sigmoid", "cmpm", "polynomial", "dcl-i", "dcl"
 ]
 Diversity = Literal["std", "entropy"]
+Boosting = Literal[
+    "none", "rs", "rm", "as", "am", "rs-as", "rm-am", "dr", "rkd", "dml", "dino", "dino-reversed"
+]
+SampleWeights = Literal[
+    "none", "diversity", "discrepancy", "combined", "combined-stats", "random", "hal", "mithun", "amrani"
+]
+Modalities = Literal["difference", "sum", "image", "text"]
+OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "random")
+"""The weights that need every caption's neighbours in a fixed text space."""
 LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstable
 
 
@@ -151,3 +160,134 @@ class MemoryConfig:
         "Cluster all pairs at once every this many epochs, keeping the prototypes' numbers; 0 never does.",
         "[0, inf)",
     )
+
+
+@dataclass(frozen=True)
+class BoostingConfig:
+    """A second branch whose scores the model has to surpass (Diao et al. 2024)."""
+
+    boosting: Boosting = setting(
+        "none",
+        "Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over a teacher (the "
+        "paper's anchor branch), summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or "
+        "the mean of two (rs-as, rm-am). Or imitation of the teacher, what the paper compares with: dr (ranks), rkd "
+        "(relations), dml (mutual learning where branches train together), dino, dino-reversed.",
+    )
+    boosting_weight: float = setting(
+        1.0,
+        "Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss).",
+        "[0, inf)",
+    )
+    boosting_start_epoch: float = setting(
+        0.0,
+        "Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own "
+        "warm-up teaches needs no teacher, and a step without one is a plain step. Online it is 0, also during "
+        "--warmup-epochs.",
+        "[0, inf)",
+    )
+    boosting_margin: float = setting(
+        0.2, "γ, by how much the model should surpass the teacher (DBL: 0.2).", "[0, inf)"
+    )
+    boosting_split: float = setting(
+        0.5, "α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5).", "[0, 1]"
+    )
+    boosting_soft: bool = setting(
+        False,
+        "Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one).",
+    )
+    boosting_scenario: Literal["offline", "online", "momentum"] = setting(
+        "momentum",
+        "Who the teacher is: a finished run (offline), branches from other seeds that train in the same step (online), or a "
+        "moving average of the model itself (momentum).",
+    )
+    boosting_branches: int = setting(
+        2,
+        "Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2, best "
+        "with 3).",
+        "[2, 64]",
+    )
+    boosting_momentum: float = setting(
+        0.99995,
+        "Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short run "
+        "leaves the teacher near its random start).",
+        "[0, 1]",
+    )
+    boosting_temperature: float = setting(
+        0.1, "Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1).", "(0, inf)"
+    )
+    boosting_teacher_temperature: float = setting(
+        0.04,
+        "The same for the teacher's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04).",
+        "(0, inf)",
+    )
+    boosting_teacher: str = setting("", "Folder of the finished run that is the offline teacher.")
+    boosting_start: Literal["teacher", "scratch"] = setting(
+        "teacher",
+        "Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text says.",
+    )
+
+
+@dataclass(frozen=True)
+class WeightingConfig:
+    """Weights of the positives: complementary samples (Thomas and Kovashka, "Emphasizing Complementary Samples for
+    Non-literal Cross-modal Retrieval"), and the weightings they compare with."""
+
+    sample_weights: SampleWeights = setting(
+        "none",
+        "What weighs a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), how far "
+        "it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, eq. 8), nothing "
+        "(random: each pair has the diversity of another, a control), how many queries it is a false friend of (hal), how "
+        "badly it ranks (mithun), how dense its surroundings are (amrani).",
+    )
+    weight_modalities: Modalities = setting(
+        "difference",
+        "The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their sum, "
+        "or one of them alone is the weight (its table 3).",
+    )
+    weight_direction: int = setting(
+        -1,
+        "Γ: -1 emphasises what is diverse or discrepant (the paper's choice), 1 the opposite, 0 weighs all alike.",
+        "[-1, 1]",
+    )
+    weight_scale: float = setting(
+        6.125,
+        "λ ÷ batch size: the larger, the further apart the weights (the paper: λ of at least the batch size; with batches of "
+        "32 it is 196 on COCO, 160 on GoodNews, 96 on Politics). Weights under npairs-hinge sum to λ; under any other loss "
+        "their mean is 1, so that the loss keeps its size.",
+        "(0, inf)",
+    )
+    diversity_share: float = setting(
+        1.0,
+        "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1), (1, 2) … (1, 5) and (2, 1) … (5, 1).",
+        "[0, inf)",
+    )
+    discrepancy_share: float = setting(1.0, "γ̂ of combined, the share of discrepancy.", "[0, inf)")
+    neighbours: int = setting(
+        200,
+        "N, semantic neighbours of a caption; not itself nor captions of its image (the paper: 200).",
+        "[1, 1_000_000]",
+    )
+    neighbours_of_neighbours: int = setting(
+        1000,
+        "Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at most 1000 "
+        "at a time); 0 takes all N².",
+        "[0, 1_000_000_000]",
+    )
+    text_space: str = setting(
+        "",
+        "Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF and "
+        "truncated SVD of the train captions.",
+    )
+    text_space_size: int = setting(256, "Numbers per caption after the truncated SVD.", "[2, 65_536]")
+    within_image: float = setting(
+        0.0,
+        "Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and "
+        "Kovashka 2020); 0 has none.",
+        "[0, inf)",
+    )
+    within_text: float = setting(0.0, "Weight of the same loss for captions.", "[0, inf)")
+
+    @property
+    def reads_neighbours(self) -> bool:
+        """True if captions need neighbours in the text space."""
+        return self.sample_weights in OF_NEIGHBOURHOODS or self.within_image > 0 or self.within_text > 0

@@ -173,11 +173,7 @@ def tuned_for(preset: str, loss: str) -> str:
 
 
 def find_preset(name: str) -> Config:
-    """The configuration of a preset.
-
-    Raises:
-        InputError: there is no such preset.
-    """
+    """The configuration of a preset (InputError: there is no such preset)."""
     if name == ZERO_SHOT:
         fix = f"python -m coder_core.embed pictures DATA --model {CLIP} --name {ZERO_SHOT} evaluates it as it is"
         raise InputError.at(

@@ -7,21 +7,19 @@ The command line, the form in the app, config.toml and the ablations' grids foll
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-from coder_core.config.boosting import BoostingConfig
 from coder_core.config.data import DataConfig
-from coder_core.config.model import ModelConfig
-from coder_core.config.objective import MemoryConfig, ObjectiveConfig
-from coder_core.config.setting import Setting, setting, setting_of
-from coder_core.config.towers import TowersConfig
+from coder_core.config.model import ModelConfig, TowersConfig
+from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
+from coder_core.config.setting import Setting, setting, setting_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
-from coder_core.config.weighting import WeightingConfig
 from coder_core.console.faults import Fault, InputError
 
+Arguments = TypeVar("Arguments")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
 _CHANGEABLE = {
     "data": ("data", "pictures", "reviews"),
@@ -110,8 +108,8 @@ def _refuse(faults: Iterable[Fault | None]) -> None:
 
 
 def name_faults(name: str) -> list[Fault]:
-    """The fault of a run's name that cannot be a folder's; an empty one takes the preset's name."""
-    if not name or RUN_NAME.fullmatch(name):
+    """The fault of a run's name that cannot be a folder's."""
+    if RUN_NAME.fullmatch(name):
         return []
     expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
     return [Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder")]
@@ -165,3 +163,46 @@ def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> A
 def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], place: str) -> None:
     expected = f"one of {', '.join(known)}"
     _refuse(Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(known)))
+
+
+def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
+    """Read a command line.
+
+    Args:
+        arguments: as typed.
+        default: a dataclass with a `Config` among its fields; what is not named keeps its value.
+        prog, description: for --help.
+
+    Raises:
+        SystemExit: after --help (0), or for what cannot be read (2).
+    """
+    import tyro
+
+    return tyro.cli(
+        tyro.conf.OmitArgPrefixes[type(default)],  # type: ignore[misc]
+        prog=prog,
+        description=description,
+        args=list(arguments),
+        default=default,
+    )
+
+
+def named_settings(arguments: Iterable[str]) -> list[Setting]:
+    """The settings that a command line names, also as --no-compile."""
+    names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
+    named = [find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names]
+    return [known for known in settings().values() if known in named]
+
+
+def changed_flags(before: Config, after: Config) -> list[str]:
+    """The flags that turn one configuration into another, the run's name left out."""
+    flags = []
+    for known in settings().values():
+        value = known.of(after)
+        if value == known.of(before):
+            continue
+        if isinstance(value, bool):
+            flags.append(known.flag if value else spelt_as_flag(f"no_{known.key}"))
+        else:
+            flags.append(f"{known.flag}={value}")
+    return flags

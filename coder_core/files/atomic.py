@@ -1,7 +1,7 @@
-"""Folders and small files that appear complete or not at all, in one step.
+"""Folders and small files that appear complete or not at all, in one step, and the cache folder.
 
-A folder is filled under a `.tmp-` name beside its place, then renamed, then the parent fsynced. A folder that is
-replaced stands aside between two renames, where readers find it.
+A folder is filled under a `.tmp-` name beside its final name, then renamed, then the parent fsynced. A folder that is
+replaced is set aside between two renames, where readers find it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import replace_plain, sync
 
+SETTLED_NS = 2_000_000_000  # a file changed more recently may change again without another time of change
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
 
@@ -32,7 +34,7 @@ def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterato
     """A temporary folder that becomes `place` at the end of the block, or goes when the block raises.
 
     Args:
-        place: where the folder will stand.
+        place: final path of the folder.
         replace: an existing folder is replaced; otherwise it is an error.
         needed: bytes that will be written, compared with the free space beforehand.
 
@@ -58,11 +60,7 @@ def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterato
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a small file as `replace_plain` does.
-
-    Raises:
-        WriteError: disk full or read-only folder.
-    """
+    """Replace a small file as `replace_plain` does (WriteError: disk full or read-only folder)."""
     try:
         replace_plain(path, text)
     except OSError as error:
@@ -73,7 +71,7 @@ def replace_file(path: Path, text: str) -> None:
 def replacing(file: Path) -> Iterator[Path]:
     """Yield a temporary file that takes the place of `file` at the end of the block, or goes when the block raises.
 
-    Several processes may write at once: the last one wins, and no reader sees half a file. Only its owner can read it.
+    Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read it.
 
     Raises:
         OSError: disk full or read-only folder.
@@ -125,7 +123,7 @@ def identity(place: Path) -> tuple[Path, int, int] | None:
 
 
 def folder_names(parent: Path) -> list[str]:
-    """The folders in `parent` that `locate` finds, sorted. A link is none.
+    """The folders in `parent` that `locate` finds, sorted, without links.
 
     A folder renamed while the names are read can be missed, so they are read until two readings agree.
     """
@@ -182,6 +180,26 @@ def _aside(place: Path) -> Path:
 
 def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
     free = shutil.disk_usage(next(folder for folder in place.parents if os.access(folder, os.F_OK))).free
-    problem = f"{needed:,} bytes are needed and {free:,} are free"
-    fix = "earlier saves are intact; make room or choose another folder"
-    return WriteError.at(place, f"could not be written ({reason}): {problem}" if reason else problem, fix=fix)
+    problem = f"could not be written ({reason}): " if reason else ""
+    problem += f"{needed:,} bytes are needed and {free:,} are free"
+    return WriteError.at(place, problem, fix="earlier saves are intact; make room or choose another folder")
+
+
+def settled(changed_ns: int) -> bool:
+    """True if a later change of a file will leave it another time than this one."""
+    return time.time_ns() - changed_ns > SETTLED_NS
+
+
+def cache_folder() -> Path:
+    """$CODER_CACHE, or coder-lab in the user's cache folder."""
+    custom = os.environ.get("CODER_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(custom) if custom else Path(base) / "coder-lab"
+
+
+def write_cached(file: Path, content: str) -> None:
+    """Write ASCII text in one step. A cache that cannot be written costs the time of computing it again."""
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as temporary:
+            temporary.write_text(content, "ascii")

@@ -12,7 +12,7 @@ from typing import Any
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
-from coder_core.files.cache import settled
+from coder_core.files.atomic import settled
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -62,31 +62,24 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         fix = "it was written by another version of this program; use that version, or update this one"
         raise NewerFormatError.at(path, f"has format {manifest.get('format')}", f"format {FORMAT}", fix)
     files = manifest.get("files")
-    for name, entry in (
-        files.items() if isinstance(files, dict) else [("", None)]
-    ):  # a made-up one must not lead out
+    if not isinstance(files, dict):
+        raise InputError.at(path, "lists no files", "file names with their bytes and sha256")
+    for name, entry in files.items():  # a made-up one must not lead out
         check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
-        if (
-            not isinstance(entry, dict)
-            or not {"bytes", "sha256"} <= set(entry)
-            or not _PLAIN_NAME.fullmatch(name)
-        ):
+        if not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
             raise InputError.at(path, f"lists {name[:80]!r}", "file names with their bytes and sha256")
     check_values(manifest, {"arrays": dict}, str(path))
     for name, entry in manifest.get("arrays", {}).items():
-        check_values(entry, {"shape": list, "dtype": str}, f"{path} key arrays, {name[:80]}")
+        place = f"{path} key arrays, {name[:80]}"
+        check_values(entry, {"shape": list, "dtype": str}, place)
         shape = entry.get("shape")
-        if "dtype" not in entry or not _is_shape(shape):
-            place = f"{path} key arrays, {name[:80]}"
+        if (
+            "dtype" not in entry
+            or shape is None
+            or not all(type(size) is int and size >= 0 for size in shape)
+        ):
             raise InputError.at(place, "has no shape and dtype", "sizes, and a type of number")
     return manifest
-
-
-def _is_shape(shape: Any) -> bool:
-    """True for a list of sizes."""
-    if not isinstance(shape, list):
-        return False
-    return all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape)
 
 
 def file_sha256(path: Path) -> str:
@@ -109,8 +102,5 @@ def remembered_sha256(path: Path) -> str:
 
 def damaged(path: Path) -> Fault:
     problem = "is damaged: its contents do not match the sha256 in manifest.json"
-    return Fault(
-        str(path),
-        problem,
-        fix="restore it from a copy, or write it again: an analysis with coder_core.evaluate",
-    )
+    fix = "restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+    return Fault(str(path), problem, fix=fix)

@@ -13,8 +13,9 @@ import shutil
 import stat
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
-from coder_core.files.atomic import appearing, locate
-from coder_core.files.cache import cache_folder
+from coder_core.files.atomic import appearing, cache_folder, locate
 from coder_core.files.manifest import (
     FORMAT,
     MANIFEST,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
-THREADS = 4  # that read files to compare them with the manifest,
-THREADED_BYTES = 1 << 22  # where there are more bytes to read than it takes to start them
+THREADS = 4  # that read files to compare them with the manifest
+THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
@@ -57,24 +57,23 @@ def write_sealed(
     """Write a folder with these files and seal it.
 
     Args:
-        place: where the folder will stand; its parent is made when missing.
+        place: path of the folder; its parent is made when missing.
         files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
         about: further keys of the manifest. Shape and dtype of every array are added to them.
         replace: an existing folder is replaced; otherwise it is an error.
 
     Raises:
-        InputError: a folder with something in it stands there.
+        InputError: the folder exists and is not empty.
         WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
     """
     contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
     with appearing(place, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
+        shapes = {}
         for name, content in contents.items():
             _write(folder / name, content)
-        arrays = {name[:-4]: array for name, array in contents.items() if isinstance(array, np.ndarray)}
-        shapes = {
-            name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()
-        }
-        _seal(folder, {**({"arrays": shapes} if arrays else {}), **(about or {})})
+            if isinstance(content, np.ndarray):
+                shapes[name[:-4]] = {"shape": list(content.shape), "dtype": content.dtype.str}
+        _seal(folder, {**({"arrays": shapes} if shapes else {}), **(about or {})})
     return place
 
 
@@ -82,17 +81,12 @@ class SealedFolder:
     """A sealed folder whose manifest is intact.
 
     Attributes:
-        path: where it stands.
+        path: of the folder.
         manifest: its manifest; "files" has bytes and sha256 of every file, "arrays" shape and dtype of every array.
     """
 
     def __init__(self, place: Path) -> None:
-        """Read the manifest.
-
-        Raises:
-            InputError: missing or damaged.
-            NewerFormatError: written by a newer version.
-        """
+        """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
         self.path = locate(place)
         self.manifest = parse_manifest(self.path / MANIFEST)
 
@@ -110,9 +104,8 @@ class SealedFolder:
         Raises:
             InputError: names every file that is missing, cut or damaged.
         """
-        check = partial(
-            self._check, sha256=(remembered_sha256 if remember else file_sha256) if digest else None
-        )
+        sha256 = (remembered_sha256 if remember else file_sha256) if digest else None
+        check = partial(self._check, sha256=sha256)
         files = self.manifest["files"]
         checked = list(files if names is None else names)
         if digest and sum(files[name]["bytes"] for name in checked if name in files) > THREADED_BYTES:
@@ -126,34 +119,26 @@ class SealedFolder:
     def read(self, name: str) -> bytes:
         """The bytes of one file, verified."""
         self.check([name], digest=False)
+        path = self.path / name
         try:
-            content = read_plain(self.path / name, DOCUMENT)
+            content = read_plain(path, DOCUMENT)
         except OSError as error:
-            raise InputError.at(self.path / name, f"cannot be read ({error.strerror})") from error
+            raise InputError.at(path, f"cannot be read ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
-            raise InputError(damaged(self.path / name))
+            raise InputError(damaged(path))
         return content
 
     def document(self, name: str) -> Any:
         """The value of `<name>.json`, verified."""
         path = self._listed(f"{name}.json")
-        content = self.read(path.name)
-        try:
-            return json.loads(content)
-        except RecursionError:
-            raise InputError.at(path, "is nested too deeply") from None
-        except ValueError as error:
-            raise InputError.at(path, f"cannot be read: {error}", "JSON") from None
+        with _parsing(path, "JSON"):
+            return json.loads(self.read(path.name))
 
     @property
     def large_arrays(self) -> list[str]:
         """Files of the arrays that `array` maps through a copy and compares with their sha256 itself."""
-        files = self.manifest["files"]
-        names = [
-            f"{name}.npy"
-            for name, entry in self.manifest.get("arrays", {}).items()
-            if 0 not in entry["shape"]
-        ]
+        files, arrays = self.manifest["files"], self.manifest.get("arrays", {})
+        names = [f"{name}.npy" for name, entry in arrays.items() if 0 not in entry["shape"]]
         return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
 
     def array(self, name: str) -> np.ndarray:
@@ -169,10 +154,8 @@ class SealedFolder:
                 array = map_copy(path, self.manifest["files"][path.name]["sha256"])
             else:
                 array = np.load(path, allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            reason = (
-                "objects are never unpickled" if "pickle" in str(error) else error
-            )  # NumPy advises to do it
+        except (ValueError, OSError, EOFError) as error:  # NumPy advises to unpickle
+            reason = "objects are never unpickled" if "pickle" in str(error) else error
             raise InputError.at(path, f"cannot be read ({reason})") from error
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError.at(path, f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}")
@@ -180,26 +163,37 @@ class SealedFolder:
         return array
 
     def _listed(self, name: str) -> Path:
-        if name not in self.manifest["files"]:
-            raise InputError.at(self.path, f"holds no {name}", f"one of {', '.join(self.manifest['files'])}")
+        files = self.manifest["files"]
+        if name not in files:
+            raise InputError.at(self.path, f"holds no {name}", f"one of {', '.join(files)}")
         return self.path / name
 
     def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
         path, entry = self.path / name, self.manifest["files"].get(name)
         if entry is None:
             return Fault(str(path), "is not listed in manifest.json")
+        size = f"{entry['bytes']:,} bytes"
         try:
-            information = path.lstat()
-            if not stat.S_ISREG(information.st_mode):
-                return plain_fault(path, information.st_mode)
-            if information.st_size != entry["bytes"]:
-                expected = f"{entry['bytes']:,} bytes; the file is cut"
-                return Fault(str(path), f"has {information.st_size:,} bytes", expected)
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode):
+                return plain_fault(path, status.st_mode)
+            if status.st_size != entry["bytes"]:
+                return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}; the file is cut")
             return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
-            return Fault(
-                str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes"
-            )
+            return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {size}")
+
+
+@contextmanager
+def _parsing(path: Path, form: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError.at(path, "is nested too deeply", form) from None
+    except ValueError as error:
+        raise InputError.at(path, f"cannot be read: {error}", form) from None
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
@@ -208,22 +202,14 @@ def read_manifest(place: Path) -> dict[str, Any]:
 
 
 def read_checked(place: Path, name: str) -> bytes:
-    """The bytes of one file of a sealed folder, verified.
-
-    Raises:
-        InputError: not there, cut or damaged, with the file named.
-    """
+    """The bytes of one file of a sealed folder, verified (InputError: missing, cut or damaged, with the file named)."""
     return SealedFolder(place).read(name)
 
 
 def read_toml(place: Path, name: str) -> dict[str, Any]:
     """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML."""
-    try:
+    with _parsing(place / name, "TOML"):
         return tomllib.loads(read_checked(place, name).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError.at(place / name, f"cannot be read: {error}", "TOML") from None
-    except RecursionError:
-        raise InputError.at(place / name, "is nested too deeply", "TOML") from None
 
 
 def map_copy(path: Path, sha256: str) -> np.ndarray:
@@ -234,7 +220,7 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
 
     Raises:
         InputError: the file has another sha256, or the cache has no room for a copy.
-        ValueError: it is no array of plain numbers.
+        ValueError: it is not an array of plain numbers.
     """
     folder, needed = cache_folder(), 0
     try:
@@ -292,10 +278,8 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _seal(folder: Path, about: Mapping[str, Any]) -> None:
     """Make every file durable and readable as the folder is, and list them in the manifest."""
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-        for path in sorted(folder.iterdir())
-    }
+    paths = sorted(folder.iterdir())
+    files = {path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
     (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
     for path in folder.iterdir():
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files private
