@@ -11,6 +11,7 @@ from coder_core.console.faults import Fault, InputError
 
 NUMBER = (int, float)
 LARGEST = 2**63
+JSON_NAMES = {type(None): "null", dict: "object", list: "array"}
 
 
 def check_values(
@@ -20,23 +21,22 @@ def check_values(
 
     Args:
         record: the object.
-        kinds: key → type or types; `type(None)` allows null. A number is finite and below 2⁶³; true is none.
+        kinds: key → type or types; `type(None)` allows null. A number is finite and below 2⁶³; true is not a number.
         place: the file, for messages.
         least: the smallest number allowed.
 
     Raises:
-        InputError: no object, or names every key whose value is another.
+        InputError: not an object, or names every key with another kind of value.
     """
     if not isinstance(record, dict):
         raise InputError.at(place, f"holds {_shown(record)}", "an object", "restore the file")
     faults = []
     for key, kind in kinds.items():
         if key in record and not _fits(record[key], kind, least):
-            names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
-            expected = names.replace("NoneType", "null").replace("dict", "object").replace("list", "array")
-            faults.append(
-                Fault(f"{place} key {key}", f"is {_shown(record[key])}", expected, "restore the file")
-            )
+            kinds_of_key = kind if isinstance(kind, tuple) else (kind,)
+            expected = " or ".join(JSON_NAMES.get(each, each.__name__) for each in kinds_of_key)
+            found = f"is {_shown(record[key])}"
+            faults.append(Fault(f"{place} key {key}", found, expected, "restore the file"))
     if faults:
         raise InputError(faults)
 
@@ -53,10 +53,8 @@ def trusting(place: str) -> Iterator[None]:
     except InputError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        fault = Fault(
-            place, f"holds a value that no version of this program writes ({error})", fix="restore the file"
-        )
-        raise InputError(fault) from error
+        found = f"holds a value that no version of this program writes ({error})"
+        raise InputError.at(place, found, fix="restore the file") from error
 
 
 def _fits(value: Any, kind: type | tuple[type, ...], least: float) -> bool:

@@ -1,4 +1,4 @@
-"""Open and replace files in untrusted folders: plain files only, no link followed."""
+"""Open and replace files in untrusted folders: plain files only, no link followed. Check that a result can be written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 
 SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
+MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a pipe",
@@ -24,8 +25,8 @@ _KINDS = {
 def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
     """Refuse to write into a folder that holds anything but files and folders, at any depth.
 
-    What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A folder that
-    is not there is no fault; the folder itself may be a link, because the caller named it.
+    What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A missing
+    folder is not a fault; the folder itself may be a link, because the caller named it.
 
     Args:
         folder: the folder.
@@ -54,7 +55,7 @@ def open_plain(path: Path, flags: int) -> int:
         flags: of `os.open`; with O_CREAT a missing file is made.
 
     Raises:
-        InputError: a link, a pipe, a socket, a device or a folder stands there, or a hard link for writing.
+        InputError: it is a link, a pipe, a socket, a device or a folder, or a hard link for writing.
         OSError: missing, or not permitted.
     """
     writes = flags & (os.O_WRONLY | os.O_RDWR)
@@ -62,9 +63,7 @@ def open_plain(path: Path, flags: int) -> int:
         status = path.lstat()
     except FileNotFoundError:
         status = None
-    if status is not None and not stat.S_ISREG(
-        status.st_mode
-    ):  # never opened: opening a device may have effects
+    if status is not None and not stat.S_ISREG(status.st_mode):  # opening a device may have effects
         raise InputError(plain_fault(path, status.st_mode))
     descriptor = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     status = os.fstat(descriptor)
@@ -90,7 +89,7 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise InputError.at(path, f"has {size:,} bytes", f"at most {most:,}", "restore the file")
-        return file.read(size)  # room for no more than that is set aside
+        return file.read(size)  # allocates no more than that
 
 
 def replace_plain(path: Path, text: str) -> None:
@@ -135,12 +134,8 @@ def _faults(folder: Path) -> Iterator[Fault]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            yield Fault(
-                str(folder),
-                f"cannot be read ({error.strerror})",
-                "a folder",
-                "change its owner or its rights",
-            )
+            fix = "change its owner or its rights"
+            yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", fix)
 
 
 def _has_other_names(status: os.stat_result) -> bool:
@@ -149,9 +144,8 @@ def _has_other_names(status: os.stat_result) -> bool:
 
 def _hard_link_fault(path: Path) -> Fault:
     problem = "has another name as well (a hard link): writing here would change it there"
-    return Fault(
-        str(path), problem, "a file of its own", f"copy it (cp {path.name} copy), then mv copy {path.name}"
-    )
+    fix = f"copy it (cp {path.name} copy), then mv copy {path.name}"
+    return Fault(str(path), problem, "a file of its own", fix)
 
 
 def plain_fault(path: Path, mode: int) -> Fault:
@@ -159,5 +153,50 @@ def plain_fault(path: Path, mode: int) -> Fault:
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
-    fix = "remove it, or put what it stands for in its place"
+    fix = "remove it, or replace it by what it refers to"
     return Fault(str(path), f"is {kind}", "a plain file", fix)
+
+
+def check_file(flag: str, path: Path) -> list[Fault]:
+    """Reasons that a file cannot be written: a folder of its name, no folder for it, its permissions or its name."""
+    place = f"{flag} {path}"
+    try:
+        if path.is_dir():
+            return [Fault(place, "is a folder", "a file", "name a file in it")]
+        if not path.parent.is_dir():
+            found = f"there is no folder {path.parent}"
+            return [Fault(place, found, "a file in a folder that exists", "make it first")]
+        return _not_writable(place, path if path.exists() else path.parent)
+    except OSError as error:
+        return [Fault(place, f"cannot be written: {error.strerror}", "the name of a file", "choose another")]
+
+
+def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fault]:
+    """Reasons that a file cannot be written, its existence included unless it may be overwritten."""
+    faults = check_file(flag, path)
+    if not faults and path.exists() and not overwrite:
+        return [Fault(str(path), "exists", fix="choose another file, or add --overwrite")]
+    return faults
+
+
+def check_folder(place: str, folder: Path) -> list[Fault]:
+    """Reasons that a folder, created if missing, cannot be written to: a file in its way, permissions or its name."""
+    for ancestor in (folder, *folder.absolute().parents):
+        try:
+            ancestor.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            found = f"cannot be written: {error.strerror}"
+            return [Fault(place, found, "the name of a folder", "choose another")]
+        if not ancestor.is_dir():
+            return [Fault(place, f"{ancestor} is a file", "a folder", "choose another place")]
+        return _not_writable(place, ancestor)
+    return []
+
+
+def _not_writable(place: str, path: Path) -> list[Fault]:
+    if os.access(path, os.W_OK):
+        return []
+    fix = "choose another place, or ask the owner for permission to write"
+    return [Fault(place, f"{path} may not be written to", "a place to write to", fix)]

@@ -20,11 +20,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from filelock import FileLock
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain, replace_plain
 from coder_core.console.progress import JobProgress, read_progress
 
@@ -62,15 +63,8 @@ def start_process(
     variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     with os.fdopen(open_plain(output, flags), "ab" if append else "wb") as file:
-        return psutil.Popen(
-            list(command),
-            cwd=folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
+        return psutil.Popen(list(command), cwd=folder, env=variables, start_new_session=True, **streams)
 
 
 def step_back(process: psutil.Process) -> None:
@@ -82,9 +76,7 @@ def step_back(process: psutil.Process) -> None:
         process.nice(min(process.nice() + NICENESS, 19))
     with suppress(OSError):  # it is over, another system, or one without autogroups
         for _ in range(ATTEMPTS):
-            with suppress(
-                BlockingIOError
-            ):  # Linux takes one change in a tenth of a second from ordinary users
+            with suppress(BlockingIOError):  # Linux takes one change in 0.1 s from ordinary users
                 Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
                 return
             time.sleep(0.1)
@@ -115,8 +107,8 @@ class Job:
     """A process that was started in a `JobFolder`.
 
     Args:
-        pid: of the process. running: whether it still runs.
-        output: what it printed last. progress: what it last said of itself; None before that.
+        pid: of the process. running: True until it ends.
+        output: the end of what it printed. progress: its last report; None before the first.
     """
 
     pid: int
@@ -139,10 +131,9 @@ class JobFolder:
             return None
         running = (
             find_process(*record) is not None
-        )  # asked first: what it printed before it ended is read after
-        return Job(
-            record[0], running, last_output(self.folder / "output.log"), read_progress(self.progress_file)
-        )
+        )  # before the output is read, which is complete once it ended
+        output = last_output(self.folder / "output.log")
+        return Job(record[0], running, output, read_progress(self.progress_file))
 
     def start(self, command: Sequence[str]) -> Job:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
@@ -174,18 +165,17 @@ class JobFolder:
     def forget(self) -> None:
         """Remove the files of a job that is over."""
         job = self.current()
-        own = (
-            self.folder.is_dir() and not self.folder.parent.is_symlink()
-        )  # removing a pipe would wait for its writer
-        if own and (job is None or not job.running):
+        is_ours = self.folder.is_dir() and not self.folder.parent.is_symlink()  # and not, for example, a pipe
+        if is_ours and (job is None or not job.running):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _check(self) -> None:
         """Refuse to write where a link leads."""
         for folder in (self.folder.parent, self.folder):
             if folder.is_symlink():
-                fault = Fault(str(folder), f"is a link to {folder.readlink()}", "a folder", "remove the link")
-                raise InputError(fault)
+                raise InputError.at(
+                    folder, f"is a link to {folder.readlink()}", "a folder", "remove the link"
+                )
         check_plain(self.folder, ("lock", "output.log"))
 
     def _record(self) -> tuple[int, float] | None:

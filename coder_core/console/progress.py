@@ -162,11 +162,7 @@ class ProgressFile:
         self.write(JobProgress(min(max(done / total, 0.0), 1.0), phase))
 
     def write(self, progress: JobProgress) -> None:
-        """Replace the file.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Replace the file (InputError: it cannot be written)."""
         try:
             replace_plain(self.path, json.dumps(asdict(progress)))
         except OSError as error:

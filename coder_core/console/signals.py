@@ -1,12 +1,16 @@
-"""SIGTERM, SIGHUP (a closed terminal) and Ctrl-C, noted instead of raised, so that work can be saved first."""
+"""Signals: SIGTERM, SIGHUP and Ctrl-C noted instead of raised, and Ctrl-C while a command imports what it needs."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
-from types import FrameType, TracebackType
+import sys
+import threading
+from types import FrameType
 from typing import Self
+
+INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 class StoppedBySignalError(Exception):
@@ -14,7 +18,7 @@ class StoppedBySignalError(Exception):
 
 
 class StopSignals:
-    """Context in which these signals only call `noted`; it restores the handlers on leaving.
+    """Context in which SIGTERM, SIGHUP (a closed terminal) and Ctrl-C only call `noted`, so that work can be saved first.
 
     A process that ignores SIGHUP (nohup) goes on ignoring it.
     """
@@ -33,22 +37,64 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue
-            self._before[number] = signal.signal(number, self._note)
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def _leave_terminal() -> None:
-    """Send what would still be printed nowhere: writing to a terminal that is gone raises errors."""
+    """Discard what is still printed: writing to a terminal that is gone raises errors."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         if stat.S_ISCHR(os.fstat(stream).st_mode):
             os.dup2(nowhere, stream)
     os.close(nowhere)
+
+
+class Interrupts:
+    """Context of a command in which Ctrl-C raises KeyboardInterrupt and is remembered in `came`.
+
+    A library that is being imported may answer it with an error of its own.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: object = None
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        if _may_handle(signal.default_int_handler, _leave):
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def leave_quietly() -> None:
+    """Until the command begins, let Ctrl-C end a process of ours without a traceback.
+
+    Ours are python -m coder_core.…, whose first argument reads -m while the package is imported, and the coder-…
+    scripts. Any other program that imports coder_core keeps its handlers.
+    """
+    program = sys.argv[0] if sys.argv else ""
+    ours = program == "-m" or os.path.basename(program).startswith("coder-")
+    if ours and _may_handle(signal.default_int_handler):
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _may_handle(*known: object) -> bool:
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) in known
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted before anything began\n")
+    os._exit(INTERRUPTED)

@@ -16,6 +16,7 @@ from coder_core.console.output import UNLIMITED
 
 Metrics = Mapping[str, float]
 DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
+RECALLS = ["r1", "r5", "r10"]
 PROBE = "probe_"  # before the kind of a probe, in a run's metrics
 
 
@@ -39,12 +40,10 @@ class Column:
     @property
     def needed(self) -> int:
         """The width below which a word, or a number, would break."""
-        parts = [
-            part
-            for cell in (self.head, *self.cells)
-            for part in (cell.split() if self.text else cell.split("\n"))
-        ]
-        return max(map(cell_len, parts), default=0)
+        separator = None if self.text else "\n"
+        return max(
+            cell_len(part) for cell in (self.head, *self.cells) for part in ["", *cell.split(separator)]
+        )
 
 
 class FittingTable:
@@ -73,10 +72,11 @@ class FittingTable:
             turn = turns.pop(0)
             shown = [column for column in shown if column.dropped != turn]
         yield self._draw(shown, fold=too_wide)
-        if missing := dict.fromkeys(
+        left_out = dict.fromkeys(
             column.head.replace("\n", " ") for column in self.columns if column not in shown
-        ):
-            yield Text(f"too narrow for {', '.join(missing)}", style="dim")
+        )
+        if left_out:
+            yield Text(f"too narrow for {', '.join(left_out)}", style="dim")
 
     def _draw(self, columns: Sequence[Column], *, fold: bool = False) -> Table:
         table = Table(title=self.title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
@@ -104,76 +104,67 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     table = FittingTable(title, columns)
     for name, metrics in rows.items():
         cells = [name]
-        for direction in DIRECTIONS:
-            cells.append("/".join(f"{metrics[f'{direction}_r{k}']:.1f}" for k in (1, 5, 10)))
-            cells.append(f"{metrics[f'{direction}_medr']:.0f} · {metrics[f'{direction}_meanr']:.1f}")
-        md = f"{metrics['md']:.3f}" if "md" in metrics else "–"
-        table.add_row(
-            *cells, f"{metrics['rsum']:.1f}", md, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}"
-        )
+        for way in DIRECTIONS:
+            cells += [
+                _cell(metrics, RECALLS, way),
+                f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}",
+            ]
+        cells += [_cell(metrics, ["rsum"]), f"{metrics['md']:.3f}" if "md" in metrics else "–"]
+        table.add_row(*cells, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
     return table
 
 
 def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: str) -> FittingTable:
     """c-way accuracy both ways, mean ± half of the 95% interval; a dash where the split is too small."""
-    keys = [(direction, c) for direction in DIRECTIONS for c in options]
-    columns = [
-        Column(
-            f"{DIRECTIONS[direction]}\n{c}-way %",
-            dropped=len(options) - options.index(c) if c != options[0] else None,
-        )
-        for direction, c in keys
-    ]
-    table = FittingTable(title, [Column("run", text=True), *columns])
+    columns = [Column("run", text=True)]
+    for label in DIRECTIONS.values():
+        turns = [None, *range(len(options) - 1, 0, -1)]
+        columns += [Column(f"{label}\n{c}-way %", turn) for c, turn in zip(options, turns, strict=True)]
+    table = FittingTable(title, columns)
     for name, metrics in rows.items():
-        accuracies = [
-            (metrics.get(f"{way}_{c}way"), metrics.get(f"{way}_{c}way_interval", 0.0)) for way, c in keys
-        ]
-        table.add_row(
-            name, *("–" if mean is None else f"{mean:.1f} ± {half:.1f}" for mean, half in accuracies)
-        )
+        cells = [name]
+        for key in (f"{way}_{c}way" for way in DIRECTIONS for c in options):
+            interval = f" ± {metrics[f'{key}_interval']:.1f}" if key in metrics else ""
+            cells.append(_cell(metrics, [key]) + interval)
+        table.add_row(*cells)
     return table
 
 
 def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """Accuracy of the probes by kind and of all together; a dash where a run knows none of their pictures."""
     kinds = sorted({name for metrics in rows.values() for name in metrics if name.startswith(PROBE)})
-    columns = [Column(kind.removeprefix(PROBE)) for kind in kinds]
-    table = FittingTable(title, [Column("run", text=True), *columns])
+    table = FittingTable(
+        title, [Column("run", text=True), *(Column(kind.removeprefix(PROBE)) for kind in kinds)]
+    )
     for name, metrics in rows.items():
-        table.add_row(name, *(f"{metrics[kind]:.1f}" if kind in metrics else "–" for kind in kinds))
+        table.add_row(name, *(_cell(metrics, [kind]) for kind in kinds))
     return table
 
 
 def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """mAP@R, R-Precision and extended R@K both ways; a dash where no query has a positive."""
-    columns = [Column("run", text=True)]
-    names = {"map_at_r": "mAP@R", "r_precision": "R-Precision", "recalls": "extended\nR@1/5/10"}
-    for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
-        columns += [Column(f"{label}\n{name}", dropped=turn) for name in names.values()]
-    table = FittingTable(title, columns)
-    for name, metrics in rows.items():
-        cells = [name]
-        for way in DIRECTIONS:
-            numbers = [metrics.get(f"{way}_{key}") for key in ("map_at_r", "r_precision")]
-            recalls = [metrics.get(f"{way}_extended_r{k}") for k in (1, 5, 10)]
-            cells += ["–" if number is None else f"{number:.1f}" for number in numbers]
-            cells.append("/".join("–" if recall is None else f"{recall:.1f}" for recall in recalls))
-        table.add_row(*cells)
-    return table
+    extended = [f"extended_{recall}" for recall in RECALLS]
+    parts = {"mAP@R": ["map_at_r"], "R-Precision": ["r_precision"], "extended\nR@1/5/10": extended}
+    return _both_ways(rows, title, parts)
 
 
 def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """R@1/5/10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
+    reviewed = [f"reviewed_{recall}" for recall in RECALLS]
+    return _both_ways(rows, title, {"labels\nR@1/5/10": RECALLS, "reviewed\nR@1/5/10": reviewed})
+
+
+def _both_ways(rows: Mapping[str, Metrics], title: str, parts: Mapping[str, Sequence[str]]) -> FittingTable:
+    """A table of these parts, heading → names of metrics, first from image to text."""
     columns = [Column("run", text=True)]
     for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
-        columns += [Column(f"{label}\n{name}\nR@1/5/10", dropped=turn) for name in ("labels", "reviewed")]
+        columns += [Column(f"{label}\n{heading}", dropped=turn) for heading in parts]
     table = FittingTable(title, columns)
     for name, metrics in rows.items():
-        cells = [name]
-        for way in DIRECTIONS:
-            for kind in ("", "reviewed_"):
-                recalls = [metrics.get(f"{way}_{kind}r{k}") for k in (1, 5, 10)]
-                cells.append("/".join("–" if recall is None else f"{recall:.1f}" for recall in recalls))
-        table.add_row(*cells)
+        table.add_row(name, *(_cell(metrics, names, way) for way in DIRECTIONS for names in parts.values()))
     return table
+
+
+def _cell(metrics: Metrics, names: Sequence[str], way: str = "") -> str:
+    values = [metrics.get(f"{way}_{name}" if way else name) for name in names]
+    return "/".join("–" if value is None else f"{value:.1f}" for value in values)
