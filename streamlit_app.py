@@ -14,7 +14,7 @@ from streamlit.starlette import App
 
 from app.frame.guard import Guard
 from app.frame.server import Addresses, prepare
-from coder_core.console.environment import tune_environment
+from coder_core.console.runner import tune_environment
 
 tune_environment()  # before torch loads
 app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), Middleware(Addresses)])

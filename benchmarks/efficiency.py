@@ -22,7 +22,7 @@ from torch import Tensor
 
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import MISSING_RUN, check_folder
+from coder_core.console.plain_files import MISSING_RUN, check_folder
 from coder_core.console.runner import command
 from coder_core.console.tables import Column, FittingTable
 from coder_core.data.batches import text_chunks

@@ -20,9 +20,9 @@ import tyro
 from benchmarks.synthetic import write_clip, write_features
 from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar
 from benchmarks.training import configuration, on, some_batches, stepper
+from coder_core.config.model import TowersConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
-from coder_core.config.towers import TowersConfig
 from coder_core.data.batches import Batch
 from coder_core.model.build import build_model
 from coder_core.model.device import peak_mebibytes

@@ -3,6 +3,6 @@
 Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C from here on.
 """
 
-from coder_core.console.interrupts import leave_quietly
+from coder_core.console.signals import leave_quietly
 
 leave_quietly()

@@ -15,12 +15,11 @@ from rich.text import Text
 
 from coder_core.ablation.rows import AblationTable
 from coder_core.ablation.tables import TABLES
-from coder_core.config.command_line import named_settings, parse
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, named_settings, parse
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import Column, FittingTable

@@ -124,10 +124,12 @@ def _import(arguments: list[str]) -> int:
     parsed = tyro.cli(kind, prog=f"{PROGRAM} import", args=arguments)
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
-    from coder_core.runs.analysis.import_embeddings import import_run, place_of
+    from coder_core.runs.analysis.import_embeddings import import_folder, import_run
 
     console = open_console()
-    place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)  # before the files are read
+    import_folder(
+        parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite
+    )  # before the files are read
     if isinstance(parsed, FolderArguments):
         embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
@@ -159,10 +161,10 @@ def _embed_pictures(arguments: list[str]) -> int:
     from coder_core.model.device import choose_device
     from coder_core.model.towers.dual_encoder import DualEncoder, Towers
     from coder_core.model.towers.own import OwnTowers
-    from coder_core.runs.analysis.import_embeddings import place_of
+    from coder_core.runs.analysis.import_embeddings import import_folder
 
     console = open_console()
-    place_of(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     flags = parsed.towers
     data = flags.read_pictures(parsed.data, [parsed.split])
     split = data.split(parsed.split)

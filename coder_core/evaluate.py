@@ -12,8 +12,7 @@ from rich.console import Console
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.outputs import MISSING_RUN, check_folder, check_new_file
-from coder_core.console.plain_files import check_plain
+from coder_core.console.plain_files import MISSING_RUN, check_folder, check_new_file, check_plain
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.console.tables import (

@@ -10,7 +10,7 @@ import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 

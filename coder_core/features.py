@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.outputs import check_folder
+from coder_core.console.plain_files import check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.embedding.arguments import TowerArguments

@@ -11,7 +11,7 @@ import tyro
 
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, say
-from coder_core.console.outputs import MISSING_RUN, check_new_file
+from coder_core.console.plain_files import MISSING_RUN, check_new_file
 from coder_core.console.runner import command
 
 PROGRAM = "python -m coder_core.report"

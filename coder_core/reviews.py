@@ -16,7 +16,7 @@ import tyro
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 
 PROGRAM = "python -m coder_core.reviews"

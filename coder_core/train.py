@@ -15,9 +15,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from coder_core.config.command_line import named_settings, parse
 from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, named_settings, parse
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command

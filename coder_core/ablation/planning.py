@@ -11,9 +11,16 @@ from typing import Any, Literal
 
 from coder_core.ablation.rows import AblationTable, Change, Row, Times
 from coder_core.config.checks import problems
-from coder_core.config.command_line import changed_flags, named_settings
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import MAY_CHANGE, Config, differences, find_setting, with_settings
+from coder_core.config.schema import (
+    MAY_CHANGE,
+    Config,
+    changed_flags,
+    differences,
+    find_setting,
+    named_settings,
+    with_settings,
+)
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis

@@ -23,8 +23,7 @@ from coder_core.data.lines import check_name, follow_link, shorten
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.split import Split
-from coder_core.files.atomic import replacing
-from coder_core.files.cache import cache_folder
+from coder_core.files.atomic import cache_folder, replacing
 
 READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")
 SMALL_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"

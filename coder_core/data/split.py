@@ -18,7 +18,7 @@ from coder_core.console.faults import Fault
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.records import shared_names
 from coder_core.data.features import FeatureFile, FeatureRows
-from coder_core.files.cache import cache_folder, settled, write_cached
+from coder_core.files.atomic import cache_folder, settled, write_cached
 
 if TYPE_CHECKING:  # torch is loaded for those who train on pictures
     from coder_core.data.captioned.decoding import Pictures

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from coder_core.config.model import TowersConfig, Tuning
 from coder_core.config.schema import Config
-from coder_core.config.towers import TowersConfig, Tuning
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, load_halves, weights_fingerprint

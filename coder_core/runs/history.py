@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HISTORY = "history.jsonl"
-REPEATABLE = ("step", "epoch")  # events with measured values; another one at the same step takes its place
+REPEATABLE = ("step", "epoch")  # events with measured values; a later one at the same step replaces it
 STEPS_BETWEEN_LINES = 10
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
@@ -44,18 +44,15 @@ class HistoryWriter:
             event: "start", "step", "epoch", "resume", "stop" …
             fields: JSON values; `step` is the training step the event belongs to.
         """
-        line = (
-            seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key) + "\n"
-        ).encode()
+        sealed = seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key)
+        line = f"{sealed}\n".encode()
         try:
             written = os.write(self._descriptor, line)
             if written < len(line):
                 os.write(self._descriptor, line[written:])
         except OSError as error:
-            fault = Fault(
-                str(self.path), f"could not be written ({error.strerror}): {len(line):,} bytes are needed"
-            )
-            raise WriteError(fault) from error
+            problem = f"could not be written ({error.strerror}): {len(line):,} bytes are needed"
+            raise WriteError.at(self.path, problem) from error
 
     def close(self) -> None:
         """Close the file; further writes fail."""
@@ -81,37 +78,27 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 
 
 def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]:
-    """Warnings about the damaged lines, which `read_history` leaves out, by their numbers, and about lost ones.
+    """Warnings about damaged lines, which `read_history` leaves out, by their numbers, and about lost ones.
 
     Args:
         path: the run's `history.jsonl`.
-        step: the run has come to; every tenth has a line.
+        step: the run's last; every tenth has a line.
         epochs: that the run has finished; each has a line.
     """
     events, faults = _read(Path(path))
-    fix = "curves and tables lack them; the run itself is not affected"
     numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
     missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
-    if missing > 0:
-        faults.append(
-            Fault(str(path), f"lacks {missing:,} of {epochs:,} finished epochs", fix=fix, severity="warning")
-        )
-    last = max(
-        (_step(event) for event in events if event["event"] == "step" and _step(event) <= step), default=0
-    )
+    steps = [_step(event) for event in events if event["event"] == "step"]
+    last = max((number for number in steps if number <= step), default=0)
+    lost = [f"lacks {missing:,} of {epochs:,} finished epochs"] if missing > 0 else []
     if step - last >= STEPS_BETWEEN_LINES:
-        problem = f"lacks the steps from {last:,.0f} to {step:,}"
-        faults.append(Fault(str(path), problem, fix=fix, severity="warning"))
-    return faults
+        lost.append(f"lacks the steps from {last:,.0f} to {step:,}")
+    fix = "curves and tables lack them; the run itself is not affected"
+    return faults + [Fault(str(path), problem, fix=fix, severity="warning") for problem in lost]
 
 
 def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
-    """All events of one kind as a table; nested values become columns with dotted names.
-
-    Args:
-        folder: the run folder.
-        event: "step", "epoch" …
-    """
+    """All events of one kind, "step" or "epoch", as a table; nested values become columns with dotted names."""
     import pandas as pd  # a quarter of a second to import
 
     events = [record for record in read_history(Path(folder) / HISTORY) if record.get("event") == event]
@@ -125,17 +112,16 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
         return [], []
     except OSError as error:
         raise InputError.at(path, f"cannot be read ({error.strerror})") from error
-    events: list[dict[str, Any]] = []
-    faults, key = [], run_key(path.parent)
+    events, faults, key = [], [], run_key(path.parent)
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
             event = open_line(line.decode(), key)
             if not isinstance(event.get("event"), str):
                 raise ValueError("the line has no event")
             if event["event"] in REPEATABLE and not _is_measured(event):
-                raise ValueError("a value is no number")
+                raise ValueError("a value is not a number")
             if not isinstance(event.get("step", 0), int | float):
-                raise ValueError("its step is no number")
+                raise ValueError("its step is not a number")
             events.append(event)
         except ValueError as error:
             faults.append(Fault(f"{path} line {number}", f"cannot be read ({error})", severity="warning"))

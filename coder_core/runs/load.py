@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
-from coder_core.files.sealed import read_checked, read_toml
+from coder_core.files.sealed import SealedFolder, read_checked, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
@@ -27,11 +26,12 @@ from coder_core.model.encode import TEXTS_AT_ONCE, ImageParts, evaluating, score
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import RunTowers, open_towers
+from coder_core.model.towers.halves import ImageHalf
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.saves import Save, SaveStore
 
-MOST_FEATURES = 1 << 20  # numbers a region
-ABOUT = "about"  # the table of config.toml that tells of the command, versions and data; not part of the configuration
+MOST_FEATURES = 1 << 20  # dimension of a region
+ABOUT = "about"  # the table of config.toml on command, versions and data; not part of the configuration
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class LoadedModel:
         reader: of captions.
         fingerprint: of the save.
         save: its name, the step.
-        device: where it is.
-        feature_size: numbers a region.
+        device: of the model.
+        feature_size: dimension of a region.
         faults: damaged newer saves that were passed over.
         concepts: of its concept branch, or None.
         towers: that read its pictures or captions, or None.
@@ -74,9 +74,8 @@ class LoadedModel:
             scoring: joined with the concept branch, (k, 2 · D), so that inner products are the run's scores.
         """
         if not captions:
-            return np.empty(
-                (0, self.config.model.dimension * (2 if scoring and self.concepts else 1)), np.float32
-            )
+            size = self.config.model.dimension * (2 if scoring and self.concepts else 1)
+            return np.empty((0, size), np.float32)
         tokens = self.reader.encode(list(captions))
         rows: dict[int, np.ndarray] = {}
         with evaluating(self.model):
@@ -88,52 +87,53 @@ class LoadedModel:
 
     def encode_images(self, regions: np.ndarray, *, scoring: bool = False) -> np.ndarray:
         """(k, R, F) region features, all R present -> (k, D), or (k, 2 · D) as for `encode_text`."""
-        lengths = torch.full((len(regions),), regions.shape[1])
+        inputs = torch.from_numpy(np.require(regions, requirements="W"))
+        return self._encode_images(inputs, torch.full((len(regions),), regions.shape[1]), scoring)
+
+    def _encode_images(self, inputs: Tensor, lengths: Tensor, scoring: bool) -> np.ndarray:
         with evaluating(self.model):
             nodes = self.model.concept_nodes() if scoring else None
-            inputs = torch.from_numpy(np.require(regions, requirements="W")).to(self.device)
-            branches = self.model.image_branches(inputs, lengths.to(self.device), nodes)
-        return self._rows(branches)
+            return self._rows(
+                self.model.image_branches(inputs.to(self.device), lengths.to(self.device), nodes)
+            )
 
     def word_features(self, text: str) -> tuple[list[str], np.ndarray]:
         """The T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32 features
         before they are pooled."""
-        tokens = self.reader.encode([text])
+        _, ids, lengths = next(text_chunks(self.reader.encode([text]), 1))
         with evaluating(self.model):
-            _, ids, lengths = next(text_chunks(tokens, 1))
             features = self.model.words(ids.to(self.device), lengths.to(self.device))[0]
-        return self.reader.words(text), np.asarray(features.float().cpu().numpy())
+        return self.reader.words(text), _on_cpu(features)
 
     def region_features(self, regions: np.ndarray) -> np.ndarray:
         """(R, F) region features of one image, all R present -> (R, D) float32 before they are pooled."""
         inputs = torch.from_numpy(np.require(regions, np.float32, requirements=["C", "W"]))
         with evaluating(self.model):
             features = self.model.regions(inputs[None].to(self.device), torch.tensor([len(regions)]))[0]
-        return np.asarray(features.float().cpu().numpy())
+        return _on_cpu(features)
 
     def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
         """The (L, D) float32 features of one upright RGB picture before they are pooled, and their (L, 4) boxes, or
-        None where they are no grid; of a run with an image tower."""
-        if self.towers is None or self.towers.image is None:
-            raise ValueError("the run has no image tower")
-        half = self.towers.image
+        None unless they form a grid; of a run with an image tower."""
+        half = self._image_half
         pixels = torch.from_numpy(half.prepare(picture))[None]
         lengths = half.lengths(pixels)
         with evaluating(self.model):
             features = self.model.regions(pixels.to(self.device), lengths.to(self.device))[0, : int(lengths)]
-        return np.asarray(features.float().cpu().numpy()), half.boxes(picture)
+        return _on_cpu(features), half.boxes(picture)
 
     def encode_picture(self, picture: Image) -> np.ndarray:
         """One upright RGB picture -> (D,), or (2 · D,), as `encode_text` with `scoring`; of a run with an image
         tower."""
+        half = self._image_half
+        pixels = torch.from_numpy(half.prepare(picture))[None]
+        return np.asarray(self._encode_images(pixels, half.lengths(pixels), True)[0])
+
+    @property
+    def _image_half(self) -> ImageHalf:
         if self.towers is None or self.towers.image is None:
             raise ValueError("the run has no image tower")
-        pixels = torch.from_numpy(self.towers.image.prepare(picture))[None]
-        with evaluating(self.model):
-            nodes = self.model.concept_nodes()
-            lengths = self.towers.image.lengths(pixels).to(self.device)
-            branches = self.model.image_branches(pixels.to(self.device), lengths, nodes)
-        return np.asarray(self._rows(branches)[0])
+        return self.towers.image
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
@@ -147,27 +147,31 @@ class LoadedModel:
         return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
 
     def _rows(self, branches: Branches) -> np.ndarray:
-        instance = np.asarray(branches.instance.float().cpu().numpy())
+        instance = _on_cpu(branches.instance)
         if branches.concept is None:
             return instance
-        return mixed_embeddings(instance, branches.concept.float().cpu().numpy(), self.config.model.beta)
+        return mixed_embeddings(instance, _on_cpu(branches.concept), self.config.model.beta)
+
+
+def _on_cpu(rows: Tensor) -> np.ndarray:
+    return np.asarray(rows.float().cpu().numpy())
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """A run's configuration and its [about] table, verified against the run's manifest."""
-    place = folder / "config.toml"
-    document = read_toml(folder, "config.toml")
+    path = folder / "config.toml"
+    document = read_toml(folder, path.name)
     about = document.pop(ABOUT, {})
     if not isinstance(about, dict):
-        raise InputError.at(f"{place} [{ABOUT}]", f"is {about!r:.80}", "a table")
-    return from_document(document, str(place)), about
+        raise InputError.at(f"{path} [{ABOUT}]", f"is {about!r:.80}", "a table")
+    return from_document(document, str(path)), about
 
 
 def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) -> int:
     """F of the regions a run was trained on, from its [about] table; 0 where an image tower reads pictures.
 
     Raises:
-        InputError: missing, or no number from 1 (with an image tower 0) to 1,048,576.
+        InputError: missing, or not a number from 1 (with an image tower 0) to 1,048,576.
     """
     size = about.get("feature_size")
     least = 0 if config.towers.image_tower else 1
@@ -189,22 +193,17 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
     """A run's towers, found again and compared with what it noted of them; None for a run without.
 
     Args:
-        folder: of the run.
-        config: of the run.
+        folder, config: of the run.
         moved: sides whose tower the configuration names anew.
 
     Raises:
-        InputError: a tower is not here, or is another now; or a user's own, which nobody allowed.
+        InputError: a tower is missing, or is another now, or a custom tower not on the allow-list.
     """
     if not config.towers.image_tower and not config.towers.text_tower:
         return None
-    place = str(folder / TOWERS)
-    try:
-        noted = json.loads(read_checked(folder, TOWERS))
-    except (ValueError, RecursionError) as error:
-        raise InputError.at(place, f"cannot be read as JSON: {error}", "what the run noted") from None
+    noted = SealedFolder(folder).document(TOWERS.removesuffix(".json"))
     if not isinstance(noted, dict):
-        raise InputError.at(place, "holds no object", "what the run noted of its towers")
+        raise InputError.at(folder / TOWERS, "holds no object", "what the run noted of its towers")
     return open_towers(config, noted, moved, folder.name)
 
 
@@ -227,16 +226,14 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
     Raises:
         InputError: missing or unexpected names, or other shapes; up to 20 of them are named.
     """
-    wanted = module.state_dict()
-    faults = [Fault(place, f"lacks {name}") for name in wanted if name not in tensors]
-    faults += [
-        Fault(place, f"holds {name}, which the model does not have") for name in tensors if name not in wanted
-    ]
+    shapes = {name: tuple(weights.shape) for name, weights in module.state_dict().items()}
+    faults = [Fault(place, f"lacks {name}") for name in shapes if name not in tensors]
+    unknown = [name for name in tensors if name not in shapes]
+    faults += [Fault(place, f"holds {name}, which the model does not have") for name in unknown]
     for name, tensor in tensors.items():
-        if name in wanted and tensor.shape != wanted[name].shape:
-            faults.append(
-                Fault(place, f"{name} has shape {tuple(tensor.shape)}", f"{tuple(wanted[name].shape)}")
-            )
+        shape = tuple(tensor.shape)
+        if shape != shapes.get(name, shape):
+            faults.append(Fault(place, f"{name} has shape {shape}", f"{shapes[name]}"))
     if faults:
         raise InputError(faults)
 
@@ -251,7 +248,7 @@ def check_size(
     download: bool = False,
     towers: RunTowers | None = None,
 ) -> Callable[..., Coder]:
-    """Compare a save's weights with the model of a configuration before memory is taken for what it asks for.
+    """Compare a save's weights with the model of a configuration before memory is taken for what it requests.
 
     Args:
         config: of the run. save: of its model. feature_size, words, concepts, towers: as for `build_model`.
@@ -263,16 +260,13 @@ def check_size(
     Raises:
         InputError: as for `check_weights`.
     """
-    build = partial(
-        build_model,
-        config.model,
-        feature_size=feature_size,
-        words=words,
-        concepts=concepts,
-        pretrained=False,
-        download=download,
-        towers=towers,
-    )
+    sizes: dict[str, Any] = {
+        "feature_size": feature_size,
+        "words": words,
+        "concepts": concepts,
+        "towers": towers,
+    }
+    build = partial(build_model, config.model, pretrained=False, download=download, **sizes)
     with shapes_only():
         check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
     return build
@@ -286,9 +280,8 @@ def best_save(folder: Path) -> Save:
     """
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
-        raise InputError.at(
-            folder, "holds no saved weights yet", "a run that has saved", "train it for an epoch first"
-        )
+        fix = "train it for an epoch first"
+        raise InputError.at(folder, "holds no saved weights yet", "a run that has saved", fix)
     return save
 
 
@@ -298,10 +291,10 @@ def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | N
     Args:
         folder: of the run.
         device: to load it on.
-        towers: of the run, where they are open already; otherwise they are looked for where the run noted them.
+        towers: of the run, if they are open already; otherwise they are looked for where the run noted them.
 
     Raises:
-        InputError: the folder holds no run, or its files are damaged; the file is named.
+        InputError: the folder is not a run, or its files are damaged; the file is named.
     """
     folder = Path(folder)
     config, about = read_config(folder)
@@ -314,7 +307,15 @@ def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | N
     model = build()
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     target = torch.device(device)
-    model = model.to(target).eval()
     return LoadedModel(
-        config, model, reader, save.fingerprint, save.name, target, size, save.skipped, concepts, towers
+        config=config,
+        model=model.to(target).eval(),
+        reader=reader,
+        fingerprint=save.fingerprint,
+        save=save.name,
+        device=target,
+        feature_size=size,
+        faults=save.skipped,
+        concepts=concepts,
+        towers=towers,
     )

@@ -20,7 +20,7 @@ from coder_core.files.manifest import NewerFormatError, render_manifest
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STEP = re.compile(r"[0-9]+")
 PROTOTYPES = "prototypes"
-"""File stem of the prototypes beside a model: whole in a state, without what only training needs in a best save."""
+"""File stem of the prototypes beside a model: complete in a state, without the training's parts in a best save."""
 
 
 class Save(sealed.SealedFolder):
@@ -77,8 +77,8 @@ class SaveStore:
         try:
             atomic.clean(self.folder)
         except OSError as error:
-            fault = Fault(str(self.folder), f"cannot be tidied after a killed writer ({error.strerror})")
-            raise atomic.WriteError(fault) from error
+            problem = f"cannot be tidied after a killed writer ({error.strerror})"
+            raise atomic.WriteError.at(self.folder, problem) from error
 
     def write(
         self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]
@@ -99,9 +99,7 @@ class SaveStore:
         for stem in (name, *tensors, *documents):
             if not _NAME.fullmatch(stem):
                 raise ValueError(f"a save's name is made of letters, digits, '.', '_' and '-', got {stem!r}")
-        files: dict[str, sealed.Content] = {
-            f"{stem}.safetensors": content for stem, content in tensors.items()
-        }
+        files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)
         names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]

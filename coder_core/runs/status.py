@@ -1,38 +1,37 @@
-"""`status.json`: how far a run is, replaced in one step; "running" reads as "interrupted" once its process is gone."""
+"""The process that writes a run: `status.json`, how far it is, and the lock that admits one writer at a time.
+
+"running" reads as "interrupted" once its process is gone.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import read_plain
+from coder_core.console.plain_files import check_plain, read_plain
 from coder_core.console.processes import find_process
 from coder_core.files.atomic import replace_file
 from coder_core.files.lines import open_line, run_key, seal_line
+from coder_core.runs.history import HISTORY
 
 STATUS = "status.json"
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "state": str,
-    "host": str,
-    "message": str,
-    "pid": int,
-    "step": int,
-    "steps": int,
-    "evaluated": int,
-    "best_step": int,
-    "without_gain": int,
-    "started": NUMBER,
-    "time": NUMBER,
-    "seconds": NUMBER,
-    "peak_mebibytes": NUMBER,
-    "best": (*NUMBER, type(None)),
-}
+_LOCK, _HOLDER = ".lock", ".lock.json"
+IN_PLACE = (_LOCK, HISTORY)  # written where they are; all other files of a run are replaced
+KINDS: dict[str, type | tuple[type, ...]] = dict.fromkeys(("state", "host", "message"), str)
+KINDS |= dict.fromkeys(("pid", "step", "steps", "evaluated", "best_step", "without_gain"), int)
+KINDS |= dict.fromkeys(("started", "time", "seconds", "peak_mebibytes"), NUMBER)
+KINDS |= {"best": (*NUMBER, type(None))}
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
@@ -44,23 +43,13 @@ def write_status(folder: Path, state: str, **fields: Any) -> None:
         fields: JSON values such as step, steps, message.
     """
     process = psutil.Process()
-    record = {
-        "state": state,
-        "pid": process.pid,
-        "started": process.create_time(),
-        "host": socket.gethostname(),
-        "time": time.time(),
-        **fields,
-    }
+    record = {"state": state, "pid": process.pid, "started": process.create_time()}
+    record |= {"host": socket.gethostname(), "time": time.time(), **fields}
     replace_file(Path(folder) / STATUS, seal_line(record, run_key(Path(folder))) + "\n")
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """The status, or None when the run has none yet.
-
-    Raises:
-        InputError: the file is damaged, or another run's.
-    """
+    """The status, or None when the run has none yet (InputError: the file is damaged, or another run's)."""
     path = Path(folder) / STATUS
     try:
         record = open_line(read_plain(path).decode().rstrip("\n"), run_key(Path(folder)))
@@ -84,3 +73,49 @@ def _alive(record: dict[str, Any]) -> bool:
         return find_process(record["pid"], record["started"]) is not None
     except KeyError:
         return False
+
+
+class RunLock:
+    """`with RunLock(folder):` — inside, no other process writes this run.
+
+    The kernel drops the lock when its process dies, so a lock is never stale.
+
+    Raises:
+        InputError: on entering, when another writer holds the run (named with its process and start), or when the run
+            holds a link, a pipe or a device, through which writing would lead elsewhere.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._lock = FileLock(self.folder / _LOCK, timeout=0, thread_local=False)
+
+    def __enter__(self) -> RunLock:
+        if not self.folder.is_dir():
+            raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
+        check_plain(self.folder, IN_PLACE)
+        try:
+            self._lock.acquire()
+        except Timeout as error:
+            raise self._refusal() from error
+        except OSError as error:
+            raise InputError.at(self.folder, f"cannot be locked for writing ({error.strerror})") from error
+        self._write_holder()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        (self.folder / _HOLDER).unlink(missing_ok=True)
+        self._lock.release()
+
+    def _write_holder(self) -> None:
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "since": since, "host": socket.gethostname(), "command": sys.argv}
+        replace_file(self.folder / _HOLDER, json.dumps(holder))
+
+    def _refusal(self) -> InputError:
+        try:
+            holder = json.loads(read_plain(self.folder / _HOLDER))
+            who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            who = "another process"
+        fix = "wait for it, stop it, or train under another name"
+        return InputError.at(self.folder, f"is being written by {who}", "one writer a run", fix)

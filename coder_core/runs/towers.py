@@ -32,20 +32,14 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
         run: its name, for messages.
 
     Raises:
-        InputError: they are not on this machine, are others now, or may not be imported.
+        InputError: they are missing on this machine, are others now, or may not be imported.
     """
     place = f"the towers of run {run}"
-    check_values(about, dict.fromkeys(KEYS, str), place)
-    prompt, expected = str(about.get("prompt", PLAIN_PROMPT)), str(about.get("fingerprint", ""))
-    if about.get("kind") == TRANSFORMERS and expected:
-        model, revision = str(about.get("model", "")), str(about.get("revision", ""))
-        return DualEncoder(
-            model, revision=revision, prompt=prompt, expected=expected, where=f"{place}, {model!r:.200}"
-        )
-    if about.get("kind") == OWN:
-        name = _allowed(about, place)
-        return OwnTowers(name, prompt=prompt, expected=expected)
-    raise _unknown(about, place)
+    name, facts = _read_notes(about, place)
+    prompt = str(about.get("prompt", PLAIN_PROMPT))
+    if about["kind"] == OWN:
+        return OwnTowers(name, prompt=prompt, expected=facts["expected"])
+    return DualEncoder(name, prompt=prompt, **facts)
 
 
 def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
@@ -59,22 +53,36 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
         InputError: as for `load_towers`, or it gives other regions now.
     """
     place = f"the tower of run {run}"
-    check_values(about, dict.fromkeys(KEYS, str) | dict.fromkeys(NUMBERS, int), place, least=0)
-    grid, expected = int(about.get("grid", 0)), str(about.get("fingerprint", ""))
-    if about.get("kind") == TRANSFORMERS and expected:
-        model, revision = str(about.get("model", "")), str(about.get("revision", ""))
-        named = f"{place}, {model!r:.200}"
-        tower = transformers_regions(model, grid=grid, revision=revision, expected=expected, where=named)
-    elif about.get("kind") == OWN:
-        tower = own_regions(_allowed(about, place), grid=grid, expected=expected)
+    check_values(about, dict.fromkeys(NUMBERS, int), place, least=0)
+    name, facts = _read_notes(about, place)
+    grid = int(about.get("grid", 0))
+    if about["kind"] == OWN:
+        tower = own_regions(name, grid=grid, expected=facts["expected"])
     else:
-        raise _unknown(about, place)
+        tower = transformers_regions(name, grid=grid, **facts)
     different = [key for key in NUMBERS if tower.about[key] != about.get(key)]
     if different:
         values = ", ".join(f"{key} {tower.about[key]}" for key in different)
         expected = ", ".join(f"{key} {about.get(key)}" for key in different)
         raise InputError.at(place, f"gives other regions now: {values}", expected)
     return tower
+
+
+def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, str]]:
+    """Name of noted towers, and the arguments of the function that loads them from transformers."""
+    check_values(about, dict.fromkeys(KEYS, str), place)
+    expected = str(about.get("fingerprint", ""))
+    if about.get("kind") == TRANSFORMERS and expected:
+        name = str(about.get("model", ""))
+        notes = {"revision": str(about.get("revision", "")), "where": f"{place}, {name!r:.200}"}
+        return name, {"expected": expected, **notes}
+    if about.get("kind") != OWN:
+        raise InputError.at(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
+    name = str(about.get("tower", ""))
+    if not is_allowed(name):
+        found = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
+        raise InputError.at(place, found, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
+    return name, {"expected": expected}
 
 
 def noted_tower(features: str) -> dict[str, Any]:
@@ -114,17 +122,3 @@ def _beside(features: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return about if isinstance(about, dict) else {}
-
-
-def _allowed(about: Mapping[str, Any], place: str) -> str:
-    name = str(about.get("tower", ""))
-    if not is_allowed(name):
-        problem = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
-        raise InputError.at(
-            place, problem, fix=f"if you trust that code, set {ALLOWED}={name} and start again"
-        )
-    return name
-
-
-def _unknown(about: Mapping[str, Any], place: str) -> InputError:
-    return InputError.at(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")

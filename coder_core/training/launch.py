@@ -24,8 +24,7 @@ from coder_core.config.schema import MAY_CHANGE, Config, differences, to_documen
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
-from coder_core.console.outputs import check_folder
-from coder_core.console.plain_files import check_plain
+from coder_core.console.plain_files import check_folder, check_plain
 from coder_core.console.progress import watching
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import metrics_table
@@ -51,8 +50,8 @@ from coder_core.runs.load import (
     read_towers,
     read_vocabulary,
 )
-from coder_core.runs.lock import IN_PLACE, RunLock
 from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import IN_PLACE, RunLock
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run

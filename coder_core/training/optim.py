@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.checks import NOTHING_TRAINS
-from coder_core.config.towers import TowersConfig
+from coder_core.config.model import TowersConfig
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch

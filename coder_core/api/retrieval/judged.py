@@ -27,7 +27,6 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.bootstrap import RANKS
-from coder_core.runs.analysis.read import stored_sources
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
 LABELLED, JUDGED = [f"labels_{k}" for k in RANKS], [f"judged_{k}" for k in RANKS]
@@ -72,10 +71,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     from coder_core.evaluation.tiles import score_tiles
 
     owner, ranks, pairs = run.image_of_text(split), run.ranks(split), judgements.of_texts
-    scores, labels = (
-        score_tiles(stored_sources(run.analysis(split)), owner),
-        owner[pairs[:, 0]] == pairs[:, 1],
-    )
+    scores, labels = (score_tiles(run.analysis(split).sources, owner), owner[pairs[:, 0]] == pairs[:, 1])
     alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
     alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 from coder_core.api.listing import RunSummary
 from coder_core.config.checks import problems
-from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS, find_preset
-from coder_core.config.schema import RUN_NAME, Config, settings, to_document, with_settings
+from coder_core.config.schema import RUN_NAME, Config, changed_flags, settings, to_document, with_settings
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.dataset import find_layout, leaves

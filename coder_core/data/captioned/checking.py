@@ -18,7 +18,7 @@ from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
-from coder_core.files.cache import cache_folder, settled, write_cached
+from coder_core.files.atomic import cache_folder, settled, write_cached
 
 DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
 VERSION = 1  # of what is kept of a check

@@ -21,7 +21,7 @@ from coder_core.console.progress import Progress, named, silent, within
 from coder_core.data.captioned.reading import CaptionedSplit, each_picture
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.pictures import FORMATS, read_picture
-from coder_core.files.cache import cache_folder, write_cached
+from coder_core.files.atomic import cache_folder, write_cached
 
 VERSION = 1  # of how content is checked
 PICTURES_SHARE = 0.9  # of the time

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.towers import Tuning
+from coder_core.config.model import Tuning
 from coder_core.console.faults import InputError
 
 ADAPTER = ".lora_"  # in the names of an adapter's weights

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from coder_core.config.towers import Tuning
+from coder_core.config.model import Tuning
 from coder_core.console.faults import InputError
 from coder_core.console.progress import watching
 from coder_core.data.split import Split
@@ -24,16 +24,10 @@ FLAG = "--blend"
 
 
 def check_tuned(folder: Path) -> None:
-    """Refuse a run without tuned towers.
-
-    Raises:
-        InputError: it has none.
-    """
+    """Refuse a run without tuned towers (InputError: it has none)."""
     towers = read_config(folder)[0].towers
-    tuned = (bool(towers.image_tower) and towers.image_tuning != "frozen") or (
-        bool(towers.text_tower) and towers.text_tuning != "frozen"
-    )
-    if not tuned:
+    tunings = (towers.image_tower, towers.image_tuning), (towers.text_tower, towers.text_tuning)
+    if not any(tower and tuning != "frozen" for tower, tuning in tunings):
         problem, fix = f"has no tuned tower that {FLAG} could blend", f"evaluate it without {FLAG}"
         raise InputError.at(folder, problem, "a run whose towers were tuned by lora or in full", fix)
 
@@ -86,10 +80,8 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if noted and weights_fingerprint(half.module) == noted:
         return
     place = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    problem, fix = (
-        "gives other weights now than it began with",
-        "let its function load or seed the weights it had then",
-    )
+    problem = "gives other weights now than it began with"
+    fix = "let its function load or seed the weights it had then"
     raise InputError.at(place, problem, noted[:12], fix)
 
 
@@ -103,16 +95,10 @@ def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
     import plotly.graph_objects as go
 
     points = sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows)
-    curve = go.Figure(
-        go.Scatter(
-            x=[alpha for alpha, _ in points],
-            y=[rsum for _, rsum in points],
-            mode="lines+markers",
-            line={"color": "#0b6e8a"},
-            marker={"size": 11},
-            hovertemplate="α = %{x:g}: %{y:.1f}<extra></extra>",
-        )
-    )
+    alphas, sums = zip(*points, strict=True)
+    look = {"mode": "lines+markers", "line": {"color": "#0b6e8a"}, "marker": {"size": 11}}
+    hover = "α = %{x:g}: %{y:.1f}<extra></extra>"
+    curve = go.Figure(go.Scatter(x=alphas, y=sums, hovertemplate=hover, **look))
     curve.update_layout(
         title={"text": html.escape(title)},
         template="plotly_white",

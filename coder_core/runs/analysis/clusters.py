@@ -1,6 +1,6 @@
 """The prototypes in an analysis folder: labels of every pair, caption and image. Arrays are called `cluster_…`.
 
-The prototypes stand beside the best model, in `best/<step>/prototypes.safetensors`: centroids, their members in the
+The prototypes are saved beside the best model, in `best/<step>/prototypes.safetensors`: centroids, their members in the
 train split, and the classifier. Nothing that encodes or ranks reads them.
 """
 
@@ -24,10 +24,6 @@ ROWS_AT_ONCE = 1024
 def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     """centroids (K, D), members (K,) and classifier (K, D) of a run's best save; None before there are any.
 
-    Args:
-        folder: the run.
-        fingerprint: of the save the model came from.
-
     Raises:
         InputError: the run has saved another model meanwhile, or the file is damaged.
     """
@@ -49,26 +45,17 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
 def cluster_tables(
     embeddings: SplitEmbeddings, image_of_text: np.ndarray, prototypes: dict[str, Tensor]
 ) -> dict[str, np.ndarray]:
-    """Assign a split's samples to the prototypes.
+    """Assign a split's samples to the prototypes of `read_prototypes`: the arrays `cluster_…` of `tables.TABLES`.
 
-    Args:
-        embeddings: of the split; the concept branch is classified, the instance branch where there is none.
-        image_of_text: (m,).
-        prototypes: of `read_prototypes`.
-
-    Returns:
-        The arrays `cluster_…` of `tables.TABLES`: pair labels are the nearest centroid of a caption with its image and
-        the cosine to it; text and image labels are the classifier's for either alone.
+    Pair labels are the nearest centroid of a caption with its image and the cosine to it; text and image labels are the
+    classifier's for either alone, of the concept branch, or of the instance branch where there is none.
     """
     centroids, classifier = prototypes["centroids"], prototypes["classifier"]
     images, texts = torch.from_numpy(embeddings.images), torch.from_numpy(embeddings.texts)
     pairs = normalise(images[torch.from_numpy(image_of_text)] + texts)
     labels, cosines = _largest(pairs, centroids)
-    if embeddings.concept_images is not None and embeddings.concept_texts is not None:
-        images, texts = (
-            torch.from_numpy(embeddings.concept_images),
-            torch.from_numpy(embeddings.concept_texts),
-        )
+    if embeddings.second is not None:
+        images, texts = map(torch.from_numpy, embeddings.second)
     return {
         "cluster_pair_labels": labels.int().numpy(),
         "cluster_pair_cosines": cosines.numpy(),

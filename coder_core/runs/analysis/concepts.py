@@ -20,6 +20,8 @@ ATTENTION_BYTES = (
     1 << 28
 )  # of both modalities; above, only the strongest concepts of every sample are written
 STRONGEST = 32
+EMBEDDINGS = ("concept_image_embeddings", "concept_text_embeddings")
+_NAMES: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": list}
 
 
 def concept_tables(
@@ -36,27 +38,20 @@ def concept_tables(
         The arrays `concept_…` of `tables.TABLES`: attention in full, or, above 256 MiB, the 32 strongest concepts of
         every sample, the strongest first. The document `concepts`: words, kinds, counts, forms, source.
     """
-    assert embeddings.concept_images is not None
-    assert embeddings.concept_texts is not None
+    assert embeddings.second is not None
     assert embeddings.image_attention is not None
     assert embeddings.text_attention is not None
-    arrays = {
-        "concept_image_embeddings": embeddings.concept_images,
-        "concept_text_embeddings": embeddings.concept_texts,
-        "concept_graph": graph,
-        "concept_together": concepts.together.astype(np.int32),
-    }
-    both = {"image": embeddings.image_attention, "text": embeddings.text_attention}
-    in_full = sum(array.nbytes for array in both.values()) <= ATTENTION_BYTES
-    for modality, attention in both.items():
+    attention = {"image": embeddings.image_attention, "text": embeddings.text_attention}
+    arrays = dict(zip(EMBEDDINGS, embeddings.second, strict=True))
+    arrays |= {"concept_graph": graph, "concept_together": concepts.together.astype(np.int32)}
+    in_full = sum(array.nbytes for array in attention.values()) <= ATTENTION_BYTES
+    for modality, rows in attention.items():
         if in_full:
-            arrays[f"concept_{modality}_attention"] = attention
-        else:
-            strongest = strongest_first(attention, STRONGEST)
-            arrays[f"concept_{modality}_strongest"] = strongest
-            arrays[f"concept_{modality}_strength"] = np.take_along_axis(
-                attention, strongest.astype(np.int64), 1
-            )
+            arrays[f"concept_{modality}_attention"] = rows
+            continue
+        strongest = np.argsort(-rows.astype(np.float32), axis=1, kind="stable")[:, :STRONGEST]
+        arrays[f"concept_{modality}_strongest"] = strongest.astype(np.int32)
+        arrays[f"concept_{modality}_strength"] = np.take_along_axis(rows, strongest, 1)
     entries = concepts.vocabulary.concepts
     document = {
         "words": [concept.word for concept in entries],
@@ -68,11 +63,6 @@ def concept_tables(
     return arrays, {CONCEPTS: document}
 
 
-def strongest_first(attention: np.ndarray, count: int) -> np.ndarray:
-    """(rows, g) → (rows, count) int32 columns of the largest values, the largest first; equal ones by column."""
-    return np.argsort(-attention.astype(np.float32), axis=1, kind="stable")[:, :count].astype(np.int32)
-
-
 @dataclass(frozen=True)
 class ConceptTables:
     """The concept branch's embeddings, attention and graph on a split; arrays are read-only.
@@ -81,7 +71,7 @@ class ConceptTables:
         words: g names.
         kinds: g times "object", "property" or "motion".
         counts: g times the train captions that hold the concept.
-        forms: g lists of the forms that stand for it.
+        forms: g lists of the forms counted as the concept.
         beta: share of the instance branch in a score.
         image_embeddings: (n, D) unit rows v^C.
         text_embeddings: (m, D) unit rows w^C.
@@ -107,10 +97,9 @@ class ConceptTables:
         if name in self.arrays:
             return np.asarray(self.arrays[name][rows], dtype=np.float32)
         columns = np.asarray(self.arrays[f"concept_{modality}_strongest"][rows], dtype=np.int64)
+        strength = self.arrays[f"concept_{modality}_strength"][rows].astype(np.float32)
         attention = np.zeros((len(columns), len(self.words)), np.float32)
-        np.put_along_axis(
-            attention, columns, self.arrays[f"concept_{modality}_strength"][rows].astype(np.float32), 1
-        )
+        np.put_along_axis(attention, columns, strength, 1)
         return attention
 
 
@@ -126,50 +115,40 @@ def read_concept_tables(
         place: the folder, for messages.
 
     Raises:
-        InputError: a table is missing, has other rows than the samples, names concepts that are not there, or beta is
-            no share.
+        InputError: a table is missing, has other rows than the samples, names unknown concepts, or beta is
+            not a share.
     """
     if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
         raise InputError.at(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1")
-    required = ["concept_graph", "concept_together", "concept_image_embeddings", "concept_text_embeddings"]
+    required = ["concept_graph", "concept_together", *EMBEDDINGS]
     for modality in ("image", "text"):
         if f"concept_{modality}_attention" not in arrays:
             required += [f"concept_{modality}_strongest", f"concept_{modality}_strength"]
     check_tables(arrays, required, place)
     size = len(arrays["concept_graph"])
-    for modality in ("image", "text"):
-        columns = arrays.get(f"concept_{modality}_strongest")
+    for name in ("concept_image_strongest", "concept_text_strongest"):
+        columns = arrays.get(name)
         if columns is not None and columns.size and not (columns.min() >= 0 and columns.max() < size):
-            file = f"{place}/concept_{modality}_strongest.npy"
-            raise InputError.at(file, "names concepts that are not there", f"0 to {size - 1}")
-    attention = {
-        name: array
-        for name, array in arrays.items()
-        if name.endswith(("_attention", "_strongest", "_strength"))
-    }
+            raise InputError.at(f"{place}/{name}.npy", "names unknown concepts", f"0 to {size - 1}")
+    of_attention = ("_attention", "_strongest", "_strength")
     return ConceptTables(
         **_names(document, size, f"{place}/{CONCEPTS}.json"),
         beta=float(beta),
-        image_embeddings=arrays["concept_image_embeddings"],
-        text_embeddings=arrays["concept_text_embeddings"],
+        image_embeddings=arrays[EMBEDDINGS[0]],
+        text_embeddings=arrays[EMBEDDINGS[1]],
         graph=arrays["concept_graph"],
         together=arrays["concept_together"],
-        arrays=attention,
+        arrays={name: array for name, array in arrays.items() if name.endswith(of_attention)},
     )
 
 
 def _names(document: Any, size: int, place: str) -> dict[str, Any]:
-    kinds: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": list}
     if not isinstance(document, dict):
         raise InputError.at(place, "is not a list of concepts", "words, kinds, counts and forms")
-    for key, kind in kinds.items():
+    for key, kind in _NAMES.items():
         values = document.get(key)
-        if (
-            not isinstance(values, list)
-            or len(values) != size
-            or not all(isinstance(value, kind) for value in values)
-        ):
+        if not isinstance(values, list) or [type(value) for value in values] != [kind] * size:
             raise InputError.at(f"{place} key {key}", f"does not name {size} concepts", f"{size} values")
     if not all(isinstance(form, str) for forms in document["forms"] for form in forms):
         raise InputError.at(f"{place} key forms", "holds more than words", "arrays of words")
-    return {key: document[key] for key in kinds}
+    return {key: document[key] for key in _NAMES}

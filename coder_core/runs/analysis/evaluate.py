@@ -17,7 +17,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
-from coder_core.model.encode import ImageParts, SplitEmbeddings, SplitScores, score_split
+from coder_core.model.encode import SplitEmbeddings, SplitScores, score_split
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.tables import (
@@ -35,7 +35,7 @@ from coder_core.runs.load import LoadedModel
 from coder_core.runs.towers import noted_pictures, noted_tower
 
 BEST_LISTED = 10
-PARTS_BYTES = 1 << 28
+PARTS_BYTES = 1 << 28  # of image_parts
 
 
 def score(
@@ -47,19 +47,12 @@ def score(
         InputError: the split's features have another width than the run was trained with.
     """
     if split.feature_size != loaded.feature_size:
+        found = f"have {split.feature_size} numbers a region"
         expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
-        raise InputError.at(
-            f"{split.name} features", f"have {split.feature_size} numbers a region", expected, fix
-        )
-    tokens = loaded.reader.encode(split.captions)
+        raise InputError.at(f"{split.name} features", found, expected, fix)
+    tokens, beta, device = loaded.reader.encode(split.captions), loaded.config.model.beta, loaded.device
     return score_split(
-        loaded.model,
-        split,
-        tokens,
-        beta=loaded.config.model.beta,
-        device=loaded.device,
-        progress=progress,
-        attention=True,
+        loaded.model, split, tokens, beta=beta, device=device, progress=progress, attention=True
     )
 
 
@@ -72,55 +65,52 @@ def evaluate_split(
         folder: the run.
         loaded: its model.
         split: the data.
-        name: the name the analysis goes by.
-        progress: called with what is done (samples, or pairs of a model that scores them one by one) and what there is.
+        name: of the analysis.
+        progress: called with the samples done and in all, or the pairs of a model that scores them one by one.
     """
     sources, encoded = score(loaded, split, progress=progress)
-    scores = score_tiles(sources, split.image_of_text)
-    ranks = rank(scores, best=BEST_LISTED)
-    metrics = all_metrics(scores, ranks)
+    metrics, ranks = ranked(sources, split.image_of_text)
     arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
         documents[DOCUMENT_TUNED] = loaded.towers.document()
-    write_analysis(
-        folder,
-        name,
-        **describe_samples(split, split.n_images),
-        metrics=metrics,
-        fingerprint=loaded.fingerprint,
-        documents=documents,
-        beta=loaded.config.model.beta if loaded.concepts is not None else None,
-        **{table: getattr(ranks, table) for table in RANKS},
-        **arrays,
-    )
+    beta = loaded.config.model.beta if loaded.concepts is not None else None
+    about: dict[str, Any] = {
+        "metrics": metrics,
+        "fingerprint": loaded.fingerprint,
+        "documents": documents,
+        "beta": beta,
+    }
+    write_analysis(folder, name, **describe_samples(split, split.n_images), **about, **ranks, **arrays)
     return metrics, sources
+
+
+def ranked(sources: list[Source], image_of_text: np.ndarray) -> tuple[Metrics, dict[str, Any]]:
+    """Metrics of scores, and the arrays `tables.RANKS`."""
+    scores = score_tiles(sources, image_of_text)
+    ranks = rank(scores, best=BEST_LISTED)
+    return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in RANKS}
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
     """Arguments of `write_analysis` about a split's samples."""
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
-    noted = note_packed(read.positions, read.rows) if read is not None else None
-    where: dict[str, Any] = {
-        "picture_folder": samples.picture_folder.resolve() if samples.picture_folder else ""
+    packed = note_packed(read.positions, read.rows) if read is not None else None
+    folder = samples.picture_folder
+    described: dict[str, Any] = {
+        "captions": samples.captions,
+        "image_of_text": samples.image_of_text,
+        "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
+        "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
+        "picture_folder": folder.resolve() if folder else "",
     }
-    if noted is not None:
-        where |= {"packed": noted[0], PICTURE_POSITIONS: noted[1]}
-    elif not samples.picture_folder and samples.image_names:
-        where |= noted_pictures(samples.source.get("features", ""), samples.image_names)
-    ids = (
-        samples.caption_ids if isinstance(samples, Split) else read.caption_ids if read is not None else None
-    )
-    return (
-        where
-        | ({} if ids is None else {CAPTION_IDS: ids})
-        | {
-            "captions": samples.captions,
-            "image_of_text": samples.image_of_text,
-            "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],
-            "source": ", ".join(f"{key}: {value}" for key, value in samples.source.items()),
-        }
-    )
+    if packed is not None:
+        described |= {"packed": packed[0], PICTURE_POSITIONS: packed[1]}
+    elif not folder and samples.image_names:
+        described |= noted_pictures(samples.source.get("features", ""), samples.image_names)
+    holder = samples if isinstance(samples, Split) else read
+    ids = None if holder is None else holder.caption_ids
+    return described if ids is None else described | {CAPTION_IDS: ids}
 
 
 def _tables(
@@ -131,10 +121,15 @@ def _tables(
     progress: Progress,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
+    arrays: dict[str, Any]
     arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
     if isinstance(encoded, SplitScores):
-        return {**arrays, SCORES: encoded.scores, **image_part_tables(encoded.images)}, documents
-    arrays = {**arrays, "image_embeddings": encoded.images, "text_embeddings": encoded.texts}
+        parts = encoded.images.parts
+        arrays[SCORES] = encoded.scores
+        if parts.size * 2 <= PARTS_BYTES:  # for scoring new captions; an analysis stays small beside its data
+            arrays |= {IMAGE_PARTS: parts.astype(np.float16), IMAGE_PART_LENGTHS: encoded.images.lengths}
+        return arrays, documents
+    arrays |= {"image_embeddings": encoded.images, "text_embeddings": encoded.texts}
     if loaded.concepts is not None and loaded.model.concepts is not None:
         graph = loaded.model.concepts.network.graph.cpu().numpy()
         concept_arrays, concept_documents = concept_tables(encoded, loaded.concepts, graph)
@@ -143,11 +138,3 @@ def _tables(
     if prototypes is not None:
         arrays |= cluster_tables(encoded, split.image_of_text, prototypes)
     return arrays, documents
-
-
-def image_part_tables(images: ImageParts) -> dict[str, np.ndarray]:
-    """Arrays for scoring new captions: image_parts (n, L, D) float16 and image_part_lengths (n,); {} when larger than
-    256 MiB, so that an analysis stays small beside its data."""
-    if images.parts.size * 2 > PARTS_BYTES:
-        return {}
-    return {IMAGE_PARTS: images.parts.astype(np.float16), IMAGE_PART_LENGTHS: images.lengths}

@@ -11,56 +11,50 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.config.schema import RUN_NAME
-from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.outputs import check_folder
-from coder_core.console.plain_files import check_plain
+from coder_core.config.schema import name_faults
+from coder_core.console.faults import InputError, stop_on_errors
+from coder_core.console.plain_files import check_folder, check_plain
 from coder_core.data.embeddings import Embeddings
-from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import Metrics, all_metrics
+from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sources import EmbeddingPair
-from coder_core.evaluation.tiles import score_tiles
 from coder_core.files import atomic, sealed
-from coder_core.runs.analysis.evaluate import BEST_LISTED, describe_samples
+from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.tables import (
     DOCUMENT_IMPORTED,
     DOCUMENT_QUERIES,
     DOCUMENT_TOWERS,
     KIND_IMPORTED,
     QUERIES,
-    RANKS,
     list_splits,
     split_folder,
 )
 from coder_core.runs.analysis.write import write_analysis
 
 
-def place_of(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
+def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
     """The folder an imported run has or will get.
 
     Args:
-        root: folder of the runs. name: of the run. split: the name the analysis goes by.
-        overwrite: take the place of a split that was imported before.
+        root: folder of the runs. name: of the run. split: the name of the analysis.
+        overwrite: allow a split that was imported before.
 
     Raises:
-        InputError: an impossible name of run or split, a place that cannot be written, a run of that name that was not
+        InputError: an impossible name of run or split, a folder that cannot be written, a run of that name that was not
             imported, or a split that it has already.
     """
-    if not RUN_NAME.fullmatch(name):
-        expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
-        raise InputError.at("--name", f"is {name!r}", expected, "it becomes the name of a folder")
+    stop_on_errors(name_faults(name))
     folder = Path(root) / name
     folder_of_split = split_folder(folder, split)
     stop_on_errors(check_folder(str(folder_of_split), folder_of_split))
     if not folder.exists() and not folder.is_symlink():
         return folder
-    if folder.is_symlink():
-        raise InputError(_taken(folder))
-    check_plain(folder)
-    if not is_imported(folder):
-        raise InputError(_taken(folder))
+    if not folder.is_symlink():
+        check_plain(folder)
+    if folder.is_symlink() or not is_imported(folder):
+        fix = "choose another --name, or remove that folder"
+        raise InputError.at(folder, "exists already", "a new name", fix)
     if folder_of_split.exists() and not overwrite:
-        fix = "name another --split, or add --overwrite to take its place"
+        fix = "name another --split, or add --overwrite to replace it"
         raise InputError.at(folder_of_split, "exists already", "a new split", fix)
     return folder
 
@@ -80,40 +74,30 @@ def import_run(
         embeddings: checked embeddings.
         root: folder of the runs; made when missing.
         name: of a new run, or of an imported one that gets another split; its other splits are not touched.
-        split: the name the analysis goes by.
+        split: the name of the analysis.
         overwrite: replace a split of that name.
-        towers: what is to be noted of the towers that made them, where they can be loaded again.
+        towers: description of the towers that made them, where they can be loaded again.
 
     Raises:
-        InputError: as `place_of`; another width or other towers than the run's other splits have; disk full or
+        InputError: as `import_folder`; another width or other towers than the run's other splits have; disk full or
             read-only (nothing is left behind then).
     """
-    folder = place_of(root, name, split, overwrite=overwrite)
+    folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()
     if existing:
         _refuse_another_model(folder, split, embeddings, towers)
-    scores = score_tiles([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
-    ranks = rank(scores, best=BEST_LISTED)
-    metrics = all_metrics(scores, ranks)
-    documents: dict[str, Any] = {DOCUMENT_IMPORTED: _about(embeddings)}
+    metrics, arrays = ranked([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
+    arrays |= {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
+    documents: dict[str, Any] = {DOCUMENT_IMPORTED: _description(embeddings)}
     documents |= {DOCUMENT_TOWERS: dict(towers)} if towers else {}
-    arrays = {table: getattr(ranks, table) for table in RANKS}
     if embeddings.queries is not None:
         documents |= {DOCUMENT_QUERIES: embeddings.query_texts}
         arrays |= {QUERIES: embeddings.queries}
+    samples = describe_samples(embeddings, len(embeddings.images))
+    about: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": KIND_IMPORTED}
+    fingerprint = _fingerprint(embeddings)
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
-        write_analysis(
-            target,
-            split,
-            **describe_samples(embeddings, len(embeddings.images)),
-            metrics=metrics,
-            fingerprint=_fingerprint(embeddings),
-            kind=KIND_IMPORTED,
-            documents=documents,
-            image_embeddings=embeddings.images,
-            text_embeddings=embeddings.texts,
-            **arrays,
-        )
+        write_analysis(target, split, fingerprint=fingerprint, **samples, **about, **arrays)
     return folder, metrics
 
 
@@ -139,13 +123,10 @@ def _refuse_another_model(
         place = f"split {other} of {folder}"
         if other_size != size:
             raise InputError.at(place, f"has {other_size} numbers a sample", f"{size}", fix)
-        theirs = (
-            content.document(DOCUMENT_TOWERS)
-            if f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
-            else None
-        )
-        if _identity(theirs) != _identity(towers):
-            raise InputError.at(place, f"is of {_identity(theirs)}", f"that of {_identity(towers)}", fix)
+        has_towers = f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
+        other_towers = _identity(content.document(DOCUMENT_TOWERS) if has_towers else None)
+        if other_towers != _identity(towers):
+            raise InputError.at(place, f"is of {other_towers}", f"that of {_identity(towers)}", fix)
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:
@@ -156,7 +137,7 @@ def _identity(towers: Mapping[str, Any] | None) -> str:
     return f"{name} ({str(towers.get('fingerprint'))[:12]}), prompt {towers.get('prompt')!r}"
 
 
-def _about(embeddings: Embeddings) -> dict[str, object]:
+def _description(embeddings: Embeddings) -> dict[str, object]:
     return {
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "files": embeddings.source,
@@ -176,7 +157,3 @@ def _fingerprint(embeddings: Embeddings) -> str:
         digest.update(repr(array.shape).encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:12]
-
-
-def _taken(folder: Path) -> Fault:
-    return Fault(str(folder), "exists already", "a new name", "choose another --name, or remove that folder")

@@ -43,41 +43,38 @@ class Analysis(sealed.SealedFolder):
         text_ranks: (m,) int64, 0 is first.
         image_best: (n, k) int32 the best captions of every image, best first.
         text_best: (m, k) int32 the best images of every caption, best first.
+        scores: (n, m) float32 of a model that scores pair by pair; None where embeddings give the scores.
     """
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
-        _check_version(self.manifest, str(self.path / MANIFEST))
-        check_manifest(self.manifest, str(self.path / MANIFEST))
+        manifest, place = self.manifest, str(self.path / MANIFEST)
+        if manifest.get("version") not in tables.VERSIONS:
+            fix = "evaluate the run again, or use the version that wrote it"
+            expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
+            raise InputError.at(place, f"has version {manifest.get('version')!r:.80}", expected, fix)
+        check_manifest(manifest, place)
         large = self.large_arrays
         self.check(large, digest=False)  # their contents are compared while they are copied
-        self.check([name for name in self.manifest["files"] if name not in large], remember=not verify)
-        self._arrays = {name: super(Analysis, self).array(name) for name in self.manifest["arrays"]}
-        tables.check_tables(self._arrays, tables.required_tables(self.manifest["version"]), str(self.path))
-        self.kind, self.split = str(self.manifest["kind"]), str(self.manifest["split"])
-        self.fingerprint = str(self.manifest["fingerprint"])
-        self.metrics: dict[str, float] = dict(self.manifest["metrics"])
+        self.check([name for name in manifest["files"] if name not in large], remember=not verify)
+        self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
+        tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
+        self.kind, self.split = str(manifest["kind"]), str(manifest["split"])
+        self.fingerprint = str(manifest["fingerprint"])
+        self.metrics: dict[str, float] = dict(manifest["metrics"])
         self.arrays = list(self._arrays)
         self.image_of_text = self._arrays["image_of_text"]
         self.caption_ids = self._arrays.get(tables.CAPTION_IDS)
         self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
         self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
+        self.scores = self.array(tables.SCORES) if manifest["version"] == tables.VERSION_SCORED else None
         self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)
 
     def array(self, name: str) -> np.ndarray:
-        """A table by name.
-
-        Raises:
-            InputError: there is none.
-        """
+        """A table by name (InputError: there is none)."""
         if name not in self._arrays:
             raise InputError.at(self.path, f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
-
-    @property
-    def scores(self) -> np.ndarray | None:
-        """(n, m) float32 of a model that scores pair by pair; None where embeddings tell the scores."""
-        return self.array(tables.SCORES) if self.manifest["version"] == tables.VERSION_SCORED else None
 
     @property
     def image_embeddings(self) -> np.ndarray:
@@ -100,38 +97,45 @@ class Analysis(sealed.SealedFolder):
         """The concept branch; None where the model had none."""
         if self.manifest["version"] != tables.VERSION_MIXED:
             return None
-        return read_concept_tables(
-            self._arrays, self.document(CONCEPTS), self.manifest.get("beta"), str(self.path)
-        )
+        document, beta = self.document(CONCEPTS), self.manifest.get("beta")
+        return read_concept_tables(self._arrays, document, beta, str(self.path))
+
+    @property
+    def sources(self) -> list[Source]:
+        """The scores that the split was ranked by: its matrix, or the mixture of its embeddings."""
+        if self.scores is not None:
+            return [ScoreMatrix(self.scores)]
+        if (concepts := self.concepts) is None:
+            return mixture(self.image_embeddings, self.text_embeddings)
+        second = concepts.image_embeddings, concepts.text_embeddings
+        return mixture(self.image_embeddings, self.text_embeddings, second, concepts.beta)
 
     @cached_property
     def captions(self) -> list[str]:
-        """The m captions; what training would not read of a longer one is cut."""
-        captions = self.document("captions")
-        if not _are_strings(captions, self.n_texts):
-            raise InputError.at(
-                self.path / "captions.json", "is no list of captions", f"{self.n_texts} texts"
-            )
+        """The m captions; longer ones than training reads are cut."""
         longest = LONGEST_CAPTION_CHARACTERS
+        captions = self._strings("captions", self.n_texts)
         return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
 
     @cached_property
     def queries(self) -> list[str]:
         """The q texts of `query_embeddings`, whose unit rows were imported beside; [] without."""
-        if tables.QUERIES not in self._arrays:
-            return []
-        queries, count = self.document(tables.DOCUMENT_QUERIES), len(self._arrays[tables.QUERIES])
-        if not _are_strings(queries, count):
-            raise InputError.at(self.path / "queries.json", "is no list of queries", f"{count} texts")
-        return cast(list[str], queries)
+        count = len(self._arrays.get(tables.QUERIES, ()))
+        return self._strings(tables.DOCUMENT_QUERIES, count) if count else []
+
+    def _strings(self, name: str, count: int) -> list[str]:
+        strings = self.document(name)
+        if not _are_strings(strings, count):
+            raise InputError.at(self.path / f"{name}.json", f"is not a list of {name}", f"{count} texts")
+        return cast(list[str], strings)
 
     @cached_property
     def _images(self) -> dict[str, Any]:
         images = self.document("images")
-        sound = isinstance(images, dict) and isinstance(images.get("folder"), str)
-        if not sound or not _are_strings(images.get("names"), self.n_images):
+        is_sound = isinstance(images, dict) and isinstance(images.get("folder"), str)
+        if not is_sound or not _are_strings(images.get("names"), self.n_images):
             expected = f"names of {self.n_images} pictures and their folder"
-            raise InputError.at(self.path / "images.json", "is no list of pictures", expected)
+            raise InputError.at(self.path / "images.json", "is not a list of pictures", expected)
         return cast(dict[str, Any], images)
 
     @property
@@ -144,14 +148,10 @@ class Analysis(sealed.SealedFolder):
         """Positions of pictures inside tar or parquet files; None if they are files of `picture_folder`, or unknown."""
         if "packed" not in self._images:
             return None
-        from coder_core.data.captioned.positions import (
-            open_packed,  # Arrow is needed from here on, and only here
-        )
+        from coder_core.data.captioned.positions import open_packed  # imports Arrow
 
-        place = f"{self.path / 'images.json'} key packed"
-        return open_packed(
-            self._images["packed"], self.array(tables.PICTURE_POSITIONS), self._images["names"], place
-        )
+        positions, place = self.array(tables.PICTURE_POSITIONS), f"{self.path / 'images.json'} key packed"
+        return open_packed(self._images["packed"], positions, self._images["names"], place)
 
     @property
     def picture_folder(self) -> str:
@@ -165,12 +165,12 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     Every byte is compared with the manifest the first time a process opens it, and with `verify` every time.
 
     Raises:
-        InputError: not there, cut, damaged, of a newer version, or not what the manifest says; the file is named.
+        InputError: missing, cut, damaged, of a newer version, or not what the manifest says; the file is named.
     """
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
-        raise InputError.at(folder, "is not there", "the analysis of the split", fix)
+        raise InputError.at(folder, "does not exist", "the analysis of the split", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
 
 
@@ -203,9 +203,7 @@ def _read_steadily(folder: Path, read: Callable[[], Result]) -> Result:
 
 
 def _are_strings(values: Any, count: int) -> bool:
-    return (
-        isinstance(values, list) and len(values) == count and all(isinstance(value, str) for value in values)
-    )
+    return isinstance(values, list) and [type(value) for value in values] == [str] * count
 
 
 def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
@@ -218,26 +216,8 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
     if missing:
         raise InputError.at(place, f"lacks {', '.join(missing)}", "the manifest of an analysis")
     check_values(manifest, {**_KINDS, "source": str}, place)
-    check_values(
-        manifest["metrics"], dict.fromkeys(manifest["metrics"], NUMBER), f"{place} key metrics", least=-1e9
-    )
+    metrics = manifest["metrics"]
+    check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{place} key metrics", least=-1e9)
     for name in (*manifest["arrays"], *manifest["documents"]):
         if not tables.PART_NAME.fullmatch(str(name)):
             raise InputError.at(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
-
-
-def _check_version(manifest: Mapping[str, Any], place: str) -> None:
-    if manifest.get("version") not in tables.VERSIONS:
-        fix = "evaluate the run again, or use the version that wrote it"
-        expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
-        raise InputError.at(place, f"has version {manifest.get('version')!r:.80}", expected, fix)
-
-
-def stored_sources(analysis: Analysis) -> list[Source]:
-    """The scores that an analysis was ranked by: its matrix, or the mixture of its embeddings."""
-    if analysis.scores is not None:
-        return [ScoreMatrix(analysis.scores)]
-    if (concepts := analysis.concepts) is None:
-        return mixture(analysis.image_embeddings, analysis.text_embeddings)
-    second = concepts.image_embeddings, concepts.text_embeddings
-    return mixture(analysis.image_embeddings, analysis.text_embeddings, second, concepts.beta)

@@ -29,7 +29,7 @@ from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
 from coder_core.model.splits import read_splits
 from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
-from coder_core.runs.analysis.read import Analysis, open_analysis, stored_sources
+from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.derived.hub_correction import correct_hubs
@@ -42,7 +42,7 @@ CHOOSING = ("dev", "val")  # splits that a value may be chosen on
 
 @dataclass
 class Samples:
-    """The samples behind a row: what scores are compared by.
+    """The samples behind a row.
 
     Args:
         captions: m strings.
@@ -74,7 +74,7 @@ class RunRow:
 
     Args:
         run: its folder; None for the ensemble.
-        metrics: of `retrieval_metrics`; c-way accuracies are added.
+        metrics: of `retrieval_metrics`; others are added.
         sources: the scores of all pairs are their sum.
         split: its samples.
         alpha: share of the tuned weights in a blend of towers.
@@ -100,20 +100,19 @@ class RunRow:
         >>> RunRow(Path("runs/a"), {}, [], Samples([], np.empty(0), []), alpha=0.5).named("a", best=True)
         'a α=0.5 best'
         """
-        return "".join(
-            [
-                ENSEMBLE if self.run is None else run,
-                "" if self.alpha is None else ending(self.alpha),
-                ", hubs corrected" if self.hubs_corrected else "",
-                " (5 × 1K)" if self.folds else "",
-                " best" if best else "",
-            ]
-        )
+        name = ENSEMBLE if self.run is None else run
+        name += "" if self.alpha is None else ending(self.alpha)
+        name += ", hubs corrected" if self.hubs_corrected else ""
+        return name + (" (5 × 1K)" if self.folds else "") + (" best" if best else "")
+
+    @property
+    def scores(self) -> ScoreTiles:
+        """The scores of all pairs."""
+        return score_tiles(self.sources, self.split.image_of_text)
 
     def five_folds(self, ties: Ties) -> RunRow:
         """The row of the means over five folds of 1,000 images."""
-        metrics = five_fold(self.sources, self.split.image_of_text, ties=ties)
-        return replace(self, metrics=metrics, folds=True)
+        return replace(self, metrics=five_fold(self.sources, self.split.image_of_text, ties=ties), folds=True)
 
 
 def ending(alpha: float) -> str:
@@ -128,19 +127,14 @@ def ending(alpha: float) -> str:
 def evaluate_run(
     folder: Path, loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
 ) -> RunRow:
-    """Evaluate a run and write its analysis folder.
-
-    Args:
-        folder: the run. loaded: its model.
-        data: the data set. split_name: of it. pictures: folder of the picture files.
-        console: for progress, warnings and notes.
+    """Evaluate a run on a split of a data set and write its analysis folder; `pictures` is the folder of picture files.
 
     Raises:
         InputError: the data cannot be read, or does not fit the model.
     """
     split = read_data(loaded, data, split_name, pictures, console)
-    what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
-    with watching(console, f"{folder.name}: {what} {split_name}") as watch:
+    activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
+    with watching(console, f"{folder.name}: {activity} {split_name}") as watch:
         metrics, sources = evaluate_split(folder, loaded, split, split_name, progress=watch)
     return RunRow(folder, metrics, sources, Samples.of(split))
 
@@ -154,7 +148,7 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     analysis = _embedded(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
-    return RunRow(folder, dict(analysis.metrics), stored_sources(analysis), samples)
+    return RunRow(folder, dict(analysis.metrics), analysis.sources, samples)
 
 
 def read_data(
@@ -168,31 +162,23 @@ def read_data(
     return read.splits[split_name]
 
 
-def _embedded(folder: Path, split_name: str) -> Analysis:
+def _embedded(folder: Path, split: str) -> Analysis:
     splits = list_splits(folder)
-    if split_name not in splits:
-        fix = (
-            f"python -m coder_core.embed pictures DATA --split {split_name} --name {folder.name} … embeds it"
-        )
-        raise InputError.at(
-            folder, f"holds no embeddings of {split_name}", f"one of {', '.join(splits)}", fix
-        )
-    return open_analysis(folder, split_name)
+    if split not in splits:
+        fix = f"python -m coder_core.embed pictures DATA --split {split} --name {folder.name} … embeds it"
+        raise InputError.at(folder, f"holds no embeddings of {split}", f"one of {', '.join(splits)}", fix)
+    return open_analysis(folder, split)
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
-    """The mean of the runs' scores as a row.
-
-    Raises:
-        InputError: the runs were evaluated on different captions.
-    """
-    first = rows[0]
+    """The mean of the runs' scores as a row (InputError: the runs were evaluated on different captions)."""
+    first, share = rows[0], 1 / len(rows)
     for row in rows:
         if row.split.captions != first.split.captions:
             fix = "evaluate them one by one, or name one --data for all"
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     sources: list[Source] = [
-        replace(source, weight=source.weight * (1 / len(rows))) for row in rows for source in row.sources
+        replace(source, weight=source.weight * share) for row in rows for source in row.sources
     ]
     metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
     return RunRow(None, metrics, sources, first.split)
@@ -224,7 +210,7 @@ def hub_corrected_row(
             return row.sources, row.split.image_of_text
         if loaded is None or data is None:
             analysis = _embedded(folder, name)
-            return stored_sources(analysis), np.asarray(analysis.image_of_text)
+            return analysis.sources, np.asarray(analysis.image_of_text)
         split = read_data(loaded, data, name, pictures, console)
         with watching(console, f"{folder.name}: encoding {name}") as watch:
             return score(loaded, split, progress=watch)[0], split.image_of_text
@@ -233,11 +219,13 @@ def hub_corrected_row(
     if loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
         chosen_on = "val"
     correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of)
-    (k, alpha), (other_k, other_alpha) = correction.strengths["i2t"], correction.strengths["t2i"]
-    fact = (
-        f"hubs corrected after training: k = {k} and α = {alpha:g} for image→text, k = {other_k} and "
-        f"α = {other_alpha:g} for text→image, chosen on {chosen_on}"
+    i2t, t2i = (
+        f"k = {k} and α = {alpha:g} for {direction}"
+        for direction, (k, alpha) in zip(
+            ("image→text", "text→image"), correction.strengths.values(), strict=True
+        )
     )
+    fact = f"hubs corrected after training: {i2t}, {t2i}, chosen on {chosen_on}"
     fact += ", the split they are shown on" if chosen_on == split_name else ""
     corrected = RunRow(folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True)
     return corrected, Fault(str(folder), fact, severity="note")
@@ -257,9 +245,8 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     """
     notes: dict[str, Fault] = {}
     for row in rows:
-        owner = row.split.image_of_text
-        judgements = read_judgements(source, row.split.image_names, owner, row.split.caption_ids)
-        scores = score_tiles(row.sources, owner)
+        samples, scores = row.split, row.scores
+        judgements = read_judgements(source, samples.image_names, samples.image_of_text, samples.caption_ids)
         row.metrics |= extended_metrics(scores, judgements.of_texts, judgements.of_images)
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
         if judgements.disagreement is None:
@@ -267,8 +254,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
         judged = np.flatnonzero(np.isfinite(judgements.disagreement))
         disagreement = pd.Series(judgements.disagreement[judged])
         if disagreement.nunique() > 1:  # a rank correlation needs two different values
-            diversity = pd.Series(_deviations(scores, judged))
-            rho = float(diversity.corr(disagreement, method="spearman"))
+            rho = float(pd.Series(_deviations(scores, judged)).corr(disagreement, method="spearman"))
             row.metrics["disagreement_rho"] = rho
             fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
@@ -293,16 +279,12 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
     """
     notes = {fault.found: fault for fault in reviews.faults}
     for row in rows:
-        split = row.split
-        judged = judge_split(
-            reviews.verdicts, split.image_names, split.captions, split.image_of_text, split.n_images
-        )
+        split, owner = row.split, row.split.image_of_text
+        judged = judge_split(reviews.verdicts, split.image_names, split.captions, owner, split.n_images)
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "no verdict in it is about a caption and an image of this split"
             raise InputError.at(file, fact, fix="evaluate the split it is about")
-        row.metrics |= reviewed_metrics(
-            score_tiles(row.sources, split.image_of_text), judged, split.image_of_text
-        )
+        row.metrics |= reviewed_metrics(row.scores, judged, owner)
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.elsewhere:
             fact += f", verdicts about pairs elsewhere: {judged.elsewhere:,}"
@@ -316,19 +298,17 @@ def add_c_way_accuracy(
     """Add c-way accuracies to the metrics of every row; returns warnings on what a split is too small for."""
     warnings: dict[str, Fault] = {}
     for row in rows:
-        owner, images = row.split.image_of_text, row.split.n_images
-        scores = score_tiles(row.sources, owner)
+        owner, images, scores = row.split.image_of_text, row.split.n_images, row.scores
         for way in DIRECTIONS:
             faults = option_faults(options, owner, images, way, repeats)
             warnings |= {fault.place: replace(fault, severity="warning") for fault in faults}
             possible = [c for c in options if c <= most_options(owner, images, way)]
-            if possible:
-                accuracies = c_way_accuracy(scores, possible, way, repeats=repeats, seed=seed, ties=ties)
-                for c, accuracy in accuracies.items():
-                    row.metrics |= {
-                        f"{way}_{c}way": accuracy.mean,
-                        f"{way}_{c}way_interval": accuracy.interval,
-                    }
+            if not possible:
+                continue
+            accuracies = c_way_accuracy(scores, possible, way, repeats=repeats, seed=seed, ties=ties)
+            for c, accuracy in accuracies.items():
+                key = f"{way}_{c}way"
+                row.metrics |= {key: accuracy.mean, f"{key}_interval": accuracy.interval}
     return list(warnings.values())
 
 
@@ -336,23 +316,11 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
     """Counts of scores among matching and other pairs, as CSV: one line per run and bin."""
     sheets = []
     for row in rows:
-        owner = row.split.image_of_text
-        counts = distributions(score_tiles(row.sources, owner).sources, owner)
+        counts = distributions(row.scores.sources, row.split.image_of_text)
         edges = [f"{edge:.6g}" for edge in counts.edges]
-        sheets.append(
-            pd.DataFrame(
-                {
-                    "run": row.name,
-                    "split": split_name,
-                    "low": edges[:-1],
-                    "high": edges[1:],
-                    "matching": counts.positive,
-                    "others": counts.negative,
-                    "images": counts.images,
-                    "of_images": counts.of_images,
-                }
-            )
-        )
+        table: dict[str, Any] = {"run": row.name, "split": split_name, "low": edges[:-1], "high": edges[1:]}
+        table |= {"matching": counts.positive, "others": counts.negative}
+        sheets.append(pd.DataFrame(table | {"images": counts.images, "of_images": counts.of_images}))
     pd.concat(sheets).to_csv(file, index=False)
 
 

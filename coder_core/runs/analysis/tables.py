@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from coder_core.files.manifest import MANIFEST
 
 VERSION = 1
 VERSION_MIXED = (
-    2  # two branches: the ranks are those of the mixture, which a reader of version 1 would not know
+    2  # two branches; ranks are those of their mixture, which a reader of version 1 would not know
 )
 VERSION_SCORED = 3  # a matrix of scores and no embeddings, which a reader of the others relies on
 VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
@@ -34,66 +33,48 @@ PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200
 
-
-class Table(NamedTuple):
-    """An array of the folder.
-
-    Args:
-        shape: sizes by letter: n images, m captions, g concepts, K clusters; any other letter is bound by the first
-            array that has it.
-        dtype: as NumPy spells it.
-    """
-
-    shape: str
-    dtype: str
-
-
+# Every array's sizes by letter, and its dtype as NumPy spells it. n images, m captions, g concepts, K clusters; any
+# other letter is bound by the first array that has it. Embeddings are unit rows.
 TABLES = {
-    "scores": Table("n m", "<f4"),  # instead of embeddings, of a model that scores pair by pair
-    "image_embeddings": Table("n D", "<f4"),  # unit rows, as are all embeddings
-    "text_embeddings": Table("m D", "<f4"),
-    "image_of_text": Table("m", "<i8"),
-    CAPTION_IDS: Table("m", "<i8"),  # numbers of captions in their data set, of layouts that have them
-    "picture_positions": Table("n 3", "<i8"),  # of pictures in tar or parquet files, which images.json names
-    "image_ranks": Table("n", "<i8"),  # 0 is first, −1 for an image without captions
-    "text_ranks": Table("m", "<i8"),
-    "image_best": Table("n k", "<i4"),  # the best captions of every image, best first
-    "text_best": Table("m l", "<i4"),
-    "image_parts": Table(
-        "n L P", "<f2"
-    ),  # what the scorer reads of an image, so that new captions can be scored
-    "image_part_lengths": Table("n", "<i8"),  # how many of the L exist
-    "concept_graph": Table("g g", "<f4"),
-    "concept_together": Table("g g", "<i4"),  # train captions that hold both
-    "concept_image_embeddings": Table("n C", "<f4"),
-    "concept_text_embeddings": Table("m C", "<f4"),
-    "concept_image_attention": Table("n g", "<f2"),  # rows sum to 1
-    "concept_text_attention": Table("m g", "<f2"),
-    "concept_image_strongest": Table(
-        "n s", "<i4"
-    ),  # concepts with the largest attention, where it is too large
-    "concept_text_strongest": Table("m s", "<i4"),
-    "concept_image_strength": Table("n s", "<f2"),  # their attention
-    "concept_text_strength": Table("m s", "<f2"),
-    "cluster_centroids": Table("K D", "<f4"),
-    "cluster_members": Table("K", "<i8"),  # pairs of the train split that belong to each
-    "cluster_pair_labels": Table("m", "<i4"),
-    "cluster_pair_cosines": Table("m", "<f4"),
-    "cluster_text_labels": Table("m", "<i4"),
-    "cluster_image_labels": Table("n", "<i4"),
-    "query_embeddings": Table(
-        "q D", "<f4"
-    ),  # unit rows of texts that are no captions; queries.json has the texts
-    "sample_weight": Table("m", "<f4"),
-    "weight_diversity": Table("m 2", "<f4"),  # of image and caption
-    "weight_discrepancy": Table("m 2", "<f4"),
+    "scores": ("n m", "<f4"),  # instead of embeddings, of a model that scores pair by pair
+    "image_embeddings": ("n D", "<f4"),
+    "text_embeddings": ("m D", "<f4"),
+    "image_of_text": ("m", "<i8"),
+    "caption_ids": ("m", "<i8"),  # numbers of captions in their data set, of layouts that have them
+    "picture_positions": ("n 3", "<i8"),  # of pictures in tar or parquet files, which images.json names
+    "image_ranks": ("n", "<i8"),  # 0 is first, −1 for an image without captions
+    "text_ranks": ("m", "<i8"),
+    "image_best": ("n k", "<i4"),  # the best captions of every image, best first
+    "text_best": ("m l", "<i4"),
+    "image_parts": ("n L P", "<f2"),  # what the scorer reads of an image, so that new captions can be scored
+    "image_part_lengths": ("n", "<i8"),  # how many of the L exist
+    "concept_graph": ("g g", "<f4"),
+    "concept_together": ("g g", "<i4"),  # train captions that hold both
+    "concept_image_embeddings": ("n C", "<f4"),
+    "concept_text_embeddings": ("m C", "<f4"),
+    "concept_image_attention": ("n g", "<f2"),  # rows sum to 1
+    "concept_text_attention": ("m g", "<f2"),
+    "concept_image_strongest": ("n s", "<i4"),  # the concepts of largest attention, where it is too large
+    "concept_text_strongest": ("m s", "<i4"),
+    "concept_image_strength": ("n s", "<f2"),  # their attention
+    "concept_text_strength": ("m s", "<f2"),
+    "cluster_centroids": ("K D", "<f4"),
+    "cluster_members": ("K", "<i8"),  # pairs of the train split that belong to each
+    "cluster_pair_labels": ("m", "<i4"),
+    "cluster_pair_cosines": ("m", "<f4"),
+    "cluster_text_labels": ("m", "<i4"),
+    "cluster_image_labels": ("n", "<i4"),
+    "query_embeddings": ("q D", "<f4"),  # of texts that are not captions; queries.json has the texts
+    "sample_weight": ("m", "<f4"),
+    "weight_diversity": ("m 2", "<f4"),  # of image and caption
+    "weight_discrepancy": ("m 2", "<f4"),
 }
 RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 EMBEDDINGS = ("image_embeddings", "text_embeddings")
 
 
 def required_tables(version: int) -> tuple[str, ...]:
-    """The arrays that every reader of this version relies on, the concept branch's left to its own reader."""
+    """The arrays that every reader of this version relies on, except those of the concept branch."""
     return (*((SCORES,) if version == VERSION_SCORED else EMBEDDINGS), "image_of_text", *RANKS)
 
 
@@ -115,22 +96,20 @@ def check_tables(
         InputError: names the first array that is missing, or has another shape or dtype.
     """
     bound = {str(number): number for number in range(4)} | dict(sizes or {})
-    for name, table in TABLES.items():
-        file = f"{place}/{name}.npy"
+    for name, (shape, dtype) in TABLES.items():
+        file, letters = f"{place}/{name}.npy", shape.split()
         if name not in arrays:
             if name in required:
-                raise InputError.at(
-                    file, "is missing", f"an array of shape ({table.shape.replace(' ', ', ')})"
-                )
+                raise InputError.at(file, "is missing", f"an array of shape ({', '.join(letters)})")
             continue
-        array, letters = arrays[name], table.shape.split()
+        array = arrays[name]
         for letter, size in zip(letters, array.shape, strict=False):
             bound.setdefault(letter, size)
         expected = tuple(bound.get(letter, 0) for letter in letters)
         if array.shape != expected:
             raise InputError.at(file, f"has shape {array.shape}", f"{expected}")
-        if array.dtype.str != table.dtype:
-            raise InputError.at(file, f"has dtype {array.dtype.str}", table.dtype)
+        if array.dtype.str != dtype:
+            raise InputError.at(file, f"has dtype {array.dtype.str}", dtype)
 
 
 def split_folder(run_folder: Path, split: str) -> Path:

@@ -22,45 +22,34 @@ Result = TypeVar("Result")
 
 
 def layout_folder(
-    run: Path, split: str, settings: LayoutSettings, own: Analysis, reference: Analysis | None = None
+    run: Path, split: str, settings: LayoutSettings, analysis: Analysis, reference: Analysis | None = None
 ) -> DerivedFolder:
     """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers and how it is aligned."""
     if reference is None:
-        return derived_folder(run, split, "layout", settings.parameters(), [own])
+        return derived_folder(run, split, "layout", settings.parameters(), [analysis])
     parameters = settings.parameters() | {"aligned": "at the same size"}
-    return derived_folder(run, split, "layout", parameters, [own, reference])
+    return derived_folder(run, split, "layout", parameters, [analysis, reference])
 
 
-def clusters_folder(run: Path, split: str, settings: ClusterSettings, own: Analysis) -> DerivedFolder:
+def clusters_folder(run: Path, split: str, settings: ClusterSettings, analysis: Analysis) -> DerivedFolder:
     """The folder of a run's offline clusters."""
-    return derived_folder(run, split, "clusters", settings.parameters(), [own])
+    return derived_folder(run, split, "clusters", settings.parameters(), [analysis])
 
 
 def read_layout(folder: DerivedFolder) -> Layout | None:
-    """A stored layout; None when there is none.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """A stored layout; None when there is none (InputError: it is damaged)."""
 
     def build(stored: Derived) -> Layout:
         shares, disparity = stored.facts.get("shares"), stored.facts.get("disparity")
-        return Layout(
-            stored.arrays["plane"],
-            stored.notes,
-            None if disparity is None else float(disparity),
-            (float(shares[0]), float(shares[1])) if shares else None,
-        )
+        disparity = None if disparity is None else float(disparity)
+        shares = (float(shares[0]), float(shares[1])) if shares else None
+        return Layout(stored.arrays["plane"], stored.notes, disparity, shares)
 
     return read_as(folder, build)
 
 
 def read_clusters(folder: DerivedFolder) -> Clustering | None:
-    """Stored clusters; None when there are none.
-
-    Raises:
-        InputError: they are damaged.
-    """
+    """Stored clusters; None when there are none (InputError: they are damaged)."""
     return read_as(folder, lambda stored: Clustering(**stored.arrays))
 
 
@@ -78,17 +67,15 @@ def make_layouts(
     analyses = [open_analysis(run, split, verify=True) for run in runs]
     check_same_samples(runs, analyses)
     layouts: list[tuple[DerivedFolder, Layout]] = []
-    for position, (run, own) in enumerate(zip(runs, analyses, strict=True)):
-        folder = layout_folder(run, split, settings, own, analyses[0] if position else None)
+    for position, (run, analysis) in enumerate(zip(runs, analyses, strict=True)):
+        folder = layout_folder(run, split, settings, analysis, analyses[0] if position else None)
         layout = _intact(read_layout, folder)
         if layout is None:
             part = within(progress, position / len(runs), (position + 1) / len(runs))
-            layout = lay_out(
-                Points(own.image_embeddings, own.text_embeddings),
-                settings,
-                reference=layouts[0][1].plane if layouts else None,
-                progress=named(part, run.name) if len(runs) > 1 else part,
-            )
+            points = Points(analysis.image_embeddings, analysis.text_embeddings)
+            reference = layouts[0][1].plane if layouts else None
+            shown = named(part, run.name) if len(runs) > 1 else part
+            layout = lay_out(points, settings, reference=reference, progress=shown)
             facts = {"disparity": layout.disparity, "shares": list(layout.shares) if layout.shares else None}
             write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
         layouts.append((folder, layout))
@@ -106,13 +93,12 @@ def make_clusters(
     """
     progress(0, 1, "reading the embeddings")
     check_plain(run)
-    own = open_analysis(run, split, verify=True)
-    folder = clusters_folder(run, split, settings, own)
+    analysis = open_analysis(run, split, verify=True)
+    folder = clusters_folder(run, split, settings, analysis)
     clusters = _intact(read_clusters, folder)
     if clusters is None:
-        clusters = cluster_pairs(
-            own.image_embeddings, own.text_embeddings, own.image_of_text, settings, progress=progress
-        )
+        vectors = analysis.image_embeddings, analysis.text_embeddings
+        clusters = cluster_pairs(*vectors, analysis.image_of_text, settings, progress=progress)
         names = ("centroids", "image_labels", "text_labels")
         write_derived(folder, {name: getattr(clusters, name) for name in names})
     progress(1, 1, "finished")

@@ -12,11 +12,11 @@ import numpy as np
 from coder_core.console.faults import InputError
 from coder_core.evaluation.sources import EmbeddingPair, Source
 from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.tables import RANKS
 from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
 
 FLAG = "--hub-correction"
 REFERENCE = "train"  # its captions and images are the queries that biases come from
-RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,20 @@ class HubCorrection:
     metrics: Mapping[str, float]
 
 
-def correction_folder(run: Path, split: str, own: Analysis) -> DerivedFolder:
+def correction_folder(run: Path, split: str, analysis: Analysis) -> DerivedFolder:
     """The folder of a run's corrected ranks."""
-    return derived_folder(run, split, "hubs", {}, [own])
+    return derived_folder(run, split, "hubs", {}, [analysis])
 
 
 def read_correction(folder: DerivedFolder) -> HubCorrection | None:
-    """Stored corrected ranks; None when there are none.
-
-    Raises:
-        InputError: they are damaged.
-    """
+    """Stored corrected ranks; None when there are none (InputError: they are damaged)."""
 
     def build(stored: Derived) -> HubCorrection:
         strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in stored.facts["strengths"].items()}
         metrics = {str(name): float(value) for name, value in stored.facts["metrics"].items()}
         ranks: dict[str, Any] = {name: stored.arrays[name] for name in RANKS}
-        return HubCorrection(
-            chosen_on=str(stored.facts["chosen_on"]), strengths=strengths, metrics=metrics, **ranks
-        )
+        chosen_on = str(stored.facts["chosen_on"])
+        return HubCorrection(chosen_on=chosen_on, strengths=strengths, metrics=metrics, **ranks)
 
     return read_as(folder, build)
 
@@ -89,8 +84,8 @@ def correct_hubs(
 
     def biases(sources: Sequence[EmbeddingPair]) -> tuple[np.ndarray, np.ndarray]:
         pairs = list(zip(sources, reference, strict=True))
-        images = [EmbeddingPair(own.image, train.text, own.weight) for own, train in pairs]
-        texts = [EmbeddingPair(own.text, train.image, own.weight) for own, train in pairs]
+        images = [EmbeddingPair(source.image, train.text, source.weight) for source, train in pairs]
+        texts = [EmbeddingPair(source.text, train.image, source.weight) for source, train in pairs]
         return hub_biases(images, neighbours), hub_biases(texts, neighbours)
 
     sources, owner = sources_of(chosen_on)
@@ -101,11 +96,9 @@ def correct_hubs(
         sources, owner = sources_of(split)
         pairs = _embeddings(run, sources)
         image_biases, text_biases = biases(pairs)
-    scores = corrected(
-        pairs,
-        t2i.alpha * image_biases[:, neighbours.index(t2i.k)],
-        i2t.alpha * text_biases[:, neighbours.index(i2t.k)],
-    )
+    of_images = t2i.alpha * image_biases[:, neighbours.index(t2i.k)]
+    of_texts = i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
+    scores = corrected(pairs, of_images, of_texts)
     ranks = rank(score_tiles(scores, owner))
     metrics = metrics_from_ranks(ranks)
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}

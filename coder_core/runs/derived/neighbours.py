@@ -20,7 +20,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, named, silent
 from coder_core.files import sealed
-from coder_core.files.cache import cache_folder
+from coder_core.files.atomic import cache_folder
 from coder_core.geometry.captions import EXACT_BELOW, caption_neighbours
 from coder_core.geometry.text_space import ARRAYS, NAMES, TextSpace, TfidfSpace, fit_tfidf
 from coder_core.model.sentence_space import sentence_space
@@ -41,7 +41,7 @@ class Neighbourhood:
     Args:
         neighbours: (m, N) int32, −1 where a caption has fewer.
         space: fitted on the train captions.
-        faults: what a person should know.
+        faults: warnings.
     """
 
     neighbours: np.ndarray
@@ -71,7 +71,7 @@ def train_neighbourhood(
         captions: m train captions.
         image_of_text: (m,).
         space: of a run that is continued; fitted anew when None.
-        progress: called with what is being done, how much of it, and how much there is.
+        progress: of the search.
 
     Raises:
         InputError: the space cannot be made, or the cache cannot be written.
@@ -105,18 +105,12 @@ def split_neighbours(
     if len(wrong):
         reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
         raise InputError.at("--text-space", reason, "finite vectors", "use another model")
-    return caption_neighbours(
-        vectors, image_of_text, count, progress=named(progress, "finding semantic neighbours")
-    )
+    watch = named(progress, "finding semantic neighbours")
+    return caption_neighbours(vectors, image_of_text, count, progress=watch)
 
 
 def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
-    """A warning when a continued run has other neighbours than it began with.
-
-    Args:
-        neighbourhood: the present one.
-        config: of the run.
-        about: what the run noted when it began.
+    """A warning when a continued run has other neighbours than `about`, its notes from the start, describes.
 
     Raises:
         InputError: the folder holds another model.
@@ -138,10 +132,13 @@ def run_text_space(folder: Path, config: Config) -> TextSpace:
     Raises:
         InputError: the files are damaged, or the model is not where it was.
     """
+    return _stored_space(sealed.SealedFolder(folder), config)
+
+
+def _stored_space(files: sealed.SealedFolder, config: Config) -> TextSpace:
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
-    files = sealed.SealedFolder(folder)
-    return TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
+    return TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(files.path))
 
 
 def _make_space(config: Config, captions: Sequence[str], progress: Progress) -> TextSpace:
@@ -172,10 +169,7 @@ def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
     try:
         files = sealed.SealedFolder(folder)
         files.check()
-        neighbours = np.array(files.array(NEIGHBOURS))
-        if config.weighting.text_space:
-            return neighbours, sentence_space(config.weighting.text_space)
-        return neighbours, TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
+        return np.array(files.array(NEIGHBOURS)), _stored_space(files, config)
     except (InputError, KeyError):
         return None  # searched again and replaced
 

@@ -4,8 +4,8 @@
 
 The key is a checksum of the kind, the parameters and the sources: sha256 of the embeddings and of the pairing, and the
 checkpoint's fingerprint, of two runs where two take part. A new analysis or another parameter is another key, so a
-stale result is never shown; it is removed when the next one is written. Results stand outside `analysis/`, which is
-sealed and replaced as a whole.
+stale result is never shown; it is removed when the next one is written. Results are outside `analysis/`, which is sealed
+and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -35,13 +35,7 @@ _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "image_of_text.n
 
 @dataclass(frozen=True)
 class DerivedFolder:
-    """The folder of one result.
-
-    Args:
-        path: the folder, named by kind and key.
-        key: 24 hexadecimal digits.
-        about: what the key was made of.
-    """
+    """The folder of one result, named by kind and key: 24 hexadecimal digits made of `about`."""
 
     path: Path
     key: str
@@ -68,19 +62,15 @@ def derived_folder(
     """The folder of a result.
 
     Args:
-        run_folder: the run it stands beside.
+        run_folder: the run.
         split: the name of the split.
         kind: "layout" or "clusters".
         parameters: JSON values.
         analyses: the result's sources, the run's own first.
     """
     split_folder(run_folder, split)  # refuses a name that leads elsewhere
-    about = {
-        "version": VERSION,
-        "kind": kind,
-        "parameters": dict(parameters),
-        "sources": [_source(analysis) for analysis in analyses],
-    }
+    about = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
+    about["sources"] = [_source(analysis) for analysis in analyses]
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
     return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, about)
 
@@ -98,9 +88,8 @@ def write_derived(
         WriteError: disk full or read-only.
     """
     about = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
-    sealed.write_sealed(
-        folder.path, {f"{name}.npy": array for name, array in arrays.items()}, about=about, replace=True
-    )
+    files = {f"{name}.npy": array for name, array in arrays.items()}
+    sealed.write_sealed(folder.path, files, about=about, replace=True)
     for name in filter(_NAME.fullmatch, atomic.folder_names(folder.path.parent)):
         other = folder.path.with_name(name)
         if name != folder.name and _first_source(other) != folder.about["sources"][0]:
@@ -118,9 +107,8 @@ def read_derived(folder: DerivedFolder) -> Derived | None:
     stored = sealed.SealedFolder(folder.path)
     stored.check()
     manifest = stored.manifest
-    if manifest.get("key") != folder.key or any(
-        manifest.get(name) != value for name, value in folder.about.items()
-    ):
+    expected = {"key": folder.key, **folder.about}
+    if expected != {name: manifest.get(name) for name in expected}:
         raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
     arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
     check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))

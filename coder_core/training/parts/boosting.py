@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.boosting import BoostingConfig
+from coder_core.config.objective import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
-from coder_core.config.weighting import OF_NEIGHBOURHOODS
 from coder_core.data.batches import Batch
 from coder_core.model import parallel
 from coder_core.model.coder import Coder
