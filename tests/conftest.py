@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 if "torch" not in sys.modules:  # as the commands do
-    from coder_core.console.environment import tune_environment
+    from coder_core.console.runner import tune_environment
 
     tune_environment()
 

@@ -16,9 +16,8 @@ from coder_core.ablation.rows import AblationTable, Row, Times
 from coder_core.ablation.running import RowProcess, ready
 from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
-from coder_core.config.command_line import changed_flags
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import RUN_NAME, Config
+from coder_core.config.schema import RUN_NAME, Config, changed_flags
 from coder_core.console.faults import Fault, InputError
 from coder_core.train import read_arguments
 

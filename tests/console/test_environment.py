@@ -1,14 +1,16 @@
-"""Importing changes nothing of the process; commands set torch's variables before torch loads."""
+"""Importing changes nothing of the process; commands set variables before torch loads; Ctrl-C at an import is quiet."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from coder_core.console.environment import tune_environment
+from coder_core.console.runner import tune_environment
 
 IMPORT_EVERYTHING = """
 import json, os, pkgutil, importlib, resource
@@ -58,18 +60,62 @@ runpy.run_module("coder_core.{command[0]}", run_name="__main__", alter_sys=True)
     assert done.stdout == "[True, True]\n", done.stderr
 
 
+def test_variables_the_user_set_stay() -> None:
+    cache = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    custom = {"GOMP_SPINCOUNT": "7", cache: "9"}
+    for before, after in (
+        ({}, {"GOMP_SPINCOUNT": "1000", cache: "512"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active", cache: "512"}),
+        (custom, custom),
+    ):
+        environment = dict(before)
+        tune_environment(environment)
+        assert environment == after
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+INTERRUPTED = 130
+PROGRAM = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000): pass
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
 @pytest.mark.parametrize(
-    ("chosen", "expected"),
+    ("entry", "library"),
     [
-        ({}, {"GOMP_SPINCOUNT": "1000", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512"}),
-        (
-            {"OMP_WAIT_POLICY": "active"},
-            {"OMP_WAIT_POLICY": "active", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512"},
-        ),
-        ({"GOMP_SPINCOUNT": "7", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "9"},) * 2,
+        ("module", "tyro"),
+        ("script", "rich.console"),
+        ("module", "numpy"),
+        ("script", "torch"),
+        ("module", "safetensors"),
     ],
 )
-def test_variables_the_user_set_stay(chosen: dict[str, str], expected: dict[str, str]) -> None:
-    environment = dict(chosen)
-    tune_environment(environment)
-    assert environment == expected
+def test_an_interrupt_during_an_import_leaves_quietly(tmp_path: Path, library: str, entry: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PROGRAM)
+    script = tmp_path / "coder-train"
+    script.write_text("import sys\nfrom coder_core.train import main\nsys.exit(main())\n")
+    start = ["-m", "coder_core.train"] if entry == "module" else [str(script)]
+    done = subprocess.run(
+        [sys.executable, *start, "coder-demo", f"--root={tmp_path}", "--data=missing"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "INTERRUPT_AT": library},
+    )
+    assert done.returncode == INTERRUPTED, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("interrupted")
+
+
+def test_a_program_that_imports_the_package_keeps_its_handlers() -> None:
+    program = (
+        "import signal, coder_core; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)

@@ -1,4 +1,4 @@
-"""A place that cannot be written to is named before the work."""
+"""A place that cannot be written to is named before the work; the wording of faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.console.outputs import check_file, check_folder
+from coder_core.console.faults import Fault
+from coder_core.console.plain_files import check_file, check_folder
 
 LONG = 300 * "a"
 
@@ -16,9 +17,9 @@ LONG = 300 * "a"
     [
         ("missing/a.csv", "--csv {root}/missing/a.csv: there is no folder {root}/missing"),
         ("file/a.csv", "there is no folder {root}/file"),
-        (".", "is a folder; expected a file"),
-        (LONG, "cannot be written: File name too long"),
-        (f"{LONG}/a.csv", "cannot be written: File name too long"),
+        (".", "is a folder"),
+        (LONG, "File name too long"),
+        (f"{LONG}/a.csv", "File name too long"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, path: str, said: str) -> None:
@@ -28,20 +29,34 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, path: str
     assert check_file("--csv", tmp_path / "a.csv") == check_file("--csv", tmp_path / "file") == []
 
 
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [("file", "{root}/file is a file"), ("file/a/b", "{root}/file is a file"), (LONG, "File name too long")],
-)
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, path: str, said: str) -> None:
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (fault,) = check_folder("--root", tmp_path / path)
-    assert said.format(root=tmp_path) in str(fault)
+    for path, said in (("file", f"{tmp_path}/file is a file"), ("file/a/b", "is a file"), (LONG, "too long")):
+        (fault,) = check_folder("--root", tmp_path / path)
+        assert said in str(fault)
     assert check_folder("--root", tmp_path) == check_folder("--root", tmp_path / "new" / "folder") == []
 
 
 def test_a_place_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
-    (tmp_path / "mine.csv").write_text("")
-    assert f"{tmp_path} may not be written to" in str(check_file("--csv", tmp_path / "a.csv")[0])
-    assert f"{tmp_path}/mine.csv may not be written to" in str(check_file("--csv", tmp_path / "mine.csv")[0])
-    assert f"{tmp_path} may not be written to" in str(check_folder("--root", tmp_path / "a" / "b")[0])
+    file = tmp_path / "mine.csv"
+    file.write_text("")
+    for faults, path in (
+        (check_file("--csv", tmp_path / "a.csv"), tmp_path),
+        (check_file("--csv", file), file),
+        (check_folder("--root", tmp_path / "a" / "b"), tmp_path),
+    ):
+        assert f"{path} may not be written to" in str(faults[0])
+
+
+@pytest.mark.parametrize(
+    ("fix", "shown"),
+    [
+        ("choose another name", "Choose another name"),
+        ("python -m coder_core.evaluate RUN", "python -m coder_core.evaluate RUN"),
+        ("make setup", "make setup"),
+        ("pythons are snakes", "Pythons are snakes"),
+    ],
+)
+def test_a_fix_begins_with_a_capital_letter_unless_it_is_a_command(fix: str, shown: str) -> None:
+    assert str(Fault("here", "is missing", fix=fix)) == f"here: is missing. {shown}"

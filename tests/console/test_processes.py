@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from coder_core.console.processes import (
     NICENESS,
@@ -21,6 +20,7 @@ from coder_core.console.processes import (
     module_command,
     start_process,
 )
+from coder_core.console.progress import JobProgress, ProgressFile
 
 WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
 NOTHING = (sys.executable, "-c", "pass")
@@ -46,18 +46,14 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
         until(folder, lambda job: "hello" in job.output)
         assert psutil.Process(first.pid).nice() == min(os.nice(0) + NICENESS, 19)
-        session = Path(
-            f"/proc/{first.pid}/autogroup"
-        )  # Linux shares processors among sessions, whatever nice says
+        session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions as well
         assert not session.exists() or session.read_text().split()[-1] == str(NICENESS)
         folder.forget()  # a running job keeps its files
         assert (tmp_path / "job" / "job.json").exists()
     finally:
         folder.stop()
     assert until(folder, lambda job: not job.running).output == "hello\n"
-    folder.progress_file.write_text(
-        '{"fraction": 1, "phase": "of the job before", "state": "finished", "message": ""}'
-    )
+    ProgressFile(folder.progress_file).write(JobProgress(1.0, "of the job before", "finished"))
     second = folder.start(NOTHING)
     assert second.pid != first.pid
     assert until(folder, lambda job: not job.running).progress is None
@@ -87,13 +83,18 @@ def test_a_zombie_is_over() -> None:
     os.waitpid(pid, 0)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}']
-)
-def test_a_damaged_record_is_no_running_job(tmp_path: Path, content: str) -> None:
-    (tmp_path / "job.json").write_text(content)
-    job = JobFolder(tmp_path).current()
-    assert job is None or not job.running
+def test_a_damaged_record_is_no_running_job(tmp_path: Path) -> None:
+    for content in (
+        "",
+        "{",
+        "[]",
+        '{"pid": "x", "created": 1}',
+        '{"pid": null}',
+        '{"pid": -1, "created": 0}',
+    ):
+        (tmp_path / "job.json").write_text(content)
+        job = JobFolder(tmp_path).current()
+        assert job is None or not job.running
 
 
 def test_commands_see_the_package_and_not_the_working_folder(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_large_features_are_never_loaded_whole(tmp_path):
 def read(monkeypatch, tmp_path):
     """Numbers of rows hashed, call by call."""
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("coder_core.files.cache.SETTLED_NS", 0)
+    monkeypatch.setattr("coder_core.files.atomic.SETTLED_NS", 0)
     counts: list[int] = []
     hash_rows = checksums._hash
     monkeypatch.setattr(

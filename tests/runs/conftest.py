@@ -10,35 +10,24 @@ import pytest
 import torch
 
 from coder_core.files.sealed import write_sealed
-from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
+from tests.support.run_folders import write_embeddings
 
 
 def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes: Any) -> Path:
     """An analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
     random = np.random.default_rng(0)
-    arguments: dict[str, Any] = {
-        "image_embeddings": random.normal(size=(3, 4)) + value,
-        "text_embeddings": random.normal(size=(5, 4)) + value,
-        "image_of_text": np.array([0, 0, 1, 2, 2]),
-        "captions": ["a ring", "a red ring", "äöü\u2028x", "", "stars"],
-        "image_names": ["0.png", "1.png", "2.png"],
-        "metrics": {"rsum": np.float64(321.5)},
-        "fingerprint": "abc",
-        "image_ranks": np.zeros(3, int),
-        "text_ranks": np.zeros(5, int),
-        "image_best": np.zeros((3, 5), int),
-        "text_best": np.zeros((5, 3), int),
-    }
-    return write_analysis(run, split, **arguments | changes)
+    v, w = random.normal(size=(3, 4)) + value, random.normal(size=(5, 4)) + value
+    arguments = {"captions": ["a ring", "a red ring", "äöü\u2028x", "", "stars"], "fingerprint": "abc"}
+    arguments |= {"metrics": {"rsum": np.float64(321.5)}}
+    return write_embeddings(run, v, w, np.array([0, 0, 1, 2, 2]), split, **arguments | changes)
 
 
 def save_step(store: SaveStore, step: int) -> None:
-    store.write(
-        str(step), {"model": {"weight": torch.full((4, 3), float(step))}}, {"progress": {"step": step}}
-    )
+    weights = {"weight": torch.full((4, 3), float(step))}
+    store.write(str(step), {"model": weights}, {"progress": {"step": step}})
 
 
 @pytest.fixture

@@ -52,9 +52,7 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(
     os.truncate(file, 0)
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(analysis.text_embeddings @ rows[0], expected @ expected[0])
-    with pytest.raises(
-        InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes; the file is cut"
-    ):
+    with pytest.raises(InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes"):
         open_analysis(run, "test")
     os.truncate(file, 208)
     with pytest.raises(InputError, match=r"text_embeddings\.npy: is damaged"):
@@ -67,16 +65,14 @@ def test_a_large_array_needs_room_for_its_copy(
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
     (tmp_path / "no folder").touch()
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
-    with pytest.raises(
-        InputError, match=r"npy: cannot be copied to .*no folder: .*expected room for .*CODER_CACHE"
-    ):
+    with pytest.raises(InputError, match=r"npy: cannot be copied to .*no folder: .*CODER_CACHE"):
         open_analysis(run, "test")
 
 
 def test_reading_needs_no_torch(run: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from coder_core.runs.analysis.read import open_analysis;"
-        "from coder_core.runs import lock; from coder_core.runs import history, status;"
+        "from coder_core.runs import history, status;"
         f"open_analysis(Path({str(run)!r}), 'test').captions; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
@@ -93,9 +89,8 @@ def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
 
 
 def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
-    writer = threading.Thread(
-        target=lambda: [fill_analysis(run, value=float(value)) for value in range(1, 40)]
-    )
+    values = [float(value) for value in range(1, 30)]
+    writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in values])
     writer.start()
     before = float("-inf")
     while writer.is_alive():
@@ -105,24 +100,16 @@ def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
     writer.join()
 
 
-def test_splits_are_listed(run: Path) -> None:
+def test_splits_are_listed_and_others_say_how_to_get_them(run: Path) -> None:
     (run / "analysis" / "half").mkdir()
     (run / "analysis" / ".tmp-x").mkdir()
     assert list_splits(run) == ["test"]
     assert list_splits(run / "nowhere") == []
-
-
-@pytest.mark.parametrize(
-    "split", ["../test", "", "Test", "a/b", ".tmp-1", "-x\n", "-x", "_x", "te st", "/etc", "![x](y)"]
-)
-def test_names_that_lead_elsewhere_are_refused(run: Path, split: str) -> None:
-    with pytest.raises(InputError, match="is not a split's name"):
-        open_analysis(run, split)
-
-
-def test_a_missing_split_says_how_to_get_it(run: Path) -> None:
     with pytest.raises(InputError, match=r"coder_core\.evaluate"):
         open_analysis(run, "dev")
+    for split in ("../test", "", "Test", "a/b", ".tmp-1", "-x\n", "-x", "_x", "te st", "/etc", "![x](y)"):
+        with pytest.raises(InputError, match="is not a split's name"):
+            open_analysis(run, split)
 
 
 def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -133,6 +120,9 @@ def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_bytes(render_manifest(manifest))
 
 
+ONE = {"shape": [1], "dtype": "<i8"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -141,15 +131,12 @@ def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
             r"image_ranks.npy.*expected <i8 \(3, 1\)",
         ),
         (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
-        (lambda m: m["arrays"].update({"../outside": {"shape": [1], "dtype": "<i8"}}), "names the table"),
-        (lambda m: m["arrays"].update({"a b": {"shape": [1], "dtype": "<i8"}}), "names the table"),
-        (lambda m: m["arrays"].update({"Ä": {"shape": [1], "dtype": "<i8"}}), "names the table"),
-        (lambda m: m["arrays"].update({"more": {"shape": [1], "dtype": "<i8"}}), r"holds no more\.npy"),
+        (lambda m: m["arrays"].update({"../outside": ONE}), "names the table"),
+        (lambda m: m["arrays"].update({"a b": ONE}), "names the table"),
+        (lambda m: m["arrays"].update({"Ä": ONE}), "names the table"),
+        (lambda m: m["arrays"].update({"more": ONE}), r"holds no more\.npy"),
         (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
-        (
-            lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": "0" * 64}}),
-            r"manifest\.json",
-        ),
+        (lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": ""}}), r"manifest\.json"),
         (lambda m: m.update(version=4), "has version 4; expected version 1 or 2 or 3"),
         (lambda m: m.pop("metrics"), "lacks metrics"),
     ],
@@ -183,13 +170,10 @@ def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_of_text": np.zeros(2, int)}, r"image_of_text.npy: has shape \(2,\); expected \(5,\)"),
-        (
-            {"weight_diversity": np.zeros((5, 3))},
-            r"weight_diversity.npy: has shape \(5, 3\); expected \(5, 2\)",
-        ),
+        ({"image_of_text": np.zeros(2, int)}, r"image_of_text.npy: .* \(2,\); expected \(5,\)"),
+        ({"weight_diversity": np.zeros((5, 3))}, r"weight_diversity.npy: .* \(5, 3\); expected \(5, 2\)"),
         ({"names": np.array(["a"])}, "only numbers"),
-        ({"scores": np.zeros((3, 5))}, "either scores"),
+        ({"scores": np.zeros((3, 5)), "image_embeddings": np.zeros((3, 4))}, "either scores"),
         ({"a-b": np.zeros(1)}, "a table is named"),
     ],
 )

@@ -1,32 +1,36 @@
-"""Saves: what is written is read back, old ones go, nothing half-written is ever seen."""
+"""Saves: what is written is read back, old ones go, nothing half-written is seen, and no crash loses one."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
 
 from coder_core.console.faults import InputError
+from coder_core.files import sealed
 from coder_core.files.atomic import appearing
 from coder_core.files.sealed import read_checked, write_sealed
+from coder_core.runs import saves
 from coder_core.runs.saves import SaveStore
 from tests.runs.conftest import save_step
 
 
 def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
     store = SaveStore(tmp_path / "state", keep=1)
+    assert store.newest() is None
     shared = torch.arange(12.0).view(3, 4)
+    bytes_, scalar, empty = torch.arange(5, dtype=torch.uint8), torch.tensor(3), torch.empty(0, 2)
     tensors = {
         "model": {"a": shared, "b": shared, "column": shared[:, 1], "turned": shared.T},
-        "rest": {
-            "bytes": torch.arange(5, dtype=torch.uint8),
-            "scalar": torch.tensor(3),
-            "empty": torch.empty(0, 2),
-        },
+        "rest": {"bytes": bytes_, "scalar": scalar, "empty": empty},
     }
     store.write("7", tensors, {"text": {"caption": "äöü"}})
     save = store.newest()
@@ -39,6 +43,10 @@ def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
             assert torch.equal(loaded[key], tensor)
     assert save.document("text") == {"caption": "äöü"}
     assert save.skipped == []
+    with pytest.raises(InputError, match=r"holds no optimizer\.safetensors"):
+        save.tensors("optimizer")
+    with pytest.raises(InputError, match=r"holds no words\.json"):
+        save.document("words")
 
 
 def test_names_are_ordered_as_numbers_and_pruned(tmp_path: Path) -> None:
@@ -49,10 +57,6 @@ def test_names_are_ordered_as_numbers_and_pruned(tmp_path: Path) -> None:
     assert store.open("90").document("progress") == {"step": 90}
     with pytest.raises(InputError, match="holds no save '9'"):
         store.open("9")
-
-
-def test_an_empty_store_has_no_newest(tmp_path: Path) -> None:
-    assert SaveStore(tmp_path / "state", keep=2).newest() is None
 
 
 def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
@@ -70,9 +74,11 @@ def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
 
 
 def test_a_save_of_the_same_name_is_replaced(tmp_path: Path) -> None:
-    store = SaveStore(tmp_path / "state", keep=2)
+    store, other = SaveStore(tmp_path / "state", keep=2), SaveStore(tmp_path / "other", keep=2)
     save_step(store, 20)
+    save_step(other, 20)
     first = store.open("20").fingerprint
+    assert other.open("20").fingerprint == first
     store.write("20", {}, {"progress": {"step": "again"}})
     again = store.open("20")
     assert again.document("progress") == {"step": "again"}
@@ -111,7 +117,7 @@ def test_a_reader_meets_one_save_or_the_next(tmp_path: Path) -> None:
     """The best model of a run is replaced while somebody evaluates it."""
     store = SaveStore(tmp_path / "best", keep=1)
     save_step(store, 1)
-    writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 160)])
+    writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 100)])
     writer.start()
     seen = []
     while writer.is_alive():
@@ -132,22 +138,6 @@ def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path) -> N
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state" / "20").iterdir()} == {0o640}
-
-
-def test_the_fingerprint_depends_on_the_contents_alone(tmp_path: Path) -> None:
-    one, other = SaveStore(tmp_path / "one", keep=1), SaveStore(tmp_path / "other", keep=1)
-    save_step(one, 1)
-    save_step(other, 1)
-    assert one.open("1").fingerprint == other.open("1").fingerprint
-
-
-def test_missing_parts_are_named(tmp_path: Path) -> None:
-    store = SaveStore(tmp_path / "state", keep=1)
-    save_step(store, 1)
-    with pytest.raises(InputError, match=r"holds no optimizer\.safetensors"):
-        store.open("1").tensors("optimizer")
-    with pytest.raises(InputError, match=r"holds no words\.json"):
-        store.open("1").document("words")
 
 
 @pytest.mark.parametrize("name", ["../1", ".tmp-1", "", "a/b", "1\n"])
@@ -175,3 +165,83 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
         read_checked(run, "words.json")
     with pytest.raises(InputError, match="not listed"):
         read_checked(run, "../../etc/passwd")
+
+
+def test_only_saves_are_pruned(tmp_path: Path) -> None:
+    """A folder that no step names is somebody's own."""
+    store = SaveStore(tmp_path / "best", keep=1)
+    for name in ("notes", "5.old", "zz"):
+        (store.folder / name).mkdir(parents=True)
+        (store.folder / name / "mine").write_text("x")
+    for step in (7, 10, 9):
+        save_step(store, step)
+    assert sorted(path.name for path in store.folder.iterdir()) == ["5.old", "9", "notes", "zz"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def crashes(memory_folder: Path) -> list[dict[str, Any]]:
+    """The reports of `tests.support.killing`."""
+    command = [sys.executable, "-m", "tests.support.killing", str(memory_folder), "30", "20"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [30, 20])
+def test_a_crash_before_any_line_of_a_save_loses_nothing(crashes: list[dict[str, Any]], step: int) -> None:
+    """Step 30 is a new save, step 20 replaces one."""
+    reports = [report for report in crashes if report["step"] == step]
+    assert len(reports) > 100
+    for report in reports:
+        assert report["newest"] in ("20", str(step)), report
+        assert report["skipped"] == 0
+        assert report["rest"] == [], "the next writer tidies up"
+        assert report["names"] == [report["newest"], "40"]
+    assert reports[0]["newest"] == "20"
+    assert reports[-1]["newest"] == str(step)
+    assert not reports[-1]["died"]
+
+
+def test_an_interrupt_at_any_line_of_a_save_loses_nothing(tmp_path: Path) -> None:
+    """Ctrl-C raises wherever Python is; the earlier saves stay and nothing half-written is seen."""
+    for number in range(0, 1000, 5):
+        store = SaveStore(tmp_path / str(number), keep=2)
+        save_step(store, 20)
+        interrupted = interrupt_at_line(number, store)
+        newest = store.newest()
+        assert newest is not None
+        assert newest.skipped == []
+        assert newest.name in ("20", "30")
+        if not interrupted:
+            assert number > 100
+            return
+    pytest.fail("the save never ended")
+
+
+def interrupt_at_line(number: int, store: SaveStore) -> bool:
+    """Interrupt the save of step 30 before a line of ours; False if it ended earlier."""
+    left = number
+    code = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(code):
+            return None
+        left -= event == "line"
+        if left == -1:
+            left = -2
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        save_step(store, 30)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False

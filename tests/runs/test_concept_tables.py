@@ -1,28 +1,39 @@
-"""The concept branch in an analysis folder: written, read, cut to the strongest, refused when it does not fit."""
+"""Concept branch and prototypes in an analysis folder: written, read, refused when they do not fit."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from coder_core.console.faults import InputError
+from coder_core.data.dataset import read_split
 from coder_core.evaluation.sources import mixed_embeddings
+from coder_core.model.encode import SplitEmbeddings
+from coder_core.ops import normalise
 from coder_core.runs.analysis import concepts as writing
+from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import read_concept_tables
+from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.tables import TABLES
+from coder_core.runs.load import load_model
+from coder_core.training.launch import start_run
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    found, _ = two_branches(6)
+    branches, _ = two_branches(6)
     graph = some_concepts().graph(threshold=0.3, rescaled=True)
-    arrays, documents = writing.concept_tables(found, some_concepts(), graph)
-    plain = {"image_embeddings": found.images, "text_embeddings": found.texts}
+    arrays, documents = writing.concept_tables(branches, some_concepts(), graph)
+    plain = {"image_embeddings": branches.images, "text_embeddings": branches.texts}
     return plain | arrays, json.loads(json.dumps(documents["concepts"]))
 
 
@@ -44,9 +55,9 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
     assert arrays["concept_text_strongest"].shape == (30, 2)
     assert "concept_text_attention" not in arrays
     tables = read_concept_tables(arrays, document, 0.9, "here")
-    found, _ = two_branches(6)
-    assert found.text_attention is not None
-    whole = found.text_attention.astype(np.float32)
+    branches, _ = two_branches(6)
+    assert branches.text_attention is not None
+    whole = branches.text_attention.astype(np.float32)
     kept = tables.attention("text", slice(None))
     assert ((kept > 0).sum(1) <= 2).all()
     np.testing.assert_array_equal(kept.max(1), whole.max(1))
@@ -55,33 +66,30 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
-    found, _ = two_branches(6)
-    assert found.second is not None
+    branches, _ = two_branches(6)
+    assert branches.second is not None
     v, w = (
-        mixed_embeddings(found.images, found.second[0], beta),
-        mixed_embeddings(found.texts, found.second[1], beta),
+        mixed_embeddings(*rows, beta)
+        for rows in zip((branches.images, branches.texts), branches.second, strict=True)
     )
-    expected = beta * found.images @ found.texts.T + (1 - beta) * found.second[0] @ found.second[1].T
+    expected = (
+        beta * branches.images @ branches.texts.T + (1 - beta) * branches.second[0] @ branches.second[1].T
+    )
     np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)
+
+
+def cut(arrays: dict[str, np.ndarray], name: str, rows: int) -> None:
+    arrays[name] = arrays[name][:rows]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda a, d: a.pop("concept_graph"), "concept_graph.npy: is missing"),
-        (
-            lambda a, d: a.update(concept_together=a["concept_together"][:3]),
-            r"concept_together.npy: has shape \(3, 5\)",
-        ),
-        (
-            lambda a, d: a.update(concept_text_embeddings=a["concept_text_embeddings"][:4]),
-            "concept_text_embeddings",
-        ),
-        (
-            lambda a, d: a.update(concept_image_attention=a["concept_image_attention"][:, :2]),
-            r"expected \(6, 5\)",
-        ),
+        (lambda a, d: cut(a, "concept_together", 3), r"concept_together.npy: has shape \(3, 5\)"),
+        (lambda a, d: cut(a, "concept_text_embeddings", 4), "concept_text_embeddings"),
+        (lambda a, d: cut(a, "concept_image_attention", 4), r"expected \(6, 5\)"),
         (lambda a, d: a.pop("concept_text_attention"), "concept_text_strongest.npy: is missing"),
         (lambda a, d: d["words"].pop(), "key words: does not name 5 concepts"),
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
@@ -94,16 +102,81 @@ def test_tables_that_do_not_fit_are_refused_by_name(change: Any, said: str) -> N
         read_concept_tables(arrays, document, 0.9, "here")
 
 
-@pytest.mark.parametrize("beta", [None, "0.9", True, 1.2, float("nan")])
-def test_a_beta_that_is_no_share_is_refused(beta: Any) -> None:
-    arrays, document = written()
-    with pytest.raises(InputError, match="key beta: is"):
-        read_concept_tables(arrays, document, beta, "here")
+def test_a_beta_that_is_no_share_is_refused() -> None:
+    for beta in (None, "0.9", True, 1.2, float("nan")):
+        with pytest.raises(InputError, match="key beta: is"):
+            read_concept_tables(*written(), beta, "here")
 
 
 def test_strongest_that_name_no_concept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 0)
     arrays, document = written()
     arrays["concept_image_strongest"] = arrays["concept_image_strongest"] + 3
-    with pytest.raises(InputError, match="names concepts that are not there; expected 0 to 4"):
+    with pytest.raises(InputError, match=r"concept_image_strongest\.npy: .* expected 0 to 4"):
         read_concept_tables(arrays, document, 0.9, "here")
+
+
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints" / "weighted"
+NAMES = {name for name in TABLES if name.startswith("cluster_")}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = tiny_config(write_tiny_data(tmp_path_factory.mktemp("data")), epochs=2, prototypes=5)
+    return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
+
+
+def test_by_hand() -> None:
+    """Caption 0 and image 0 lie between the axes, nearer to the first; the classifier has the axes the other way round.
+    Caption 1 is the second axis, and so is its image."""
+    images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    texts = np.array([[0.8, 0.6], [0.0, 1.0]], np.float32)
+    prototypes = {"centroids": torch.eye(2), "classifier": torch.eye(2).flip(0)}
+    prototypes["members"] = torch.tensor([7, 3])
+    tables = cluster_tables(SplitEmbeddings(images, texts), np.array([0, 1]), prototypes)
+    assert set(tables) == NAMES
+    assert tables["cluster_pair_labels"].tolist() == [0, 1]
+    assert tables["cluster_pair_cosines"].tolist() == pytest.approx([1.8 / (1.8**2 + 0.6**2) ** 0.5, 1.0])
+    assert tables["cluster_image_labels"].tolist() == [1, 0]
+    assert tables["cluster_text_labels"].tolist() == [1, 0]
+    assert tables["cluster_members"].tolist() == [7, 3]
+
+
+def test_the_concept_branch_is_what_is_classified() -> None:
+    axis, other = np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32)
+    prototypes = {"centroids": torch.eye(2), "members": torch.ones(2).long(), "classifier": torch.eye(2)}
+    tables = cluster_tables(SplitEmbeddings(axis, axis, other, other), np.array([0]), prototypes)
+    assert tables["cluster_pair_labels"].tolist() == [0]
+    assert tables["cluster_image_labels"].tolist() == tables["cluster_text_labels"].tolist() == [1]
+
+
+def test_a_finished_run_has_those_of_its_best_save(run: Path) -> None:
+    analysis, prototypes = open_analysis(run, "dev"), read_prototypes(run, load_model(run).fingerprint)
+    assert prototypes is not None
+    assert set(analysis.arrays) >= NAMES
+    texts = torch.from_numpy(analysis.text_embeddings.copy())
+    pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)
+    for name, rows, table in (("pair", pairs, "centroids"), ("text", texts, "classifier")):
+        labels = analysis.array(f"cluster_{name}_labels").tolist()
+        assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
+
+
+def test_before_the_first_best_model_the_state_serves(run: Path, tmp_path: Path) -> None:
+    early = tmp_path / "early"
+    shutil.copytree(run, early)
+    shutil.rmtree(early / "best")
+    loaded = load_model(early)
+    split = read_split(loaded.config.data.data, "dev")
+    evaluate_split(early, loaded, split, "dev")
+    assert set(open_analysis(early, "dev").arrays) >= NAMES
+
+
+def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run: Path) -> None:
+    with pytest.raises(InputError, match="has saved a better model"):
+        read_prototypes(run, "0" * 12)
+
+
+def test_a_run_without_prototypes_has_none(tmp_path: Path) -> None:
+    plain = Path(shutil.copytree(FIXTURE, tmp_path / "weighted"))
+    assert read_prototypes(plain, load_model(plain).fingerprint) is None
+    assert not NAMES & set(open_analysis(plain, "dev").arrays)

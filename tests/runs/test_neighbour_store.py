@@ -23,25 +23,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "neighbours"
 
 
-def found(data: Path, *, captions: list[str] | None = None, progress: Any = silent, **values: Any) -> Any:
-    config = changed(
-        Config(), **{"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8, **values}
-    )
+def neighbourhood(
+    data: Path, *, captions: list[str] | None = None, progress: Any = silent, **values: Any
+) -> Any:
+    usual = {"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8}
+    config = changed(Config(), **usual | values)
     split = read_split(data, "train")
     return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
 
 
 def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
-    told: list[str] = []
-    first = found(data, progress=lambda done, total, what: told.append(what))
-    assert list(dict.fromkeys(told)) == [
-        "fitting the text space",
-        "placing captions in the text space",
-        "finding semantic neighbours",
-    ]
-    told.clear()
-    second = found(data, progress=lambda done, total, what: told.append(what))
-    assert told == []
+    phases: list[str] = []
+    first = neighbourhood(data, progress=lambda done, total, phase: phases.append(phase))
+    assert len(dict.fromkeys(phases)) == 3
+    phases.clear()
+    second = neighbourhood(data, progress=lambda done, total, phase: phases.append(phase))
+    assert phases == []
     assert np.array_equal(first.neighbours, second.neighbours)
     assert first.neighbours.shape == (40, 4)
     assert first.about(Config()) == second.about(Config())
@@ -53,22 +50,22 @@ def test_other_captions_another_n_or_another_space_are_another_search(
 ) -> None:
     model = write_tiny_bert(tmp_path / "model", WORDS)
     split = read_split(data, "train")
-    found(data)
-    found(data, neighbours=5, neighbours_of_neighbours=0)
-    found(data, text_space_size=6)
-    found(data, text_space=str(model))
-    found(data, captions=[*split.captions[:-1], "another star"])
+    neighbourhood(data)
+    neighbourhood(data, neighbours=5, neighbours_of_neighbours=0)
+    neighbourhood(data, text_space_size=6)
+    neighbourhood(data, text_space=str(model))
+    neighbourhood(data, captions=[*split.captions[:-1], "another star"])
     assert len(list(cache.iterdir())) == 5
-    found(data, sample_weights="combined", diversity_share=2.0, seed=7)
+    neighbourhood(data, sample_weights="combined", diversity_share=2.0, seed=7)
     assert len(list(cache.iterdir())) == 5  # what does not decide the neighbours does not search again
 
 
 def test_a_damaged_find_is_searched_again_and_replaced(data: Path, cache: Path) -> None:
-    before = found(data).neighbours
+    before = neighbourhood(data).neighbours
     (folder,) = cache.iterdir()
     whole = (folder / "neighbours.npy").read_bytes()
     (folder / "neighbours.npy").write_bytes(whole[:-3] + b"\xff\xff\xff")
-    assert np.array_equal(found(data).neighbours, before)
+    assert np.array_equal(neighbourhood(data).neighbours, before)
     assert (folder / "neighbours.npy").read_bytes() == whole
 
 
@@ -78,5 +75,5 @@ def test_an_interrupted_search_leaves_nothing(data: Path, cache: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        found(data, progress=interrupt)
+        neighbourhood(data, progress=interrupt)
     assert not cache.exists() or not list(cache.iterdir())

@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ from coder_core.config.schema import to_document
 from coder_core.console.faults import InputError
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, read_config
-from coder_core.runs.saves import SaveStore
+from coder_core.runs.saves import Save, SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.run_folders import reseal
@@ -49,10 +48,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    at_once = SimpleNamespace(
-        sleep=lambda seconds: None
-    )  # a refused request is tried five times more, 23 s in all
-    monkeypatch.setattr("huggingface_hub.utils._http.time", at_once)
+    # A refused request is tried five times more, 23 s in all.
+    monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda seconds: None))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return seen
 
@@ -76,9 +73,7 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list
     with pytest.raises(InputError, match="or add --bert somebody/x to --resume"):
         continue_run(run, None, quiet())
     assert requests == []
-    with pytest.raises(
-        InputError, match="'somebody/x' could not be loaded"
-    ):  # typed by the user: it is asked for
+    with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # the user typed its name
         continue_run(run, None, quiet(), download=True)
     assert requests != []
 
@@ -94,8 +89,7 @@ def test_a_bert_on_this_machine_is_opened_without_a_request(
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text("0123")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    plain = tiny_config(data, epochs=1)
-    config = replace(plain, model=replace(plain.model, text_encoder="bert", bert=str(bert)))
+    config = tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
     run = start_run(config, tmp_path / "runs", quiet())
     rows = load_model(run).encode_text(["a red star"])
     text = (run / "config.toml").read_text()
@@ -108,44 +102,32 @@ def test_a_bert_on_this_machine_is_opened_without_a_request(
 
 def open_everything(run: Path) -> list[str]:
     """Read all of a run as api and commands do; the faults that were raised or listed."""
-    said: list[str] = []
+    faults: list[str] = [summary.fault for summary in list_runs(run.parent) if summary.fault]
 
     def attempt(read: Callable[[], object]) -> None:
         try:
             read()
         except InputError as error:
-            said.append(str(error))
+            faults.append(str(error))
 
-    said += [summary.fault for summary in list_runs(run.parent) if summary.fault]
     attempt(lambda: open_run(run))
     attempt(lambda: read_status(run))
-    attempt(lambda: said.extend(map(str, history_faults(run / "history.jsonl"))))
+    attempt(lambda: faults.extend(map(str, history_faults(run / "history.jsonl"))))
     attempt(lambda: load_model(run))
-    attempt(lambda: said.extend(map(str, getattr(SaveStore(run / "state", keep=2).newest(), "skipped", []))))
-    if not said:
+    attempt(
+        lambda: faults.extend(map(str, getattr(SaveStore(run / "state", keep=2).newest(), "skipped", [])))
+    )
+    if not faults:
         opened = open_run(run)
         attempt(lambda: opened.analysis("dev").captions)
         attempt(lambda: opened.analysis("dev").image_names)
         attempt(lambda: opened.concepts("dev"))
-    return said
+    return faults
 
 
-FILES = [
-    "status.json",
-    "history.jsonl",
-    "config.toml",
-    "words.json",
-    "concepts.json",
-    "concepts.safetensors",
-    "manifest.json",
-    "best/5/model.safetensors",
-    "best/5/manifest.json",
-    "state/5/position.json",
-    "analysis/dev/manifest.json",
-    "analysis/dev/captions.json",
-    "analysis/dev/image_embeddings.npy",
-    "analysis/dev/concepts.json",
-]
+TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
+TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
+FILES = [*TEXTS, "concepts.safetensors", "best/*/model.safetensors", "analysis/dev/image_embeddings.npy"]
 STRANGE: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "zeros": lambda path: path.symlink_to("/dev/zero"),
@@ -154,87 +136,80 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_the_run_has_no_faults(run: Path) -> None:
-    assert open_everything(run) == []
-
-
-@pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("kind", STRANGE)
-def test_no_pipe_device_or_endless_file_is_read(run: Path, file: str, kind: str) -> None:
-    path = next(run.glob(file.replace("/5/", "/*/")))
-    path.unlink()
-    STRANGE[kind](path)
-    said = open_everything(run)
-    assert any(str(path) in fault for fault in said), said
+def test_no_pipe_device_or_endless_file_is_read(run: Path, kind: str) -> None:
+    assert open_everything(run) == []
+    for file in FILES:
+        [path] = run.glob(file)
+        kept = path.rename(run.parent.with_name("kept"))
+        STRANGE[kind](path)
+        assert any(str(path) in fault for fault in open_everything(run)), file
+        path.rmdir() if kind == "folder" else path.unlink()
+        kept.rename(path)
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "place"),
     [
-        ({"model": {"text_layers": 10**9}}, r"key text_layers: is 1000000000; expected a value from 1 to 64"),
+        ({"model": {"text_layers": 10**9}}, "key text_layers"),
         ({"model": {"image_layers": 10**9}}, "key image_layers"),
         ({"model": {"dimension": 10**9}}, "key dimension"),
         ({"model": {"word_size": 10**9}}, "key word_size"),
         ({"model": {"concepts": 10**9}}, "key concepts"),
-        (
-            {"about": {"feature_size": 10**9}},
-            "key feature_size: is 1000000000; expected a value from 1 to 1048576",
-        ),
+        ({"about": {"feature_size": 10**9}}, "key feature_size: is 1000000000"),
         ({"about": {"feature_size": "6"}}, "key feature_size: is '6'"),
         (
             {"model": {"dimension": 65_536, "text_layers": 64, "image_layers": 64}},
-            r"model\.safetensors: lacks regions",
+            r"model\.safetensors: lacks",
         ),
         (
             {"about": {"feature_size": 1 << 20}, "model": {"dimension": 65_536}},
-            r"model\.safetensors: .* has shape",
+            r"model\.safetensors: .* shape",
         ),
     ],
 )
 def test_sizes_are_compared_with_the_weights_before_memory_is_taken(
-    run: Path, tables: dict[str, Any], said: str
+    run: Path, tables: dict[str, Any], place: str
 ) -> None:
     configure(run, **tables)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=place):
         load_model(run)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=place):
         continue_run(run, None, quiet())
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "place"),
     [
-        (
-            {"memory": {"bank_size": 10**8}},
-            r"memory\.safetensors: has .* expected at least .* for 100,000,000 rows",
-        ),
+        ({"memory": {"bank_size": 10**8}}, r"memory\.safetensors: has .* 100,000,000 rows"),
         (
             {"boosting": {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 64}},
-            r"anchor\.safetensors: has 0 bytes; expected at least .* for 63 branches of .* numbers",
+            r"anchor\.safetensors: has 0 bytes; .* 63 branches",
         ),
     ],
 )
-def test_parts_larger_than_the_state_take_no_memory(run: Path, tables: dict[str, Any], said: str) -> None:
+def test_parts_larger_than_the_state_take_no_memory(run: Path, tables: dict[str, Any], place: str) -> None:
     configure(run, **tables)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=place):
         continue_run(run, None, quiet())
 
 
-@pytest.mark.parametrize("file", [name for name in FILES if name.endswith((".json", ".toml", ".jsonl"))])
-def test_nesting_is_named(run: Path, file: str) -> None:
-    path = next(run.glob(file.replace("/5/", "/*/")))
+def test_nesting_is_named(run: Path) -> None:
     deep = "[" * 100_000 + "]" * 100_000
-    path.write_text(f"a = {deep}\n" if path.suffix == ".toml" else f'{{"a":{deep}}}\n')
-    if path.name not in ("status.json", "history.jsonl", "manifest.json"):
-        reseal(path.parent)
-    said = open_everything(run)
-    if path.name == "position.json":
-        save = SaveStore(run / "state", keep=2).newest()
-        assert save is not None
-        with pytest.raises(InputError, match=r"position\.json: is nested too deeply"):
-            save.document("position")
-    else:
-        assert any(str(path) in fault for fault in said), said
+    for file in [*TEXTS, "state/*/position.json"]:
+        path = next(run.glob(file))
+        before = {file: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
+        path.write_text(f"a = {deep}\n" if path.suffix == ".toml" else f'{{"a":{deep}}}\n')
+        if path.name not in ("status.json", "history.jsonl", "manifest.json"):
+            reseal(path.parent)
+        faults = open_everything(run)
+        if path.name == "position.json":
+            with pytest.raises(InputError, match=r"position\.json: is nested too deeply"):
+                Save(path.parent).document("position")
+        else:
+            assert any(str(path) in fault for fault in faults), file
+        for changed, content in before.items():
+            changed.write_bytes(content)
 
 
 def test_a_caption_of_a_megabyte_is_cut(run: Path) -> None:
@@ -257,7 +232,7 @@ def test_captions_and_names_that_are_none_are_named(run: Path, value: Any) -> No
         before = path.read_bytes()
         path.write_text(json.dumps(value))
         reseal(path.parent)
-        with pytest.raises(InputError, match=f"{file}.json: is no list of"):
+        with pytest.raises(InputError, match=f"{file}.json: is not a list of"):
             read(open_run(run))
         path.write_bytes(before)
         reseal(path.parent)

@@ -48,15 +48,10 @@ def arrays(folder: Path, *names: str) -> list[np.ndarray]:
 def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(
     run: Path, data: Path
 ) -> None:
-    folder, split = run / "analysis" / "dev", read_split(data, "dev")
-    images, texts, diversity, discrepancy, weights = arrays(
-        folder,
-        "image_embeddings",
-        "text_embeddings",
-        "weight_diversity",
-        "weight_discrepancy",
-        "sample_weight",
-    )
+    split = read_split(data, "dev")
+    embeddings, scores = ("image_embeddings", "text_embeddings"), ("weight_diversity", "weight_discrepancy")
+    folder = run / "analysis" / "dev"
+    images, texts, diversity, discrepancy, weights = arrays(folder, *embeddings, *scores, "sample_weight")
     config, _ = read_config(run)
     space = run_text_space(run, config)
     near = caption_neighbours(space.encode(split.captions), split.image_of_text, COUNT)
@@ -70,10 +65,9 @@ def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbo
         np.testing.assert_allclose(diversity[:, column], -raw, atol=1e-5)
         np.testing.assert_allclose(discrepancy[:, column], -asymmetric, atol=1e-5)
         exponents.append((-2 * raw - asymmetric).tolist())
-    expected = np.array(
-        reference.weights(*exponents, config.weighting.weight_scale * len(texts), "difference")
-    )
-    np.testing.assert_allclose(weights, expected / config.weighting.weight_scale, rtol=1e-3)
+    scale = config.weighting.weight_scale
+    expected = np.array(reference.weights(*exponents, scale * len(texts), "difference"))
+    np.testing.assert_allclose(weights, expected / scale, rtol=1e-3)
     assert weights.mean() == pytest.approx(1.0, rel=1e-4)
     assert {array.dtype.str for array in (diversity, discrepancy, weights)} == {"<f4"}
 
@@ -90,22 +84,18 @@ def test_the_document_has_the_statistics_of_the_papers_table_1(run: Path) -> Non
     assert about["text_space"].startswith("TF-IDF of ")
 
 
-def test_evaluate_writes_them_for_another_split(run: Path, data: Path) -> None:
-    assert main([str(run), "--split", "train", "--data", str(data)]) == 0
-    (weights,) = arrays(run / "analysis" / "train", "sample_weight")
-    assert weights.shape == (90,)
-
-
-def test_evaluating_reports_the_search_for_neighbours(run: Path, data: Path) -> None:
+def test_evaluating_another_split_reports_the_search_for_neighbours(run: Path, data: Path) -> None:
     reports: list[tuple[str, float, float]] = []
 
     def note(done: float, total: float, phase: str = "") -> None:
         reports.append((phase, done, total))
 
-    evaluate_split(run, load_model(run), read_split(data, "dev"), "dev", progress=note)
+    evaluate_split(run, load_model(run), read_split(data, "train"), "train", progress=note)
     phases = list(dict.fromkeys(phase for phase, _, _ in reports if phase))
     assert phases == ["tiny: placing captions in the text space", "tiny: finding semantic neighbours"]
-    assert reports[-1] == ("tiny: finding semantic neighbours", 18, 18)
+    assert reports[-1] == (phases[-1], 90, 90)
+    (weights,) = arrays(run / "analysis" / "train", "sample_weight")
+    assert weights.shape == (90,)
 
 
 def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:
@@ -154,10 +144,10 @@ def test_a_run_with_several_embeddings_has_them_too(data: Path, tmp_path: Path, 
     assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
 
 
-def test_a_run_without_weights_has_no_such_tables(data: Path, tmp_path: Path) -> None:
-    run = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
-    assert not list((run / "analysis" / "dev").glob("*weight*"))
-    assert not (run / "text_space.json").exists()
+def test_a_run_without_weights_has_no_such_tables(run: Path, data: Path) -> None:
+    loaded, split = load_model(run), read_split(data, "dev")
+    known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
+    assert weight_tables(run, changed(loaded.config, sample_weights="none"), known, split) == ({}, {})
 
 
 def test_a_missing_text_space_is_named(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

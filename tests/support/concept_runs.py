@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import tomli_w
 
-from coder_core.config.data import DataConfig
-from coder_core.config.schema import Config, to_document
+from coder_core.config.schema import Config
 from coder_core.evaluation import mixture, rank, score_tiles
 from coder_core.evaluation.recall import metrics_from_ranks
-from coder_core.files.sealed import write_sealed
 from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
-from coder_core.runs.analysis.write import write_analysis
-from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic
+from coder_core.runs.analysis.tables import RANKS
+from tests.support.configs import changed
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic, write_configured, write_embeddings
 
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
 
@@ -61,33 +58,15 @@ def write_concept_run(
 ) -> Path:
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
     `concepts`: word and kind of five."""
-    config = Config(name=name, data=DataConfig(data="demo"))
-    config = replace(config, model=replace(config.model, concepts=10, beta=beta))
-    folder = write_sealed(
-        root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"}
-    )
-    found, owner = two_branches(images, seed, per_image)
+    folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))
+    branches, owner = two_branches(images, seed, per_image)
     if attention is not None:
-        found = found._replace(image_attention=attention[0], text_attention=attention[1])
-    ranked = rank(score_tiles(mixture(found.images, found.texts, found.second, beta), owner))
+        branches = branches._replace(image_attention=attention[0], text_attention=attention[1])
+    ranked = rank(score_tiles(mixture(branches.images, branches.texts, branches.second, beta), owner))
     knowledge = some_concepts(concepts)
-    arrays, documents = concept_tables(found, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
-    write_analysis(
-        folder,
-        "dev",
-        image_embeddings=found.images,
-        text_embeddings=found.texts,
-        image_of_text=owner,
-        captions=captions or [f"scene {i}" for i in range(len(owner))],
-        image_names=[f"{i}.png" for i in range(images)],
-        metrics=metrics_from_ranks(ranked),
-        fingerprint="0" * 12,
-        image_ranks=ranked.image_ranks,
-        text_ranks=ranked.text_ranks,
-        image_best=ranked.image_best,
-        text_best=ranked.text_best,
-        **arrays,
-        documents=documents,
-        beta=beta,
-    )
+    arrays, documents = concept_tables(branches, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
+    arrays |= {name: getattr(ranked, name) for name in RANKS}
+    about = {"metrics": metrics_from_ranks(ranked), "documents": documents, "beta": beta}
+    about["captions"] = captions or [f"scene {i}" for i in range(len(owner))]
+    write_embeddings(folder, branches.images, branches.texts, owner, **about, **arrays)
     return folder

@@ -1,4 +1,4 @@
-"""Kills and signals a tiny run many times, and empties its data, each time in a forked child; tells it as JSON.
+"""Kills and signals a tiny run many times, and empties its data, each time in a forked child; prints what happened as JSON.
 
     python -m tests.support.fork_driver DATA ROOT
 
@@ -95,6 +95,11 @@ def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
     return 0
 
 
+def die() -> None:
+    """kill −9 of this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def newest_step(folder: Path) -> tuple[int, int]:
     """Step of the newest save that verifies, 0 without any, and how many were damaged."""
     save = SaveStore(folder / "state", keep=2).newest()
@@ -108,7 +113,7 @@ def kills(
     random.seed(seed)
     plan = ["random"] * anywhere + ["save"] * in_saves
     random.shuffle(plan)
-    told, number = [], 0
+    reports, number = [], 0
     _, whole, usage = os.wait4(child(lambda: train(data, root, "whole")), 0)
     longest = LATEST_KILL * (usage.ru_utime + usage.ru_stime)
     while plan:
@@ -118,7 +123,6 @@ def kills(
 
         def task(kind: str = kind, folder: Path = folder) -> int:
             if kind == "save":
-                die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
                 OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
             return train(data, root, folder.name, 0.03)
 
@@ -133,19 +137,10 @@ def kills(
             continue
         after, damaged = newest_step(folder)
         unfinished = len(list((folder / "state").glob(".tmp-*"))) if (folder / "state").is_dir() else 0
-        told.append(
-            {
-                "kind": kind,
-                "run": number,
-                "code": code,
-                "before": before,
-                "after": after,
-                "damaged": damaged,
-                "unfinished": unfinished,
-            }
-        )
+        report = {"kind": kind, "run": number, "code": code, "before": before, "after": after}
+        reports.append(report | {"damaged": damaged, "unfinished": unfinished})
     last = wait(child(lambda: train(data, root, f"run-{number}", 0.03)))
-    return {"kills": told, "runs": number + 1, "last": last, "whole": whole}
+    return {"kills": reports, "runs": number + 1, "last": last, "whole": whole}
 
 
 def until_step(folder: Path, step: int) -> None:
@@ -159,21 +154,14 @@ def until_step(folder: Path, step: int) -> None:
 
 def signals(data: str, root: Path) -> list[dict[str, Any]]:
     """A signal at rest, in a save, twice; each run is then continued to its end."""
-    told = []
+    reports = []
 
-    def tell(name: str, code: int, seconds: float = 0.0) -> None:
-        folder = root / name
-        status = read_status(folder) or {}
-        facts = {
-            "name": name,
-            "code": code,
-            "seconds": seconds,
-            "state": status.get("state"),
-            "step": status.get("step"),
-        }
-        facts["saved"], facts["damaged"] = newest_step(folder)
-        facts["continued"] = wait(child(lambda: train(data, root, name)))
-        told.append(facts)
+    def report(name: str, code: int, seconds: float = 0.0) -> None:
+        status = read_status(root / name) or {}
+        saved, damaged = newest_step(root / name)
+        facts = {"name": name, "code": code, "seconds": seconds, "saved": saved, "damaged": damaged}
+        facts |= {"state": status.get("state"), "step": status.get("step")}
+        reports.append(facts | {"continued": wait(child(lambda: train(data, root, name)))})
 
     for number in (signal.SIGTERM, signal.SIGINT):
         name = number.name
@@ -181,7 +169,7 @@ def signals(data: str, root: Path) -> list[dict[str, Any]]:
         until_step(root / name, 20)
         started = time.monotonic()
         os.kill(pid, number)
-        tell(name, wait(pid), time.monotonic() - started)
+        report(name, wait(pid), time.monotonic() - started)
 
     def in_a_save(name: str, nth: int, times: int) -> int:
         def act() -> None:
@@ -192,16 +180,14 @@ def signals(data: str, root: Path) -> list[dict[str, Any]]:
         return train(data, root, name, 0.05)
 
     for nth in SIGNALLED_PLACES:
-        name = f"save-{nth}"
-        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 1))))
-        name = f"twice-{nth}"
-        tell(name, wait(child(lambda name=name, nth=nth: in_a_save(name, nth, 2))))
-    return told
+        for name, times in ((f"save-{nth}", 1), (f"twice-{nth}", 2)):
+            report(name, wait(child(lambda name=name, nth=nth, times=times: in_a_save(name, nth, times))))
+    return reports
 
 
 def shrinks(data: str, root: Path) -> list[dict[str, Any]]:
     """A features file is emptied during a save, restored once the run has ended, and the run is continued."""
-    told = []
+    reports = []
     for split in ("train", "dev"):
         features = Path(data) / f"{split}_ims.npy"
         content = features.read_bytes()
@@ -216,20 +202,14 @@ def shrinks(data: str, root: Path) -> list[dict[str, Any]]:
         code = wait(child(task))
         status, saved = read_status(root / split) or {}, newest_step(root / split)
         features.write_bytes(content)
-        told.append(
-            {
-                "name": split,
-                "code": code,
-                "status": status,
-                "saved": saved,
-                "continued": wait(child(lambda name=split: train(data, root, name))),
-            }
-        )
-    return told
+        continued = wait(child(lambda name=split: train(data, root, name)))
+        facts = {"name": split, "code": code, "status": status, "saved": saved}
+        reports.append(facts | {"continued": continued})
+    return reports
 
 
 def main() -> None:
-    """Drive all of them, each in a folder of its name, and print what came of it; "whole" stands beside the kills."""
+    """Drive all of them, each in a folder of its name, and print the reports."""
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
     data, root = sys.argv[1], Path(sys.argv[2])

@@ -12,7 +12,7 @@ from coder_core.config.schema import Config
 from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
-from coder_core.runs.lock import RunLock
+from coder_core.runs.status import RunLock
 from coder_core.training.launch import continue_run
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import named_reviews

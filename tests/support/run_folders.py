@@ -13,19 +13,18 @@ import tomli_w
 from PIL import Image, ImageDraw
 
 from coder_core.api import Run
-from coder_core.config.data import DataConfig
-from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config, to_document
-from coder_core.config.training import TrainingConfig
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.split import part_images
 from coder_core.files.lines import open_line, run_key, seal_line
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.import_embeddings import import_run
+from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
+from tests.support.configs import changed
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 CAPTIONS_PER_IMAGE = 5
@@ -54,21 +53,42 @@ def ranks_of(v: np.ndarray, w: np.ndarray, owner: np.ndarray) -> tuple[np.ndarra
     text_ranks = np.array([(scores[:, j] >= scores[owner[j], j]).sum() - 1 for j in range(len(w))])
     image_ranks = np.full(len(v), -1)
     for i in range(len(v)):
-        own = owner == i
-        if own.any():
-            image_ranks[i] = (scores[i][~own] >= scores[i][own].max()).sum()
+        matching = owner == i
+        if matching.any():
+            image_ranks[i] = (scores[i][~matching] >= scores[i][matching].max()).sum()
     return image_ranks, text_ranks, np.argsort(-scores, 1)[:, :10], np.argsort(-scores.T, 1)[:, :10]
 
 
 def recalls(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name, ranks in (("i2t", image_ranks), ("t2i", text_ranks)):
-        for k in (1, 5, 10):
-            found[f"{name}_r{k}"] = 100.0 * float((ranks < k).mean())
-        found[f"{name}_medr"] = float(np.floor(np.median(ranks)) + 1)
-        found[f"{name}_meanr"] = float(ranks.mean() + 1)
-    found["rsum"] = sum(value for key, value in found.items() if "_r" in key)
-    return found
+    metrics: dict[str, float] = {}
+    for way, ranks in (("i2t", image_ranks), ("t2i", text_ranks)):
+        metrics |= {f"{way}_r{k}": 100.0 * float((ranks < k).mean()) for k in (1, 5, 10)}
+        metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
+        metrics[f"{way}_meanr"] = float(ranks.mean() + 1)
+    metrics["rsum"] = sum(value for key, value in metrics.items() if "_r" in key)
+    return metrics
+
+
+def write_embeddings(
+    folder: Path, v: np.ndarray, w: np.ndarray, owner: np.ndarray, split: str = "dev", **values: Any
+) -> Path:
+    """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
+    ranks = ranks_of(v, w, owner)
+    defaults = {
+        "metrics": recalls(*ranks[:2]),
+        "fingerprint": "0" * 64,
+        **dict(zip(RANKS, ranks, strict=True)),
+    }
+    defaults |= {"captions": [f"caption {j}" for j in range(len(w))], "source": "synthetic"}
+    defaults |= {"image_names": [f"{i}.png" for i in range(len(v))]}
+    defaults |= {} if "scores" in values else {"image_embeddings": v, "text_embeddings": w}
+    return write_analysis(folder, split, **({"image_of_text": owner} | defaults | values))
+
+
+def write_configured(root: Path, config: Config, **about: Any) -> Path:
+    """A run folder with its configuration and no words."""
+    document = to_document(config) | ({"about": about} if about else {})
+    return write_sealed(root / config.name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
 
 
 def draw_pictures(folder: Path, count: int) -> list[str]:
@@ -82,23 +102,6 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
         names.append(f"{number}.png")
         picture.save(folder / names[-1])
     return names
-
-
-def write_embeddings(
-    folder: Path, v: np.ndarray, w: np.ndarray, owner: np.ndarray, split: str = "dev", **values: Any
-) -> None:
-    """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
-    names = ("image_ranks", "text_ranks", "image_best", "text_best")
-    ranks = dict(zip(names, ranks_of(v, w, owner), strict=True))
-    defaults = {
-        "captions": [f"caption {number}" for number in range(len(w))],
-        "image_names": [f"{number}.png" for number in range(len(v))],
-        "metrics": recalls(ranks["image_ranks"], ranks["text_ranks"]),
-        "fingerprint": "0" * 64,
-        **ranks,
-    }
-    embeddings = {} if "scores" in values else {"image_embeddings": v, "text_embeddings": w}
-    write_analysis(folder, split, image_of_text=owner, **(defaults | embeddings | values))
 
 
 def write_run(
@@ -116,32 +119,27 @@ def write_run(
     per_image: int = CAPTIONS_PER_IMAGE,
 ) -> Path:
     """A finished run with history, status and an analysis of dev."""
-    objective = ObjectiveConfig(loss=loss)  # type: ignore[arg-type]
-    training = TrainingConfig(epochs=epochs, seed=seed)
-    config = Config(name=name, data=DataConfig(data="demo"), objective=objective, training=training)
-    folder = write_sealed(
-        root / name, {"config.toml": tomli_w.dumps(to_document(config)), "words.json": "[]"}
-    )
+    config = changed(Config(name=name), data="demo", loss=loss, epochs=epochs, seed=seed)
+    folder = write_configured(root, config)
     v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
     metrics = recalls(*ranks_of(v, w, owner)[:2])
-    texts = (
-        list(captions)
-        if captions is not None
-        else [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
-    )
+    if captions is None:
+        captions = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
         for epoch in range(1, epochs + 1):
             part: dict[str, Any] = {key: value * epoch / epochs for key, value in metrics.items()}
-            history.write(
-                "epoch", step=10 * epoch, epoch=epoch, loss=2.0 / epoch, metrics=part, rsum=part["rsum"]
-            )
+            facts = {"epoch": epoch, "loss": 2.0 / epoch, "metrics": part, "rsum": part["rsum"]}
+            history.write("epoch", step=10 * epoch, **facts)
         history.write("stop", step=10 * epochs)
     write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
-    shown = root.parent / f"{root.name}-pictures"
-    names = draw_pictures(shown, images) if pictures else picture_names or [f"{i}.png" for i in range(images)]
-    values = {"captions": texts, "image_names": names, "picture_folder": shown if pictures else ""}
-    write_embeddings(folder, v, w, owner, source="synthetic", **values)
+    changes: dict[str, Any] = {"captions": list(captions)}
+    if pictures:
+        shown = root.parent / f"{root.name}-pictures"
+        changes |= {"image_names": draw_pictures(shown, images), "picture_folder": shown}
+    elif picture_names:
+        changes["image_names"] = picture_names
+    write_embeddings(folder, v, w, owner, **changes)
     return folder
 
 
@@ -158,18 +156,15 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
     about = {"train_captions_sha256": digest.hexdigest(), "train_features_sha256": "0" * 64}
     folders = []
     for name, other in {"half": False, "other-half": True}.items():
-        part = DataConfig(data="demo", train_part=0.5, other_part=other)
-        document = to_document(Config(name=name, data=part, training=TrainingConfig(seed=5))) | {
-            "about": about
-        }
-        folder = write_sealed(root / name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
+        config = changed(Config(name=name), data="demo", train_part=0.5, other_part=other, seed=5)
+        folder = write_configured(root, config, **about)
         write_status(folder, "finished", step=1, steps=1)
         seen = np.isin(owner, part_images(images, 0.5, 5, other=other))
         rng = np.random.default_rng(other)
         v = rng.normal(size=(images, 32))
         w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
         v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
-        write_embeddings(folder, v, w, owner, "train", captions=texts, source="synthetic")
+        write_embeddings(folder, v, w, owner, "train", captions=texts)
         folders.append(folder)
     return folders, owner != true_owner
 
@@ -187,24 +182,12 @@ def write_prototypes(
     **facts: Any,
 ) -> None:
     """Write the run's analysis of dev, with these prototypes, into a run folder."""
-    a = run.analysis("dev")
-    v, w = run.embeddings("dev")
-    write_embeddings(
-        folder,
-        v,
-        w,
-        a.image_of_text,
-        captions=a.captions,
-        image_names=a.image_names,
-        fingerprint="1" * 12,
-        cluster_centroids=centroids,
-        cluster_pair_labels=pairs,
-        cluster_pair_cosines=cosines,
-        cluster_image_labels=images,
-        cluster_text_labels=texts,
-        cluster_members=members,
-        **facts,
-    )
+    analysis = run.analysis("dev")
+    arrays = {name: analysis.array(name) for name in ("image_of_text", *EMBEDDINGS, *RANKS)}
+    arrays |= {"cluster_centroids": centroids, "cluster_members": members, "cluster_pair_labels": pairs}
+    arrays |= {"cluster_pair_cosines": cosines, "cluster_image_labels": images, "cluster_text_labels": texts}
+    about = {"captions": analysis.captions, "image_names": analysis.image_names, "metrics": analysis.metrics}
+    write_analysis(folder, "dev", fingerprint="1" * 12, **about, **arrays, **facts)
 
 
 def import_run_folder(
@@ -219,21 +202,19 @@ def import_run_folder(
 ) -> Path:
     """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
     folder that `write_run` drew, saved query k is the embedding of image k."""
-    given = root.parent / f"{name}-embeddings"
-    given.mkdir(parents=True, exist_ok=True)
-    v, w, _ = synthetic(images, noise=noise, seed=seed)
-    np.save(given / "images.npy", v)
-    np.save(given / "texts.npy", w)
-    captions = given / "captions.txt"
-    captions.write_text("".join(f"scene {i}, told in way {k}\n" for i in range(images) for k in range(5)))
-    (given / "ids.txt").write_text("".join(f"{i}.png\n" for i in range(images)))
-    ids = given / "ids.txt" if pictures else None
-    np.save(given / "queries.npy", v[: len(queries)])
-    (given / "queries.txt").write_text("".join(f"{query}\n" for query in queries))
-    saved = {"queries": given / "queries.npy", "query_texts": given / "queries.txt"} if queries else {}
-    embeddings = read_embeddings(
-        given / "images.npy", given / "texts.npy", captions, ids=ids, pictures=pictures, **saved
-    )
+    files = root.parent / f"{name}-embeddings"
+    files.mkdir(parents=True, exist_ok=True)
+    v, w, owner = synthetic(images, noise=noise, seed=seed)
+    captions = [f"scene {i}, told in way {k % CAPTIONS_PER_IMAGE}" for k, i in enumerate(owner)]
+    names = [f"{i}.png" for i in range(images)]
+    for stem, rows in (("images", v), ("texts", w), ("queries", v[: len(queries)])):
+        np.save(files / f"{stem}.npy", rows)
+    for stem, lines in (("captions", captions), ("ids", names), ("queries", queries)):
+        (files / f"{stem}.txt").write_text("".join(f"{line}\n" for line in lines))
+    optional = {"queries": files / "queries.npy", "query_texts": files / "queries.txt"} if queries else {}
+    ids = files / "ids.txt" if pictures else None
+    arguments = (files / "images.npy", files / "texts.npy", files / "captions.txt")
+    embeddings = read_embeddings(*arguments, ids=ids, pictures=pictures, **optional)
     return import_run(embeddings, root, name, "dev")[0]
 
 

@@ -21,23 +21,8 @@ from coder_core.runs.saves import Save, SaveStore
 from tests.support.configs import changed
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
-WORDS = [
-    "a",
-    "red",
-    "blue",
-    "star",
-    "ring",
-    "box",
-    "dog",
-    "cat",
-    "runs",
-    "sits",
-    "jumps",
-    "near",
-    "far",
-    "from",
-    "the",
-]
+WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat"]
+WORDS += ["runs", "sits", "jumps", "near", "far", "from", "the"]
 
 
 def write_tiny_data(
@@ -56,32 +41,12 @@ def write_tiny_data(
 def tiny_config(data: Path, name: str = "tiny", **values: Any) -> Config:
     """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank.
 
-    Args:
-        data: from `write_tiny_data`.
-        name: of the run.
-        values: settings of any section.
+    `values` are settings of any section.
     """
-    settings = {
-        "data": str(data),
-        "word_threshold": 1,
-        "dimension": 8,
-        "word_size": 6,
-        "text_layers": 2,
-        "image_dropout": 0.1,
-        "word_dropout": 0.1,
-        "embedding_dropout": 0.1,
-        "loss": "dcl",
-        "bank_size": 13,
-        "epochs": 3,
-        "batch_size": 8,
-        "learning_rate": 3e-3,
-        "schedule": "cosine",
-        "warmup_steps": 2,
-        "threads": 1,
-        "device": "cpu",
-        "save_every": 1000.0,
-        "seed": 5,
-    }
+    settings = {"data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2}
+    settings |= {"image_dropout": 0.1, "word_dropout": 0.1, "embedding_dropout": 0.1, "bank_size": 13}
+    settings |= {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2}
+    settings |= {"threads": 1, "device": "cpu", "save_every": 1000.0, "seed": 5}
     return changed(Config(name=name), **settings | values)
 
 
@@ -104,10 +69,10 @@ class StoppingBatches(TrainingBatches):
         cls, batches: TrainingBatches, stop_before_step: int, number: int = signal.SIGTERM
     ) -> StoppingBatches:
         """Like `batches`; the signal comes during step `stop_before_step`, counted from 0."""
-        found = cls.__new__(cls)
-        found.__dict__.update(batches.__dict__)
-        found.stop_before_step, found.number = stop_before_step, number
-        return found
+        stopping = cls.__new__(cls)
+        stopping.__dict__.update(batches.__dict__)
+        stopping.stop_before_step, stopping.number = stop_before_step, number
+        return stopping
 
     stop_before_step: int
     number: int
@@ -135,17 +100,14 @@ def newest_state(folder: Path) -> Save:
 def state_tensors(folder: Path) -> dict[str, Tensor]:
     """Every tensor of the newest state: weights, moments and what the parts save."""
     save = newest_state(folder)
-    stems = [
-        name.removesuffix(".safetensors") for name in save.manifest["files"] if name.endswith(".safetensors")
-    ]
+    stems = [Path(name).stem for name in save.manifest["files"] if name.endswith(".safetensors")]
     return {f"{stem}.{name}": tensor for stem in stems for name, tensor in save.tensors(stem).items()}
 
 
 def position(folder: Path) -> dict[str, Any]:
     """Position of the newest state, without the seconds it took."""
-    return {
-        key: value for key, value in newest_state(folder).document("position").items() if key != "seconds"
-    }
+    facts = newest_state(folder).document("position")
+    return {key: value for key, value in facts.items() if key != "seconds"}
 
 
 def told(folder: Path) -> list[dict[str, Any]]:

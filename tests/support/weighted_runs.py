@@ -10,22 +10,14 @@ from coder_core.training.launch import start_run
 from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
 
 KINDS = {"combined": "combined", "opposite": "diversity", "hal": "hal"}
-
-
 COUNT, SCALE = 4, 4.0
 
 
 def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
     """Diversity weights with the n-pairs hinge, unless said otherwise."""
-    usual: dict[str, Any] = {
-        "loss": "npairs-hinge",
-        "npairs_margin": 0.4,
-        "weight_instance": 1.0,
-        "sample_weights": "diversity",
-        "weight_scale": SCALE,
-        "neighbours": COUNT,
-        "neighbours_of_neighbours": 0,
-    }
+    usual: dict[str, Any] = {"loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0}
+    usual |= {"sample_weights": "diversity", "weight_scale": SCALE, "neighbours": COUNT}
+    usual |= {"neighbours_of_neighbours": 0}
     return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 

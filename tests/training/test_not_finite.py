@@ -14,9 +14,8 @@ from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import read_config, read_vocabulary
-from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
+from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.stopping import NotFiniteError, check_gradients

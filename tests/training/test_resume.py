@@ -21,9 +21,8 @@ from coder_core.console.faults import InputError
 from coder_core.data.words import Tokens
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save, read_config
-from coder_core.runs.lock import RunLock
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
+from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train

@@ -21,8 +21,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from coder_core.api import open_run
-from coder_core.config.command_line import changed_flags
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, changed_flags
 from coder_core.console.faults import InputError
 from coder_core.data.features import UnreadableRowsError
 from coder_core.embed import main as embed
