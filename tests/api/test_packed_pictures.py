@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from coder_core.api import InputError, Run, decode, open_run
+from coder_core.api import InputError, decode, open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.api.retrieval import look_alike
 from coder_core.data.captioned import positions as packed
@@ -43,8 +43,8 @@ def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     write_tiny_clip(folder / "clip")
     for name, layout in LAYOUT.items():
         LAYOUTS[layout](folder / name)
-        given = [f"--model={folder / 'clip'}", f"--root={folder / 'runs'}", f"--name={name}", "--workers=0"]
-        assert embed(["pictures", str(folder / name), *given]) == 0
+        options = [f"--model={folder / 'clip'}", f"--root={folder / 'runs'}", f"--name={name}"]
+        assert embed(["pictures", str(folder / name), *options, "--workers=0"]) == 0
     return folder
 
 
@@ -67,43 +67,36 @@ def rewrite(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> No
     reseal(file.parent)
 
 
+def drawn(number: int) -> Image.Image:
+    return decode(draw(number), "drawn")
+
+
 def same_picture(content: bytes | None, number: int) -> bool:
-    assert content is not None
-    expected = np.asarray(decode(draw(number), "drawn"), dtype=float)
-    return bool(np.abs(np.asarray(decode(content, "shown"), dtype=float) - expected).mean() < 4)
+    """True if a thumbnail, which is compressed, shows the picture."""
+    shown, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), drawn(number)))
+    return bool(np.abs(shown - expected).mean() < 4)
 
 
 @pytest.mark.parametrize("name", LAYOUT)
 def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
     run = open_run(base / "runs" / name)
-    shown = [run.picture("dev", image) for image in (2, 0, 1, 0)]
-    for content, number in zip(shown, [DEV[2], DEV[0], DEV[1], DEV[0]], strict=True):
-        assert same_picture(content, number)
+    for image in (2, 0, 1, 0):
+        content = run.picture("dev", image)
+        assert same_picture(content, DEV[image])
         assert not same_picture(content, 0)
-    np.testing.assert_array_equal(run.open_picture("dev", 1), decode(draw(DEV[1]), "drawn"))
-    assert look_alike(run, decode(draw(DEV[2]), "mine"), split="dev").image == 2
-    plain = heat_map(run, "dev", "a ring", decode(draw(DEV[1]), "drawn"), "cosine")
+    np.testing.assert_array_equal(run.open_picture("dev", 1), drawn(DEV[1]))
+    assert look_alike(run, drawn(DEV[2]), split="dev").image == 2
+    plain = heat_map(run, "dev", "a ring", drawn(DEV[1]), "cosine")
     np.testing.assert_array_equal(heat_map(run, "dev", "a ring", 1, "cosine").values, plain.values)
     notes = json.loads((run.path / "analysis" / "dev" / "images.json").read_text())["packed"]
-    assert [entry["name"] for entry in notes["files"]] == (
-        ["dev/0.tar"] if name == "tar" else ["validation-00000-of-00001.parquet"]
-    )
+    files = ["dev/0.tar"] if name == "tar" else ["validation-00000-of-00001.parquet"]
+    assert [entry["name"] for entry in notes["files"]] == files
 
 
 def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) -> None:
-    config = tower_config(
-        base,
-        "frozen",
-        data=str(base / "parquet"),
-        image_tuning="frozen",
-        text_tuning="frozen",
-        projection="linear",
-        image_pooling="mean",
-        text_pooling="mean",
-        epochs=1,
-        dimension=8,
-    )
-    start_run(config, root=tmp_path, console=quiet())
+    options = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear", "dimension": 8}
+    options |= {"image_pooling": "mean", "text_pooling": "mean", "epochs": 1, "data": str(base / "parquet")}
+    start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
     assert evaluate([str(tmp_path / "frozen"), "--split=train"]) == 0
     run = open_run(tmp_path / "frozen")
     assert all(same_picture(run.picture("train", image), image) for image in (5, 0))  # of two files
@@ -114,24 +107,23 @@ def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("name", LAYOUT)
 def test_a_run_on_features_of_them_shows_them(name: str, base: Path, tmp_path: Path) -> None:
     out = tmp_path / "features"
-    given = [
-        f"--out={out}",
-        f"--model={base / 'clip'}",
-        "--workers=0",
-        "--grid=2",
-        "--splits",
-        "train",
-        "dev",
-    ]
-    assert features([str(base / name), *given]) == 0
+    options = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits"]
+    assert features([str(base / name), *options, "train", "dev"]) == 0
     path = start_run(tiny_config(out), tmp_path, quiet())
     run = open_run(path)
-    assert [same_picture(run.picture("dev", image), DEV[image]) for image in (2, 0)] == [True, True]
+    assert all(same_picture(run.picture("dev", image), DEV[image]) for image in (2, 0))
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
     ids = out / "dev_ids.txt"
     ids.write_text(ids.read_text().replace("0", "9"))  # other names: nobody knows whose pictures these are
     assert evaluate([str(path), "--split=dev", "--overwrite"]) == 0
     assert open_run(path).picture("dev", 0) is None
+
+
+def refusal(run: Path, image: int = 0) -> str:
+    """Why a picture of dev is not shown."""
+    with pytest.raises(InputError) as caught:
+        open_run(run).open_picture("dev", image)
+    return str(caught.value)
 
 
 def test_opening_a_run_needs_no_file_of_its_pictures(own: Path) -> None:
@@ -140,96 +132,80 @@ def test_opening_a_run_needs_no_file_of_its_pictures(own: Path) -> None:
     assert len(run.diversity("dev")) == 6
     assert run.image_names("dev")[0] == f"dev/0/s{DEV[0]:07d}.jpg"
     assert run.picture("dev", 0) is None
-    assert "there is no such file" in refusal(run)
-
-
-def refusal(run: Run) -> str:
-    """Why the first picture of dev is not shown."""
-    with pytest.raises(InputError) as caught:
-        run.open_picture("dev", 0)
-    return str(caught.value)
+    assert "no such file" in refusal(run.path)
 
 
 def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -> None:
-    runs = own / "runs"
-    outside = shutil.copy(own / "tar" / "dev" / "0.tar", own / "outside.tar")
+    run, tar = own / "runs" / "tar", own / "tar" / "dev" / "0.tar"
+    outside = shutil.copy(tar, own / "outside.tar")
     size = outside.stat().st_size
-    for name, said in (
-        ("../outside.tar", "holds .."),
-        (str(outside), "is an absolute path"),
-        ("dev/0.tar\0", "names"),
-        ("train/missing.tar", "there is no such file"),
-    ):
-        rewrite(runs / "tar", lambda note, name=name: note | {"files": [{"name": name, "bytes": size}]})
-        run = open_run(runs / "tar")
-        assert said in refusal(run)
-    for entry, said in (
-        ({"name": "dev/0.txt", "bytes": size}, "a .tar file and its bytes"),
-        ({"name": "dev/0.tar"}, "a .tar file and its bytes"),
-        ({"name": 3, "bytes": size}, "key name: is 3"),
-        ("dev/0.tar", "an object"),
-    ):
-        rewrite(runs / "tar", lambda note, entry=entry: note | {"files": [entry]})
-        assert said in refusal(open_run(runs / "tar"))
-    files = [{"name": "dev/0.tar", "bytes": size}]
-    whole = {"version": 1, "kind": "tar", "folder": str(own / "tar"), "files": files}
-    for changes, said in (
+
+    def files(name: object) -> dict[str, Any]:
+        return {"files": [{"name": name, "bytes": size}]}
+
+    whole = {"version": 1, "kind": "tar", "folder": str(own / "tar"), **files("dev/0.tar")}
+    for changes, fact in (
+        (files("../outside.tar"), "holds .."),
+        (files(str(outside)), "absolute path"),
+        (files("dev/0.tar\0"), "names"),
+        (files("train/missing.tar"), "no such file"),
+        (files("dev/0.txt"), ".tar file and its bytes"),
+        (files(3), "key name: is 3"),
+        ({"files": [{"name": "dev/0.tar"}]}, ".tar file and its bytes"),
+        ({"files": ["dev/0.tar"]}, "an object"),
+        ({"files": []}, "names 0 files"),
         ({"version": 2}, "version 1"),
         ({"kind": "zip"}, "kind 'zip'"),
-        ({"files": []}, "names 0 files"),
-        ({"folder": "relative"}, "an absolute path"),
+        ({"folder": "relative"}, "absolute path"),
     ):
-        rewrite(runs / "tar", lambda note, changes=changes: whole | changes)
-        assert said in refusal(open_run(runs / "tar"))
-    rewrite(runs / "tar", lambda note: whole)
-    assert open_run(runs / "tar").picture("dev", 0) is not None
-    positions = runs / "tar" / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
+        rewrite(run, lambda note, changes=changes: whole | changes)
+        assert fact in refusal(run)
+    rewrite(run, lambda note: whole)
+    assert open_run(run).picture("dev", 0) is not None
+    positions = run / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
     rows = np.load(positions)
-    np.save(positions, rows - np.array([0, 0, 10**6]))
-    reseal(positions.parent)
-    assert "picture_positions.npy" in refusal(open_run(runs / "tar"))
-    np.save(positions, rows)
-    reseal(positions.parent)
-    (own / "tar" / "dev" / "0.tar").unlink()
-    (own / "tar" / "dev" / "0.tar").symlink_to(outside)
-    run = open_run(runs / "tar")
-    assert "a link that leaves the picture folder" in refusal(run)
-    assert run.picture("dev", 0) is None
-    (own / "tar" / "dev" / "0.tar").unlink()
-    os.mkfifo(own / "tar" / "dev" / "0.tar")
-    assert "there is no such file" in refusal(run)
+    for values in (rows - np.array([0, 0, 10**6]), rows):
+        np.save(positions, values)
+        reseal(positions.parent)
+        if values is not rows:
+            assert positions.name in refusal(run)
+    tar.unlink()
+    tar.symlink_to(outside)
+    assert "link that leaves" in refusal(run)
+    assert open_run(run).picture("dev", 0) is None
+    tar.unlink()
+    os.mkfifo(tar)
+    assert "no such file" in refusal(run)
 
 
 def test_changed_and_broken_containers_and_bombs_are_named(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = open_run(own / "runs" / "tar")
-    tar = own / "tar" / "dev" / "0.tar"
-    content = tar.read_bytes()
-    tar.write_bytes(content[: len(content) // 2])
-    assert f"has {len(content) // 2:,} bytes; expected {len(content):,}" in refusal(run)
-    tar.write_bytes(bytes(len(content)))
-    assert "cannot be decoded" in refusal(run)
+    tar, content = own / "tar" / "dev" / "0.tar", (own / "tar" / "dev" / "0.tar").read_bytes()
+    for broken, fact in (
+        (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
+        (bytes(len(content)), "cannot be decoded"),
+    ):
+        tar.write_bytes(broken)
+        assert fact in refusal(own / "runs" / "tar")
+    run, file = own / "runs" / "parquet", own / "parquet" / "data" / "validation-00000-of-00001.parquet"
+
+    def write(images: list[Any]) -> None:
+        """Write the file anew and note its size in the run."""
+        pq.write_table(pa.table({"image": images, "caption": ["a"] * len(images)}), file, row_group_size=2)
+        size = {"bytes": file.stat().st_size}
+        rewrite(run, lambda note: note | {"files": [note["files"][0] | size]})
+
     buffer = io.BytesIO()
     BOMB.save(buffer, "PNG")
-    file = own / "parquet" / "data" / "validation-00000-of-00001.parquet"
-    images = [{"bytes": value, "path": None} for value in (buffer.getvalue(), None, b"<html>")]
-    pq.write_table(pa.table({"image": images, "caption": ["a", "b", "c"]}), file, row_group_size=2)
-    rewrite(
-        own / "runs" / "parquet",
-        lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]},
-    )
-    run = open_run(own / "runs" / "parquet")
-    assert "10,000 × 10,000 pixels" in refusal(run)
-    with pytest.raises(InputError, match="row group 0 row 1: holds no bytes"):
-        run.open_picture("dev", 1)
-    with pytest.raises(InputError, match="row group 1 row 0: cannot be decoded"):
-        run.open_picture("dev", 2)
+    write([{"bytes": value, "path": None} for value in (buffer.getvalue(), None, b"<html>")])
+    for image, fact in (
+        (0, "10,000 × 10,000"),
+        (1, "row group 0 row 1: holds no bytes"),
+        (2, "row group 1 row 0: cannot be decoded"),
+    ):
+        assert fact in refusal(run, image)
     monkeypatch.setattr(packed, "LARGEST_GROUP", 100)
-    assert "the pictures of its row group are" in refusal(open_run(own / "runs" / "parquet"))
-    pq.write_table(pa.table({"image": ["x"], "caption": ["a"]}), file)
-    rewrite(
-        own / "runs" / "parquet",
-        lambda note: note | {"files": [note["files"][0] | {"bytes": file.stat().st_size}]},
-    )
-    assert "no such row group of pictures" in refusal(open_run(own / "runs" / "parquet"))
+    assert "the pictures of its row group" in refusal(run)
+    write(["x"])
+    assert "no such row group" in refusal(run)
