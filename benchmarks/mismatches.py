@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from coder_core.api.data_quality import (
     suspicion,
     unseen_images,
 )
-from coder_core.api.sampling import part_of, sample_of
+from coder_core.api.sampling import sample_of
 from coder_core.console.progress import silent
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
@@ -100,17 +101,19 @@ def detection(wrong: np.ndarray, score: np.ndarray) -> tuple[float, float]:
 def exchanged(run: Run) -> list[tuple[float, ...]]:
     """Per seed: AUROC and precision of similarity and suspicion; exchanged share, and share of all exchanged, of the
     pairs like a random one and of the doubtful ones."""
-    v, w, scores = run.compared(SPLIT)
-    owner = run.image_of_text(SPLIT)
+    whole = run.compared(SPLIT)
+    owner = whole.owner
     vectors = caption_vectors(run.captions(SPLIT))
-    spaces = [space for space in (None if scores is not None else w, vectors) if space is not None]
+    spaces = [
+        space for space in (None if whole.scores is not None else whole.texts, vectors) if space is not None
+    ]
     rows = []
     for seed in range(SEEDS):
         moved = np.random.default_rng(seed).choice(len(owner), int(SHARE * len(owner)), replace=False)
         images = owner.copy()
         images[moved] = np.roll(owner[moved], 1)
         wrong = images != owner
-        part = part_of(v, w, images, None, scores)
+        part = replace(whole, owner=images)
         scores_of_pairs, random = suspicion(part, list(spaces))
         similarity = part.sides("text").pairs(np.arange(len(images)), images)
         better = 100 * np.searchsorted(np.sort(random), scores_of_pairs) / len(random)

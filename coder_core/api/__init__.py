@@ -8,23 +8,16 @@ run.diversity("dev").sort_values("diversity").head()
 subject.
 """
 
-from coder_core.api.concepts import ConceptView
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
 from coder_core.api.listing import METRICS, ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
 from coder_core.api.pictures import decode, jpeg
-from coder_core.api.retrieval import (
-    OUTCOMES,
+from coder_core.api.retrieval.comparison import (
     compare,
     config_differences,
     diversity_changes,
-    found_by,
-    hubness,
-    margins,
-    occurrences,
     rank_correlation,
-    same_samples,
 )
+from coder_core.api.retrieval.results import margins, occurrences
 from coder_core.api.run import Run, open_run
 from coder_core.api.sampling import Sample
-from coder_core.api.similarity import choose_samples, matrix_table, scaled_matrix
 from coder_core.console.faults import InputError

@@ -104,16 +104,10 @@ def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -
     """
     owner = run.image_of_text(split)
     pairs = {"cluster": clusters.pairs, "image": owner, "cosine": clusters.cosines}
-    table = (
-        pd.DataFrame(pairs | {"agree": 100.0 * agreement(clusters, owner)})
-        .groupby("cluster", as_index=False)
-        .agg(
-            size=("image", "size"),
-            images=("image", "nunique"),
-            agreement=("agree", "mean"),
-            cohesion=("cosine", "mean"),
-        )
-    )
+    grouped = pd.DataFrame(pairs | {"agree": 100.0 * agreement(clusters, owner)}).groupby("cluster")
+    counts = {"size": grouped.size(), "images": grouped["image"].nunique()}
+    means = {"agreement": grouped["agree"].mean(), "cohesion": grouped["cosine"].mean()}
+    table = pd.DataFrame(counts | means).reset_index()
     marked = marking(run, split, clusters)
     table["words"] = [", ".join(marked.top(int(cluster), words)["word"]) for cluster in table["cluster"]]
     if clusters.trained is not None:
@@ -181,13 +175,9 @@ def between(
 
 
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:
-    """Rename `others` to the labels they share most samples with, each name once (Hungarian method).
+    """Rename `others` (N,) to the labels (N,) they share most samples with, each name once (Hungarian method).
 
-    Args:
-        labels, others: (N,) clusters of the same samples. most: with more clusters than this nothing is renamed.
-
-    Returns:
-        (N,) labels; groups without a partner get numbers above all of `labels`.
+    Groups without a partner get numbers above all of `labels`; with more than `most` clusters nothing is renamed.
     """
     count, other_count = int(labels.max(initial=0)) + 1, int(others.max(initial=0)) + 1
     if max(count, other_count) > most:
@@ -228,16 +218,8 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, cou
         sums = (tables.attention(modality, part).sum(0, dtype=np.float64) for part in slices(rows, PIECE))
         means.append(sum(sums, np.zeros(len(tables.words))) / rows)
     elsewhere = (means[0] + means[1]) / 2
-    table = pd.DataFrame(
-        {
-            "word": tables.words,
-            "kind": tables.kinds,
-            "image": image,
-            "text": text,
-            "elsewhere": elsewhere,
-            "gain": (image + text) / 2 - elsewhere,
-        }
-    )
+    columns = {"word": tables.words, "kind": tables.kinds, "image": image, "text": text}
+    table = pd.DataFrame(columns | {"elsewhere": elsewhere, "gain": (image + text) / 2 - elsewhere})
     table = table[table["gain"] > 0].sort_values("gain", ascending=False, kind="stable")
     return table.head(count).reset_index(drop=True)
 

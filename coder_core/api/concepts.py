@@ -98,32 +98,24 @@ class ConceptView:
         )
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
 
-    def attention(self, modality: Modality, number: int, *, top: int = 20) -> pd.DataFrame:
-        """The concepts one image or caption reads most: concept, word, kind, attention (of all concepts sums to 1).
-
-        Raises:
-            InputError: there is no such sample.
-        """
-        attention = self._row(modality, number)
-        order = np.argsort(-attention, kind="stable")[:top]
-        return self._frame(order, attention=attention[order])
-
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
         """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
         the largest difference of either sign first."""
-        by_image, by_text = self._row("image", image), self._row("text", text)
-        difference = by_image - by_text
-        order = np.argsort(-np.abs(difference), kind="stable")[:top]
-        return self._frame(order, image=by_image[order], text=by_text[order], difference=difference[order])
+        rows = {
+            "image": self.rows("image", np.array([image]))[0],
+            "text": self.rows("text", np.array([text]))[0],
+        }
+        table = pd.DataFrame(
+            {"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds, **rows}
+        )
+        table["difference"] = rows["image"] - rows["text"]
+        return table.iloc[np.argsort(-table["difference"].abs(), kind="stable")[:top]].reset_index(drop=True)
 
     def readers(
         self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None
     ) -> pd.DataFrame:
-        """The images or captions (of those `within`) that read a concept most: sample, attention.
-
-        Raises:
-            InputError: there is no such concept.
-        """
+        """The images or captions (of those `within`) that read a concept most: sample, attention. InputError: there is no
+        such concept."""
         if not 0 <= concept < len(self.words):
             raise InputError.at(f"concept {concept}", "is not in the run", f"0 to {len(self.words) - 1}")
         attention = np.concatenate([rows[:, concept] for rows in self.pieces(modality)])
@@ -136,16 +128,6 @@ class ConceptView:
         graph = np.asarray(self._tables.graph).copy()
         np.fill_diagonal(graph, 0)
         return np.asarray(graph > 0)
-
-    def _row(self, modality: Modality, number: int) -> Array:
-        last = self.count(modality) - 1
-        if not 0 <= number <= last:
-            raise InputError.at(f"{modality} {number}", "is not in the split", f"0 to {last}")
-        return self.rows(modality, np.array([number]))[0]
-
-    def _frame(self, order: Array, **columns: Array) -> pd.DataFrame:
-        words, kinds = np.array(self.words, dtype=object)[order], np.array(self.kinds, dtype=object)[order]
-        return pd.DataFrame({"concept": order, "word": words, "kind": kinds, **columns})
 
 
 @dataclass(frozen=True)
@@ -206,11 +188,7 @@ def summarise_attention(
 def shared_attention(
     view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0
 ) -> SharedAttention:
-    """Agreement of captions (None: all) and their images on the concepts they read.
-
-    Args:
-        image_of_text: (m,) the image of every caption of the split.
-    """
+    """Agreement of captions (None: all) and their images (`image_of_text`: (m,) of the split) on the concepts they read."""
     owner = np.asarray(image_of_text)
     numbers = np.arange(len(owner)) if texts is None else np.asarray(texts)
     images = view.count("image")

@@ -29,7 +29,7 @@ import pandas as pd
 
 from coder_core.api.pictures import jpeg
 from coder_core.api.run import Run
-from coder_core.api.sampling import Sample, SplitPart, part_of, sample_of
+from coder_core.api.sampling import Sample, SplitPart, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
 from coder_core.api.stored import StoredResult
 from coder_core.console.faults import InputError
@@ -65,8 +65,7 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
         caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random other
         image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`).
     """
-    v, w, scores = run.compared(split)
-    part, captions = part_of(v, w, run.image_of_text(split), sample, scores), run.captions(split)
+    part, captions = run.compared(split).of_sample(sample), run.captions(split)
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
     score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
@@ -99,11 +98,8 @@ def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd
 
 
 def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
-    """The rows of the train images that each of two runs did not train on; together they are all of them.
-
-    Raises:
-        InputError: as for `cross_fitted`.
-    """
+    """The rows of the train images that each of two runs did not train on; together they are all of them. Errors as for
+    `cross_fitted`."""
     runs = (first, second)
     trained = [_trained_on(run) for run in runs]
     part, seed, other = trained[0]
@@ -221,11 +217,10 @@ def splits_of_run(run: Run) -> list[CaptionedSplit]:
     says and still holds the captions of these."""
     splits = {split.name: split for split in _data_splits(run)}
     for name in run.splits:
-        analysis, names = run.analysis(name), list(run.image_names(name))
+        analysis, names, captions = run.analysis(name), list(run.image_names(name)), list(run.captions(name))
         folder = Path(analysis.picture_folder) if analysis.picture_folder else None
-        positions, owner = analysis.packed_pictures or GuardedFiles(folder, names), run.image_of_text(name)
-        rows = np.arange(len(names))
-        splits[name] = CaptionedSplit(name, names, list(run.captions(name)), owner, positions, rows)
+        files, rows = analysis.packed_pictures or GuardedFiles(folder, names), np.arange(len(names))
+        splits[name] = CaptionedSplit(name, names, captions, run.image_of_text(name), files, rows)
     return sorted(splits.values(), key=lambda split: (FIRST.get(split.name, 2), split.name))
 
 

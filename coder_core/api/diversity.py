@@ -81,7 +81,12 @@ def std_over_split(s: Sides) -> Array:
     tile by tile.
     """
     if s.scores is not None:
-        return _std_of_scores(s)
+        spread = np.zeros(len(s.anchors))
+        for part, tile, own in s.tiles(TILE_ELEMENTS):
+            negatives = np.ones(tile.shape, dtype=bool)
+            negatives[own] = False
+            spread[part] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
+        return spread
     count, width = s.candidates.shape
     rows = TILE_ELEMENTS // width
     centre = np.zeros(width)
@@ -97,8 +102,8 @@ def std_over_split(s: Sides) -> Array:
         anchors = np.asarray(s.anchors[part], dtype=np.float64)
         squares[part] = np.einsum("qd,qd->q", anchors @ scatter, anchors)
     positives, positive_sum, positive_squares = _own_moments(s, centre)
-    negatives = np.maximum(count - positives, 1)
-    variance = (squares - positive_squares) / negatives - (positive_sum / negatives) ** 2
+    others = np.maximum(count - positives, 1)
+    variance = (squares - positive_squares) / others - (positive_sum / others) ** 2
     return np.sqrt(np.maximum(variance, 0.0))
 
 
@@ -111,15 +116,6 @@ def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
         value[part] = np.einsum("pd,pd->p", s.anchors[anchor[part]], centred, dtype=np.float64)
     total, squares = (np.bincount(anchor, values, minlength=len(s.anchors)) for values in (value, value**2))
     return count, total, squares
-
-
-def _std_of_scores(s: Sides) -> Array:
-    spread = np.zeros(len(s.anchors))
-    for rows, tile, own in s.tiles(TILE_ELEMENTS):
-        negatives = np.ones(tile.shape, dtype=bool)
-        negatives[own] = False
-        spread[rows] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
-    return spread
 
 
 def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
@@ -136,10 +132,7 @@ def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature
 
 def entropy_over_split(s: Sides, temperature: float) -> Array:
     """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time.
-
-    Raises:
-        ValueError: temperature is not positive.
-    """
+    ValueError: temperature is not positive."""
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
     entropy = np.zeros(len(s.anchors))
@@ -179,10 +172,7 @@ class Draw:
 def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random.
 
-    None for settings with other candidates than "batch".
-
-    Raises:
-        ValueError: the batch is smaller than 2.
+    None for settings with other candidates than "batch". ValueError: the batch is smaller than 2.
     """
     if settings.candidates != "batch":
         return None
@@ -208,20 +198,15 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     return Draw(pair_image, pair_text, batches, batch_of)
 
 
-def draw_bank(pairs: int, *, size: int, seed: int) -> Array:
-    """Rows of the captions in a bank of `size` pairs (or of all pairs), drawn without repetition.
+def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
+    """Candidates in a bank of pairs (or of all pairs), drawn without repetition: captions, or their images.
 
-    Raises:
-        ValueError: the bank holds nothing.
+    An image is in the bank once for each of its pairs, as in the coupled queues. ValueError: the bank holds nothing.
     """
-    if size < 1:
-        raise ValueError(f"a bank holds at least 1 pair, got {size}")
-    return np.sort(np.random.default_rng(seed).choice(pairs, min(size, pairs), replace=False))
-
-
-def _bank_rows(part: SplitPart, settings: DiversitySettings) -> Array:
-    """Candidates of a bank in the part. An image is in it once for each of its pairs, as in the coupled queues."""
-    pairs = draw_bank(len(part.texts), size=settings.bank_size, seed=settings.seed)
+    if settings.bank_size < 1:
+        raise ValueError(f"a bank holds at least 1 pair, got {settings.bank_size}")
+    count, rng = len(part.owner), np.random.default_rng(settings.seed)
+    pairs = np.sort(rng.choice(count, min(settings.bank_size, count), replace=False))
     return pairs if settings.modality == "image" else part.owner[pairs]
 
 
@@ -232,7 +217,7 @@ def spread(part: SplitPart, settings: DiversitySettings) -> Array:
         return spread_in_batches(part, draw, settings)
     sides = part.sides(settings.modality)
     if settings.candidates == "bank":
-        sides = sides.among(_bank_rows(part, settings))
+        sides = sides.among(draw_bank(part, settings))
     if settings.function == "std":
         return std_over_split(sides)
     return entropy_over_split(sides, settings.temperature)
@@ -267,10 +252,8 @@ def normalise(raw: Array, batch_of: Array | None = None) -> Array:
 def shares(exponents: Array) -> Array:
     """exp(x) / (1 + Σ exp(x)) of every row, the share of the loss each negative carries. CODER eq. 4.
 
-    What is missing to 1 belongs to "no negative is too close".
-
-    Args:
-        exponents: (Q, C), −∞ where there is no negative; used up.
+    What is missing to 1 belongs to "no negative is too close". `exponents` (Q, C), −∞ where there is no negative, are
+    used up.
     """
     largest = exponents.max(1, keepdims=True, initial=0.0)
     exponents -= largest
@@ -284,10 +267,7 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
     """Share of the loss each negative carries, x = (S − γ) / temperature. CODER eq. 4.
 
     With the effective temperature μ·div a small diversity raises the exponent of negatives above γ and lowers that of
-    those below.
-
-    Raises:
-        ValueError: temperature is not positive.
+    those below. ValueError: temperature is not positive.
     """
     exponents = (np.asarray(similarities, dtype=np.float64) - gamma) * sharpness(1.0, temperature)
     return shares(exponents[None])[0]
@@ -382,13 +362,10 @@ def open_anchor(
 
 
 def _candidates(part: SplitPart, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
-    """Rows, in the split, of the candidates one anchor is compared with, its own among them.
-
-    Args:
-        position: of the anchor in the part; −1, outside the sample, takes those of the first batch.
-    """
+    """Rows, in the split, of the candidates of the anchor at a position of the part, its own among them; −1, outside the
+    sample, takes those of the first batch."""
     rows = part.rows("text" if settings.modality == "image" else "image")
     if draw is not None:
         pairs = draw.batches[draw.batch_of[position] if position >= 0 else 0]
         return rows[(draw.pair_text if settings.modality == "image" else draw.pair_image)[pairs]]
-    return rows[_bank_rows(part, settings)] if settings.candidates == "bank" else rows
+    return rows[draw_bank(part, settings)] if settings.candidates == "bank" else rows

@@ -6,7 +6,7 @@ From top to bottom: the formulas; a run, a text and a picture -> a heat map; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -74,21 +74,17 @@ class Laid(NamedTuple):
 def cosines(words: Array, regions: Array) -> Array:
     """(T, L): s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k. Lee et al. 2018 (SCAN), section 3.1.
 
-    Args:
-        words: (T, D). regions: (L, D); a region of zeros is missing and has NaN.
+    A region of zeros is missing and has NaN.
     """
     values = np.where(regions.any(1), unit_rows(words) @ unit_rows(regions).T, np.nan)
     return np.asarray(values, dtype=np.float32)
 
 
 def interaction_attention(words: Array, regions: Array, sharpness: float) -> Array:
-    """(T, L): α_lk = softmax_k(λ · [s_lk]₊ / ‖[s_·k]₊‖), the weights with which word l reads the regions.
+    """(T, L): α_lk = softmax_k(λ · [s_lk]₊ / ‖[s_·k]₊‖), the weights with which word l reads the regions; λ: `sharpness`.
 
     Diao et al. 2024 (Deep Boosting Learning), eq. 1, as `scoring.interaction` computes it: the norm is over the words
     of the caption. A word's weights sum to 1.
-
-    Args:
-        words, regions: as for `cosines`. sharpness: λ.
     """
     s = np.maximum(cosines(words, regions), 0)
     exponents = sharpness * s / np.maximum(np.linalg.norm(s, axis=0, keepdims=True), 1e-12)
@@ -97,11 +93,8 @@ def interaction_attention(words: Array, regions: Array, sharpness: float) -> Arr
 
 
 def lay_over(values: Array, boxes: Array) -> Laid:
-    """Lay regions over a picture; where several overlap, take their mean.
-
-    Args:
-        values: (L,), NaN for a region to leave out. boxes: (L, 4) as in `HeatMap`.
-    """
+    """Lay regions (L,), NaN for one to leave out, over a picture by their boxes (L, 4); where several overlap, take their
+    mean."""
     x, y = (np.unique(np.round(boxes[:, sides], 5)) for sides in ((0, 2), (1, 3)))
     left, top, right, bottom = np.round(boxes, 5).T
     across = (left[:, None] <= x[:-1]) & (x[1:] <= right[:, None])  # (L, columns)
@@ -129,10 +122,7 @@ def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
 
 def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
     """Load what encodes a run's new words, and with `pictures` its new pictures, so that the next answers are fast.
-
-    Raises:
-        InputError: the run has no model, or its towers are not on this machine.
-    """
+    InputError: the run has no model, or its towers are not on this machine."""
     _ = run.model if run.noted_towers is None else run.towers
     if pictures and run.has_region_tower(split):
         run.region_tower(split)
@@ -233,11 +223,7 @@ def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
 
 
 def _picture_regions(run: Run, split: str, picture: Image) -> Regions:
-    """The regions of any upright RGB picture, for a run whose features are made from pixels.
-
-    Raises:
-        InputError: they come from files.
-    """
+    """The regions of any upright RGB picture; InputError for a run whose features come from files instead of pixels."""
     if run.has_region_tower(split):
         tower = run.region_tower(split)
         return Regions(tower.encode_picture(picture), tower.boxes_of(picture))
@@ -246,70 +232,35 @@ def _picture_regions(run: Run, split: str, picture: Image) -> Regions:
 
 def _image_regions(run: Run, split: str, image: int) -> Regions:
     """The regions of an image of a split: made from the picture for the demo, else read from the run's data, else made
-    by the tower that the run notes.
-
-    Raises:
-        InputError: none of these is possible.
-    """
+    by the tower that the run notes. InputError: none of these is possible."""
     if not makes_features(run.analysis(split).picture_folder):
         try:
-            return _feature_files(run, split).of(image)
+            return _stored_regions(run, split, image)
         except InputError:
             if not run.has_region_tower(split) or not run.has_pictures(split):
                 raise
     return _picture_regions(run, split, run.open_picture(split, image))
 
 
-@dataclass(frozen=True)
-class FeatureFiles:
-    """The features of a split, and the boxes beside them."""
-
-    split: Split
-
-    @cached_property
-    def _features(self) -> FeatureRows:
-        return FeatureRows(self.split.features)
-
-    @cached_property
-    def _boxes(self) -> FeatureRows | str:
-        """Rows of boxes, or why there are none."""
-        features = Path(self.split.source.get("features", ""))
-        file = features.with_name(features.name.removesuffix(IMS) + BOXES)
-        if not features.name.endswith(IMS) or not file.exists():
-            return NO_FILE
-        try:
-            rows = FeatureRows(open_features(file, []).map())
-        except InputError as error:
-            return str(error)
-        last = self._row(self.split.n_images - 1)
-        if rows.regions != self.split.regions or rows.size != 4 or last >= rows.images:
-            return f"{file.name} has the shape {rows.features.shape}, which does not fit these features."
-        return rows
-
-    def _row(self, image: int) -> int:
-        start, _, stride = self.split.rows or (0, 0, 1)
-        return start + image * stride
-
-    def of(self, image: int) -> Regions:
-        """The regions of an image of the split."""
-        features = self._features.of_images([image])[0].astype(np.float32)
-        if isinstance(self._boxes, str):
-            return Regions(features, None, self._boxes)
-        row = self._row(image)
-        boxes = self._boxes.of_images([row])[0].astype(np.float32)
-        inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
-        if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
-            return Regions(features, None, "The boxes of this image are no shares of the picture's sides.")
-        return Regions(features, boxes.clip(0, 1))
+def _stored_regions(run: Run, split: str, image: int) -> Regions:
+    """The regions of an image in the run's data; errors of `_feature_files`."""
+    features_file, boxes_file, first, stride = _feature_files(run, split)
+    features = features_file.of_images([image])[0].astype(np.float32)
+    if isinstance(boxes_file, str):
+        return Regions(features, None, boxes_file)
+    row = first + image * stride
+    boxes = boxes_file.of_images([row])[0].astype(np.float32)
+    inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
+    if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
+        return Regions(features, None, "The boxes of this image are no shares of the picture's sides.")
+    return Regions(features, boxes.clip(0, 1))
 
 
 @lru_cache(maxsize=8)
-def _feature_files(run: Run, split: str) -> FeatureFiles:
-    """The features that a run was evaluated on, where its data is still where the run says; opened once.
-
-    Raises:
-        InputError: it is not, or it holds other captions now.
-    """
+def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str, int, int]:
+    """The features that a run was evaluated on, where its data is still where the run says, opened once; the boxes
+    beside them, or why there are none; and the row of the first image there, and the distance of two images. InputError:
+    the data is not there, or it holds other captions now."""
     folder = str(run.config.get("data", {}).get("data", ""))
     place = f"the data of run {run.name}"
     if not folder or not Path(folder).exists():
@@ -319,4 +270,25 @@ def _feature_files(run: Run, split: str) -> FeatureFiles:
     if data.captions != list(run.captions(split)):
         fact = f"holds other captions in {split} now"
         raise InputError.at(place, fact, "the captions of the run", "evaluate it")
-    return FeatureFiles(data)
+    first, _, stride = data.rows or (0, 0, 1)
+    return (
+        FeatureRows(data.features),
+        _boxes_beside(data, first + (data.n_images - 1) * stride),
+        first,
+        stride,
+    )
+
+
+def _boxes_beside(data: Split, last: int) -> FeatureRows | str:
+    """The boxes beside the features of a split, at least up to row `last`; or why there are none."""
+    features = Path(data.source.get("features", ""))
+    file = features.with_name(features.name.removesuffix(IMS) + BOXES)
+    if not features.name.endswith(IMS) or not file.exists():
+        return NO_FILE
+    try:
+        rows = FeatureRows(open_features(file, []).map())
+    except InputError as error:
+        return str(error)
+    if rows.regions != data.regions or rows.size != 4 or last >= rows.images:
+        return f"{file.name} has the shape {rows.features.shape}, which does not fit these features."
+    return rows

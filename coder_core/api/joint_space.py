@@ -25,11 +25,8 @@ from coder_core.runs.derived.compute import layout_folder, read_layout
 def stored_layout(
     run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
 ) -> StoredResult[Layout]:
-    """A layout that `python -m coder_core.project` computed, aligned to `reference` when there is one.
-
-    Raises:
-        InputError: the analysis of a run is missing or damaged.
-    """
+    """A layout that `python -m coder_core.project` computed, aligned to `reference` when there is one. InputError: the
+    analysis of a run is missing or damaged."""
     other = reference.analysis(split) if reference else None
     folder = layout_folder(run.path, split, settings, run.analysis(split), other)
     return read_stored(folder.name, lambda: read_layout(folder))

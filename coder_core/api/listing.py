@@ -202,11 +202,8 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tables of a run's config.toml, verified against the run's manifest.
-
-    Raises:
-        InputError: the file is missing, damaged or not TOML, or a value does not fit its setting.
-    """
+    """The tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing, damaged or
+    not TOML, or a value does not fit its setting."""
     document, file = read_toml(path, "config.toml"), str(path / "config.toml")
     check_values(document, {"about": dict}, file)
     from_document({name: table for name, table in document.items() if name != "about"}, file)

@@ -14,11 +14,7 @@ MOST_BYTES = 10_000_000  # of a picture that a visitor brings
 
 
 def decode(content: bytes, name: str, *, size: int | None = None) -> Image:
-    """A picture that a visitor brings, upright, RGB.
-
-    Raises:
-        InputError: too large, or not a JPEG, PNG or WEBP.
-    """
+    """A picture that a visitor brings, upright, RGB. InputError: too large, or not a JPEG, PNG or WEBP."""
     if len(content) > MOST_BYTES:
         found, expected = f"has {len(content):,} bytes", f"at most {MOST_BYTES:,}"
         raise InputError.at("the picture", found, expected, "make it smaller")

@@ -112,11 +112,8 @@ class Run(StoredRun):
             raise InputError.at("the text query", f"has no word that run {self.name} knows{names}", fix=fix)
 
     def image_parts(self, split: str) -> tuple[Array, Array]:
-        """(n, L, D) regions of every image and (n,) how many exist, which a run that scores pair by pair keeps.
-
-        Raises:
-            InputError: they were too many to keep.
-        """
+        """(n, L, D) regions of every image and (n,) how many exist, which a run that scores pair by pair keeps. InputError:
+        they were too many to keep."""
         analysis = self.analysis(split)
         if tables.IMAGE_PARTS not in analysis.arrays:
             fact = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
@@ -135,11 +132,8 @@ class Run(StoredRun):
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:
-        """A new picture as a float32 unit row like those of `scoring`.
-
-        Raises:
-            InputError: this run's features come from files; see `reads_pictures`.
-        """
+        """A new picture as a float32 unit row like those of `scoring`. InputError: this run's features come from files; see
+        `reads_pictures`."""
         if self.noted_towers is not None:
             return np.asarray(self.towers.encode_pictures([self.towers.prepare(picture)])[0])
         if self.has_image_tower:
@@ -186,11 +180,7 @@ class Run(StoredRun):
 
     @cached_property
     def model(self) -> Any:
-        """The run's best model, loaded once.
-
-        Raises:
-            InputError: it has none.
-        """
+        """The run's best model, loaded once. InputError: it has none."""
         if self.summary.imported:
             fact = "holds imported embeddings and no model, so it cannot embed new words"
             fix = "ask with a sample of the split or a saved query (`embed import --queries`) instead"
@@ -201,11 +191,7 @@ class Run(StoredRun):
 
 
 def open_run(path: str | Path) -> Run:
-    """Open a run folder.
-
-    Raises:
-        InputError: the folder is missing or damaged; the file is named.
-    """
+    """Open a run folder. InputError: the folder is missing or damaged; the file is named."""
     folder = Path(path)
     if not folder.is_dir():
         raise InputError.at(folder, "there is no such run", fix="`list_runs(folder)` names those there are")

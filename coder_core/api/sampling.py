@@ -68,6 +68,20 @@ class SplitPart:
         """Rows in the split of the images or of the captions."""
         return self.image_rows if modality == "image" else self.text_rows
 
+    def of_sample(self, sample: Sample | None) -> SplitPart:
+        """The rows of a sample, copied out of the memory map; the part itself for None."""
+        if sample is None:
+            return self
+        rows, columns = sample.images, sample.texts
+        scores = None if self.scores is None else self.scores[np.ix_(rows, columns)]
+        owner = np.searchsorted(rows, self.owner[columns])
+        return SplitPart(self.images[rows], self.texts[columns], rows, columns, owner, scores)
+
+
+def whole_split(images: Array, texts: Array, image_of_text: Array, scores: Array | None = None) -> SplitPart:
+    """A split as its only part; arguments as for `SplitPart`."""
+    return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
+
 
 def draw_sample(
     images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
@@ -115,15 +129,3 @@ def sample_of(rows: Array, images: int, image_of_text: Array, seed: int = 0) -> 
     """These images with all their captions; the other arguments as for `draw_sample`."""
     texts = np.flatnonzero(np.isin(image_of_text, rows))
     return Sample(np.unique(rows), texts, images, len(image_of_text), seed)
-
-
-def part_of(
-    images: Array, texts: Array, image_of_text: Array, sample: Sample | None, scores: Array | None = None
-) -> SplitPart:
-    """The rows of a sample, copied out of the memory map; the whole split for None."""
-    if sample is None:
-        return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
-    rows, columns = sample.images, sample.texts
-    owner = np.searchsorted(rows, image_of_text[columns])
-    part_scores = None if scores is None else scores[np.ix_(rows, columns)]
-    return SplitPart(images[rows], texts[columns], rows, columns, owner, part_scores)

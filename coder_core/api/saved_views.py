@@ -19,11 +19,7 @@ _ADDRESS = re.compile(r"[a-z]*\?[A-Za-z0-9%&=_.~+*-]*")  # a page and its query,
 
 
 def saved_views(root: Path) -> dict[str, str]:
-    """Name → address of every saved view, by name.
-
-    Raises:
-        InputError: the file holds something else.
-    """
+    """Name → address of every saved view, by name. InputError: the file holds something else."""
     file = root / FILE
     if not file.exists():
         return {}
@@ -39,11 +35,7 @@ def saved_views(root: Path) -> dict[str, str]:
 
 
 def save_view(root: Path, name: str, address: str) -> None:
-    """Save a view; one of this name is an error, so that none is lost.
-
-    Raises:
-        InputError: the name is taken, empty or too long; the address is not one of the app; there are 200 already.
-    """
+    """Save a view. InputError: the name is taken, empty or too long; the address is not one of the app; there are 200."""
     if problem := _problem(name, address):
         raise InputError.at(f"the view {name[:LONGEST_NAME]!r}", problem)
     with FileLock(root / _LOCK):

@@ -105,19 +105,19 @@ class StoredRun:
         """(n, m) of a model that scores pair by pair; None where scores follow from embeddings."""
         return self.analysis(split).scores
 
-    def compared(self, split: str) -> tuple[Array, Array, Array | None]:
-        """Images and texts as `embeddings` has them and None; of a run without embeddings (n, 0), (m, 0) and scores."""
-        scores = self.scores(split)
+    def compared(self, split: str) -> SplitPart:
+        """All images and captions as `embeddings` has them; those of a run without embeddings as scores."""
+        owner, scores = self.image_of_text(split), self.scores(split)
         if scores is None:
-            return *self.embeddings(split), None
-        return np.empty((scores.shape[0], 0), np.float32), np.empty((scores.shape[1], 0), np.float32), scores
+            return sampling.whole_split(*self.embeddings(split), owner)
+        images, texts = (np.empty((count, 0), np.float32) for count in scores.shape)
+        return sampling.whole_split(images, texts, owner, scores)
 
     def sides(self, split: str, modality: Modality) -> Sides:
         """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
-        v, w, scores = self.compared(split)
-        if scores is None:
-            v, w = self.scoring(split)
-        return sides_module.sides(v, w, self.image_of_text(split), modality, scores)
+        if self.scores(split) is not None:
+            return self.compared(split).sides(modality)
+        return sides_module.sides(*self.scoring(split), self.image_of_text(split), modality)
 
     def count(self, split: str, modality: Modality) -> int:
         """Number of images or captions in a split."""
@@ -157,14 +157,9 @@ class StoredRun:
         return bool(analysis.picture_folder) or analysis.packed_pictures is not None
 
     def open_picture(self, split: str, image: int, *, size: int | None = None) -> Image:
-        """The picture of an image: a file of the run's picture folder, or inside its tar or parquet files.
-
-        Args:
-            size: longest side in pixels of the result, when the picture is larger.
-
-        Raises:
-            InputError: the run does not record where it is, or it is missing there, outside the folder, or broken.
-        """
+        """The picture of an image, at most `size` pixels on its longer side: a file of the run's picture folder, or inside
+        its tar or parquet files. InputError: the run does not record where it is, or it is missing there, outside the folder,
+        or broken."""
         analysis = self.analysis(split)
         packed = analysis.packed_pictures
         if packed is not None:
@@ -229,11 +224,8 @@ class StoredRun:
         return sampling.draw_query_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
-        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None.
-
-        Raises:
-            InputError: the run scores pair by pair, so there is no embedding to look at.
-        """
+        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None. InputError: the
+        run scores pair by pair, so there is no embedding to look at."""
         self.embeddings(split)
         return self.part_compared(split, sample)
 
@@ -241,16 +233,12 @@ class StoredRun:
         """`part`, which has scores in the place of embeddings where the run scores pair by pair."""
         key = (split, sample.key if sample else None)
         if key not in self._parts:
-            v, w, scores = self.compared(split)
-            self._parts[key] = sampling.part_of(v, w, self.image_of_text(split), sample, scores)
+            self._parts[key] = self.compared(split).of_sample(sample)
         return self._parts[key]
 
     def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
-        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached.
-
-        Args:
-            settings: fields of `DiversitySettings`: modality, function, candidates, …
-        """
+        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached. `settings` are
+        fields of `DiversitySettings`: modality, function, candidates, …"""
         fields = DiversitySettings(**settings)
         key = (split, sample.key if sample else None, *fields.key)
         if key not in self._spreads:
@@ -299,16 +287,11 @@ class StoredRun:
     ) -> Anchor:
         """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
 
-        Args:
-            loss: μ, γ, ε to read it with; None takes those of training.
-            sample, settings: as in `diversity`.
-
-        Raises:
-            InputError: there is no such anchor.
+        `loss`: μ, γ, ε to read it with, None for those of training; `sample` and `settings` as in `diversity`. InputError:
+        there is no such anchor.
         """
         fields = DiversitySettings(**settings)
-        v, w, scores = self.compared(split)
-        anchors = sides_module.sides(v, w, self.image_of_text(split), fields.modality, scores)
+        anchors = self.compared(split).sides(fields.modality)
         check_number(number, len(anchors.anchors), fields.modality)
         part, spreads = self.part_compared(split, sample), self.spread(split, sample=sample, **settings)
         return diversity.open_anchor(anchors, number, part, fields, spreads, loss or self.loss)

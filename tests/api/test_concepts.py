@@ -79,25 +79,17 @@ def test_the_table_of_concepts_and_their_edges(view: ConceptView) -> None:
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_attention_of_a_sample_and_where_two_disagree(view: ConceptView) -> None:
+def test_where_two_samples_disagree_and_who_reads_a_concept(view: ConceptView) -> None:
     branches, _ = two_branches(30)
-    table = view.attention("text", 17, top=3)
-    expected = branches.text_attention[17].astype(np.float32)
-    assert table["attention"].tolist() == sorted(expected.tolist(), reverse=True)[:3]
-    assert table["word"].tolist() == [NAMES[row][0] for row in table["concept"]]
     differing = view.disagreement(3, 17)
-    difference = branches.image_attention[3].astype(np.float32) - expected
+    image, text = branches.image_attention[3], branches.text_attention[17]
+    difference = image.astype(np.float32) - text.astype(np.float32)
+    assert differing["word"].tolist() == [NAMES[row][0] for row in differing["concept"]]
     np.testing.assert_allclose(differing["difference"], difference[differing["concept"]])
     assert differing["difference"].abs().is_monotonic_decreasing
     readers = view.readers(2, "image", top=4)
     assert readers["sample"][0] == branches.image_attention[:, 2].argmax()
     assert len(readers) == 4
-
-
-def test_samples_and_concepts_that_are_not_there(view: ConceptView) -> None:
-    for modality, number, last in (("image", 30, 29), ("text", -1, 149)):
-        with pytest.raises(InputError, match=f"0 to {last}"):
-            view.attention(modality, number)
     with pytest.raises(InputError, match=r"concept 5: .*0 to 4"):
         view.readers(5, "image")
 

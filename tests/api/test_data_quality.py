@@ -22,7 +22,7 @@ from coder_core.api.data_quality import (
     suspicion,
     unseen_images,
 )
-from coder_core.api.sampling import draw_sample, part_of
+from coder_core.api.sampling import draw_sample, whole_split
 from coder_core.console.faults import InputError
 from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
 
@@ -59,7 +59,7 @@ def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
     w, owner = w[keep], owner[keep]
     space = np.random.default_rng(1).normal(size=(len(w), 6))
     spaces = [w, space] if per_image > 1 else []
-    own, random = suspicion(part_of(v, w, owner, None), spaces)
+    own, random = suspicion(whole_split(v, w, owner), spaces)
     np.testing.assert_allclose(own, slow_scores(v, w, owner, spaces), rtol=1e-4, atol=1e-4)
     assert random.shape == own.shape
     assert np.isfinite(random).all()
@@ -160,7 +160,7 @@ def test_a_run_of_scores_needs_no_embeddings(exchanged: tuple[Path, np.ndarray])
     run = open_run(exchanged[0])
     v, w = run.embeddings("dev")
     none = np.empty((40, 0), np.float32), np.empty((200, 0), np.float32)
-    of_scores = suspicion(part_of(*none, run.image_of_text("dev"), None, v @ w.T), [])
+    of_scores = suspicion(whole_split(*none, run.image_of_text("dev"), v @ w.T), [])
     np.testing.assert_allclose(of_scores[0], suspicion(run.part("dev"), [])[0], rtol=1e-3, atol=1e-3)
 
 

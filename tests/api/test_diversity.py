@@ -10,7 +10,7 @@ import torch
 
 from coder_core.api import Run
 from coder_core.api import diversity as maths
-from coder_core.api.sampling import draw_sample, part_of
+from coder_core.api.sampling import draw_sample, whole_split
 from coder_core.api.sides import sides
 from coder_core.objectives import diversity as objectives
 from coder_core.ops.diversity_scaling import squash
@@ -67,7 +67,7 @@ def test_tiles_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("size", [2, 7, 128])
 def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> None:
     v, w, owner = uneven()
-    part = part_of(v, w, owner, None)
+    part = whole_split(v, w, owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
     spread = maths.spread_in_batches(part, draw, settings)
@@ -85,7 +85,7 @@ def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> N
 
 
 def test_a_draw_is_repeatable_and_every_batch_is_full() -> None:
-    part = part_of(*uneven(), None)
+    part = whole_split(*uneven())
     settings = maths.DiversitySettings(candidates="batch", batch_size=10, seed=1)
     one, two = (maths.draw_batches(part, settings) for _ in range(2))
     np.testing.assert_array_equal(one.batches, two.batches)
@@ -113,16 +113,17 @@ def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int
     """Loops over the pairs in the bank; one of an anchor's own image is not a negative of it."""
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
-    pairs = maths.draw_bank(len(w), size=size, seed=4)
+    settings = maths.DiversitySettings(modality, candidates="bank", bank_size=size, seed=4)
+    pairs = maths.draw_bank(run.part("dev"), replace(settings, modality="image"))
     assert len(set(pairs.tolist())) == min(size, len(w))
-    spread = run.spread("dev", modality=modality, candidates="bank", bank_size=size, seed=4)
+    spread = maths.spread(run.part("dev"), settings)
     for number in (0, 13):
         image = number if modality == "image" else owner[number]
         negatives = [p for p in pairs.tolist() if owner[p] != image]
         scores = w[negatives] @ v[number] if modality == "image" else v[owner[negatives]] @ w[number]
         assert spread[number] == pytest.approx(np.std(scores) if negatives else 0.0, abs=1e-6)
     with pytest.raises(ValueError, match="at least 1 pair"):
-        maths.draw_bank(3, size=0, seed=0)
+        maths.draw_bank(run.part("dev"), replace(settings, bank_size=0))
 
 
 def test_a_sample_holds_all_captions_of_its_images_and_no_others() -> None:

@@ -146,7 +146,7 @@ def test_torch_is_not_imported(root: Path, both: Run) -> None:
         "assert b.picture('dev', 0)\n"
         "assert b.history.epoch.max() == 3\n"
         f"run = open_run({str(both.path)!r})\n"
-        "run.search(3, split='dev'); run.concepts('dev').edges(); run.concepts('dev').attention('image', 1)\n"
+        "run.search(3, split='dev'); run.concepts('dev').disagreement(1, 5)\n"
         "print('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", program]

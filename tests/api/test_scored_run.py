@@ -9,9 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import Loss, Run, choose_samples, compare, margins, occurrences, open_run, scaled_matrix
+from coder_core.api import Loss, Run, compare, margins, occurrences, open_run
 from coder_core.api.joint_space import modality_gap, score_distributions, score_separation
-from coder_core.api.similarity import hardest_in_cell, matrix_sides, open_pair, ordered, spread_over
+from coder_core.api.similarity import (
+    choose_samples,
+    hardest_in_cell,
+    matrix_sides,
+    open_pair,
+    ordered,
+    scaled_matrix,
+    spread_over,
+)
 from coder_core.console.faults import InputError
 from coder_core.files.sealed import write_sealed
 from tests.support.run_folders import write_embeddings

@@ -23,7 +23,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.columns import slice_columns
 from coder_core.api.slices.table import slice_table, usual_slices
-from coder_core.evaluation.bootstrap import RANKS, recall_intervals
+from coder_core.evaluation.bootstrap import RANKS, count_hits, recall_intervals
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # of every kind of failure
@@ -72,9 +72,7 @@ def gather(
     slices = _slices(runs, split)
     sections = [
         Section("Data", "", [("facts", _data(last, split))]),
-        Section(
-            "Recall", RECALL, [("table", _recalls(runs, split)), ("sentences", gains if gains[1:] else [])]
-        ),
+        Section("Recall", RECALL, [("table", _recalls(runs, split)), ("sentences", gains[1:] and gains)]),
         *(_judged(runs, split, source) for source in positives),
         *([] if changes is None else [Section("What moved", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
@@ -133,7 +131,9 @@ def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
     columns = ["what it is", *(f"{way} R@{k}" for way in DIRECTIONS.values() for k in RANKS), "R@sum"]
     rows = {}
     for run in runs:
-        intervals = recall_intervals(comparison.hits_of(run, split)).tolist()
+        ranks = run.ranks(split)
+        hits = count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
+        intervals = recall_intervals(hits).tolist()
         rows[run.name] = [ORIGINS[numbers_from(run.summary)], *map(tuple, intervals)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("run")
 

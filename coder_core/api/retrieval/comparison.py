@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from coder_core.api.run import Run
-from coder_core.api.sides import DIRECTIONS
+from coder_core.api.sides import DIRECTIONS, Array
 from coder_core.config.schema import from_document, to_document
 from coder_core.console.faults import InputError
-from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, differences
+from coder_core.evaluation.bootstrap import Difference, count_hits, differences
 
+Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
 SWITCHES = {
     "boosting": "boosting",
@@ -53,16 +54,14 @@ def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
     return list(run_a.captions(split)) == list(run_b.captions(split))
 
 
-def outcomes(ranks_a: np.ndarray, ranks_b: np.ndarray, at: int = 1) -> np.ndarray:
+def outcomes(ranks_a: Array, ranks_b: Array, at: int = 1) -> Array:
     """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
     right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
     cases = [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b]
     return np.select(cases, OUTCOMES[:3], default=OUTCOMES[3])
 
 
-def rank_changes(
-    ranks_a: Mapping[str, np.ndarray], ranks_b: Mapping[str, np.ndarray], at: int = 1
-) -> pd.DataFrame:
+def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
     """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is not a query."""
     parts = []
     for direction in DIRECTIONS:
@@ -103,7 +102,7 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
     )
 
 
-def rank_correlation(first: np.ndarray | pd.Series, second: np.ndarray | pd.Series) -> float:
+def rank_correlation(first: Array | pd.Series, second: Array | pd.Series) -> float:
     """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
     pairs = pd.DataFrame({"first": np.asarray(first), "second": np.asarray(second)}).dropna()
     return float(pairs.corr(method="spearman", min_periods=2).to_numpy()[0, 1])
@@ -148,30 +147,18 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def hits_of(run: Run, split: str) -> Hits:
-    """Contribution of every image and its captions to the six recalls."""
-    ranks = run.ranks(split)
-    return count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
-
-
-def gains(first: Run, last: Run, split: str, captions: np.ndarray | None = None) -> dict[str, Difference]:
+def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> dict[str, Difference]:
     """Every recall and R@sum of one run minus those of another, with 95% intervals; keys as in the metrics.
 
-    Args:
-        captions: numbers of the captions that count, and with them their images; None for all.
-
-    Raises:
-        InputError: the runs were evaluated on different samples.
+    Only these captions count (numbers; None: all), and their images. InputError: the runs were evaluated on different
+    samples.
     """
     _check_same_samples(first, last, split)
     return rank_gains(first.ranks(split), last.ranks(split), first.image_of_text(split), captions)
 
 
 def rank_gains(
-    before: Mapping[str, np.ndarray],
-    after: Mapping[str, np.ndarray],
-    image_of_text: np.ndarray,
-    captions: np.ndarray | None = None,
+    before: Ranks, after: Ranks, image_of_text: Array, captions: Array | None = None
 ) -> dict[str, Difference]:
     """`gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
@@ -185,7 +172,7 @@ def rank_gains(
 
 
 def gain_in_words(
-    first: Run, last: Run, split: str, recall: str = "rsum", captions: np.ndarray | None = None
+    first: Run, last: Run, split: str, recall: str = "rsum", captions: Array | None = None
 ) -> str:
     """A recall ("t2i_r1", …) or R@sum of one run against another with its 95% interval, and whether it may be noise;
     `captions` and errors as for `gains`."""

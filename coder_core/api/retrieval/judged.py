@@ -71,7 +71,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     from coder_core.evaluation.tiles import score_tiles
 
     owner, ranks, pairs = run.image_of_text(split), run.ranks(split), judgements.of_texts
-    scores, labels = (score_tiles(run.analysis(split).sources, owner), owner[pairs[:, 0]] == pairs[:, 1])
+    scores, labels = score_tiles(run.analysis(split).sources, owner), owner[pairs[:, 0]] == pairs[:, 1]
     alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
     alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)

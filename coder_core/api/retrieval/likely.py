@@ -50,11 +50,7 @@ class LikelyMatches:
 
     def recall(self, at: int, threshold: float = LIKELY, queries: Array | None = None) -> tuple[float, float]:
         """R@`at` in percent by the labels, and with likely matches counted as right; `at` up to K. Both are of the
-        sample where there is one.
-
-        Args:
-            queries: numbers of those that count; None for all.
-        """
+        sample where there is one, and of these queries (None: all)."""
         counted = self.ranks >= 0
         for rows in (self.queries, queries):
             if rows is not None:
@@ -121,13 +117,8 @@ def _captions_of(image_of_text: Array, images: int) -> Array:
 def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
     """Count the OTHER images with a similar caption: (m,) int64, in the order of `run.diversity`.
 
-    Two captions are alike from a cosine of `geometry.captions.LIKE` on.
-
-    Args:
-        sample: from `run.sample`: only its captions.
-
-    Returns:
-        None where the captions share hardly any word.
+    Two captions of the split, or of a sample of it, are alike from a cosine of `geometry.captions.LIKE` on. None where
+    they share hardly any word.
     """
     part = run.part_compared(split, sample)
     captions = run.captions(split)

@@ -46,7 +46,7 @@ def occurrences(
     *,
     k: int = 10,
     sample: Sample | None = None,
-    queries: np.ndarray | None = None,
+    queries: Array | None = None,
 ) -> pd.DataFrame:
     """N_k of every candidate: the number of queries that have it among their first k results.
 
@@ -71,7 +71,7 @@ def occurrences(
     return pd.DataFrame({"candidate": rows, "count": count, "right": right, "wrong": count - right})
 
 
-def hubness(counts: np.ndarray, k: int) -> Hubness:
+def hubness(counts: Array, k: int) -> Hubness:
     """Skewness of the occurrences and the share that no query finds."""
     counts = np.asarray(counts, dtype=np.float64)
     if not len(counts):
@@ -176,10 +176,7 @@ class LookAlike:
 
 def look_alike(run: Run, picture: Image.Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
     """The image of the split whose picture looks most like this one by its pixels, among `at_most` drawn at random.
-
-    Raises:
-        InputError: none of the split's pictures can be read.
-    """
+    InputError: none of the split's pictures can be read."""
     images, tiny = _tiny_pictures(run, split, at_most)
     likeness = tiny @ tiny_image(picture)
     best = int(likeness.argmax())

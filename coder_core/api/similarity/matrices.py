@@ -25,11 +25,9 @@ LEAST_MU = 0.005
 
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
     """The anchors ("i2t": images) and candidates of a matrix, in its order."""
-    v, w, scores = run.compared(split)
-    v, w = np.asarray(v[samples.images]), np.asarray(w[samples.texts])
-    owner = run.image_of_text(split)[samples.texts]
-    if scores is not None:
-        scores = scores[np.ix_(samples.images, samples.texts)]
+    split_part, images, texts = run.compared(split), samples.images, samples.texts
+    v, w, owner = split_part.images[images], split_part.texts[texts], split_part.owner[texts]
+    scores = None if split_part.scores is None else split_part.scores[np.ix_(images, texts)]
     if direction == "i2t":
         return Sides(v, w, samples.images, owner, scores)
     return Sides(w, v, owner, samples.images, None if scores is None else scores.T)
@@ -116,12 +114,8 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
 def labels(
     scaled: Scaled, samples: MatrixSamples, direction: Direction, captions: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block.
-
-    Args:
-        scaled, samples, direction: of the matrix.
-        captions: of the split; without them a caption is its number.
-    """
+    """Labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block. Without
+    the captions of the split a caption is its number."""
     anchors, candidates = (_labels(*axis, captions) for axis in _axes(scaled, samples, direction))
     return anchors, candidates
 
@@ -164,11 +158,8 @@ class StartingValues:
 def values_from_similarities(
     run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0
 ) -> StartingValues:
-    """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`.
-
-    Args:
-        pairs: of a larger split, this many random pairs are looked at (`seed`).
-    """
+    """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`. Of a larger split, `pairs`
+    random pairs are looked at (`seed`)."""
     loss = run.loss
     s = run.sides(split, "text")
     captions, images = len(s.anchors), len(s.candidates)

@@ -93,22 +93,18 @@ def choose_samples(
 def order_samples(
     run: Run, split: str, samples: MatrixSamples, by: Order, diversity: Array, anchors: Modality
 ) -> MatrixSamples:
-    """Put samples into another order.
-
-    Args:
-        by: "diversity" of the anchors, the most ambiguous first; or "cluster", alike ones side by side.
-        diversity: of the anchors, in the batch's present order.
-        anchors: the modality `diversity` belongs to.
-    """
+    """Put samples into another order: "diversity" of the anchors, the most ambiguous first; or "cluster", alike ones side
+    by side. `diversity` is of the anchors, a modality, in the present order."""
     images, texts = samples.images, samples.texts
-    v, w, scores = run.compared(split)
+    split_part = run.compared(split)
+    v, w, scores = split_part.images, split_part.texts, split_part.scores
     if samples.paired:
         if by == "diversity":
             order = np.argsort(diversity, kind="stable")
         else:
             order = _alike(v[images] + w[texts] if scores is None else scores[np.ix_(images, texts)])
         return replace(samples, images=images[order], texts=texts[order])
-    owner = np.searchsorted(images, run.image_of_text(split)[texts])  # images ascend
+    owner = np.searchsorted(images, split_part.owner[texts])  # images ascend
     if by == "cluster":
         image_order = _alike(v[images] if scores is None else scores[np.ix_(images, texts)])
     elif anchors == "image":

@@ -62,11 +62,8 @@ def spread_over(s: Sides, loss: Loss) -> Array:
 
 
 def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:
-    """Spread and diversity of every anchor over the negatives in `s`, normalised over these anchors.
-
-    Args:
-        spread: the result of `spread_over` for these sides, when it is known.
-    """
+    """Spread (known from `spread_over`, or None) and diversity of every anchor over the negatives in `s`, normalised over
+    these anchors."""
     spread = spread_over(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
     return AnchorDiversity(spread, raw, normalise(raw), len(s.candidates) - s.own_pairs()[0])

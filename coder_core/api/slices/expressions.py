@@ -109,7 +109,10 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_mask(operand, columns)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=name)]):
-            inside = _holding(left, name, columns)
+            if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
+                fact = f"asks whether {ast.unparse(left)[:60]!r} is in {name}"
+                raise _refusal(fact, 'a text in quotes, as "dog"')
+            inside = holding(str(left.value), name, columns)
             return inside if isinstance(op, ast.In) else ~inside
         case ast.Compare(
             left=ast.Name(id=name),
@@ -127,19 +130,9 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
     raise _refusal(f"holds {ast.unparse(node)[:60]!r}, which is not a condition")
 
 
-def _holding(left: ast.expr, name: str, columns: Columns) -> np.ndarray:
-    """True for captions that hold a text, or rows that have a member."""
-    if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
-        raise _refusal(f"asks whether {ast.unparse(left)[:60]!r} is in {name}", 'a text in quotes, as "dog"')
-    return holding(str(left.value), name, columns)
-
-
 def holding(text: str, name: str, columns: Columns) -> np.ndarray:
     """(m,) bool: the captions whose text `name` holds `text`, or whose set `name` has it as a member; in any case.
-
-    Raises:
-        InputError: `columns` has neither such a text nor such a set.
-    """
+    InputError: `columns` has neither such a text nor such a set."""
     if name in columns.texts:
         needle = text.casefold()
         return np.array([needle in caption.casefold() for caption in columns.texts[name]], dtype=bool)
@@ -219,11 +212,8 @@ def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
 
 
 def search(text: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions with these plain words, or those that an expression selects.
-
-    Raises:
-        InputError: the text is too long, or an expression that `select` refuses.
-    """
+    """(m,) bool: the captions with these plain words, or those that an expression selects. InputError: the text is too
+    long, or an expression that `select` refuses."""
     plain = plain_words(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
     if plain is None:
         try:

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from coder_core.api.run import Run
-from coder_core.api.sides import Direction
+from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.columns import KINDS, TENTHS
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
@@ -51,7 +51,7 @@ def usual_slices(columns: Columns) -> list[Slice]:
     return [entry for entry in slices if len(entry.expression) <= LONGEST_EXPRESSION]
 
 
-def _frequent(rows: Mapping[str, np.ndarray]) -> list[str]:
+def _frequent(rows: Mapping[str, Array]) -> list[str]:
     """The members of most rows."""
     return sorted(rows, key=lambda name: (-len(rows[name]), name))[:MOST_WORDS]
 
@@ -109,18 +109,14 @@ def slice_table(
     return frame.assign(**_recalls(of_queries, of_hits))
 
 
-def slice_metrics(run: Run, split: str, captions: np.ndarray) -> Metrics:
-    """R@K, MedR, MeanR and R@sum (see `query_metrics`) over the captions of a slice and their images.
-
-    Args:
-        captions: (c,) their numbers, at least one.
-    """
+def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
+    """R@K, MedR, MeanR and R@sum (see `query_metrics`) over the captions of a slice, at least one, and their images."""
     ranks = run.ranks(split)
     images = np.unique(run.image_of_text(split)[captions])
     return query_metrics(ranks["i2t"][images], ranks["t2i"][captions])
 
 
-def images_counted(run: Run, split: str) -> np.ndarray:
+def images_counted(run: Run, split: str) -> Array:
     """The images whose queries the table counts: all, or 10,000 drawn at random from a larger split."""
     images = run.count(split, "image")
     if images <= MOST_IMAGES:
@@ -129,8 +125,8 @@ def images_counted(run: Run, split: str) -> np.ndarray:
 
 
 def _members(
-    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, images: np.ndarray
-) -> tuple[sparse.csr_array, np.ndarray, np.ndarray]:
+    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, images: Array
+) -> tuple[sparse.csr_array, Array, Array]:
     """(slices, queries) 1 for the queries of each slice, (queries,) their numbers, and the position of each one's image
     among `images`."""
     position = np.full(run.count(split, "image"), -1)
@@ -145,19 +141,19 @@ def _members(
     return sparse.csr_array(of_images.astype(np.float64)), images, np.arange(len(images))
 
 
-def _one_hot(columns: np.ndarray, width: int) -> sparse.csr_array:
+def _one_hot(columns: Array, width: int) -> sparse.csr_array:
     """(k, width) with a 1 in one column of every row."""
     rows = np.arange(len(columns))
     return sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(columns), width))
 
 
-def _excess(counts: np.ndarray, hits: np.ndarray, half: np.ndarray) -> np.ndarray:
+def _excess(counts: Array, hits: Array, half: Array) -> Array:
     """(slices,) misses on a half of the images beyond those at the recall of the whole half, the last row."""
     recall = hits[-1, half].sum() / max(counts[-1, half].sum(), 1.0)
     return np.asarray(counts[:-1, half].sum(1) * recall - hits[:-1, half].sum(1))
 
 
-def _recalls(counts: np.ndarray, hits: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+def _recalls(counts: Array, hits: Sequence[Array]) -> dict[str, Array]:
     """Recall of every run in percent and the gain of the last over the first, with 95% intervals over images.
 
     Args:
@@ -169,7 +165,7 @@ def _recalls(counts: np.ndarray, hits: Sequence[np.ndarray]) -> dict[str, np.nda
     with np.errstate(invalid="ignore", divide="ignore"):  # a draw without any query of a slice has no recall
         drawn = [100 * (weights @ answered.T) / (weights @ counts.T) for answered in hits]
     recalls = [100 * answered.sum(1) / counts.sum(1) for answered in hits]
-    columns: dict[str, np.ndarray] = {}
+    columns: dict[str, Array] = {}
     for run, recall in enumerate(recalls):
         columns[f"recall_{run}"] = recall
         columns[f"low_{run}"], columns[f"high_{run}"] = np.nanpercentile(drawn[run], [2.5, 97.5], axis=0)

@@ -44,11 +44,7 @@ def has_weights(run: Run, split: str) -> bool:
 
 
 def weighting(run: Run, split: str) -> Weighting:
-    """Weight settings recorded in the analysis.
-
-    Raises:
-        InputError: the run has none, or their document is damaged.
-    """
+    """Weight settings recorded in the analysis. InputError: the run has none, or their document is damaged."""
     if not has_weights(run, split):
         fix = "train with --sample-weights diversity, or another of them"
         raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)

@@ -76,11 +76,10 @@ class TeacherRun:
 
 
 def presets(data: DataSet | None = None) -> dict[str, str]:
-    """Map each name to a sentence on its purpose.
+    """Map each name to a sentence on its purpose, without presets made for other data.
 
-    Args:
-        data: leave out presets made for other data. The built-in pictures take the presets made for them, other
-            region features every preset that reads them, pictures with captions those with an image tower.
+    The built-in pictures take the presets made for them, other region features every preset that reads them, pictures
+    with captions those with an image tower.
     """
     return {
         name: preset.about for name, preset in PRESETS.items() if data is None or _fits(preset.config, data)
@@ -113,10 +112,7 @@ def missing_models(preset: str) -> list[Fault]:
 
 def options(preset: str) -> list[Option]:
     """Every setting of a preset that may be changed, section by section; those of towers where the preset has one.
-
-    Raises:
-        InputError: there is no such preset.
-    """
+    InputError: there is no such preset."""
     config = find_preset(preset)
     has_tower = {"image_pooling": config.towers.image_tower, "text_pooling": config.towers.text_tower}
     offered = []
@@ -170,11 +166,8 @@ def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None
 def teacher_runs(
     runs: Sequence[RunSummary], preset: str, data: DataSet, changes: Mapping[str, Any]
 ) -> list[TeacherRun]:
-    """The finished runs that training would take as offline teacher of this configuration.
-
-    Args:
-        runs: from `list_runs`. preset, data, changes: as for `arguments`.
-    """
+    """The finished runs that training would take as offline teacher of this configuration; preset, data and changes as
+    for `arguments`."""
     student = to_document(find_preset(preset))
     for key, value in changes.items():
         student[settings()[key].section][key] = value
