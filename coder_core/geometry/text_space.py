@@ -88,24 +88,18 @@ class TfidfSpace:
         terms = document.get("terms") if is_ours else None
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise InputError.at(f"{folder}/{NAMES}", "is not a list of words", f'the format "{FORMAT}"')
-        idf, components = tensors.get("idf"), tensors.get("components")
-        shape, width = getattr(idf, "shape", ()), getattr(components, "shape", ())[1:]
-        if idf is None or components is None or not shape == width == (len(terms),):
-            expected = f"arrays of {len(terms)} words"
-            raise InputError.at(f"{folder}/{ARRAYS}", "does not fit the words", expected)
         if len(set(terms)) < len(terms):
             raise InputError.at(f"{folder}/{NAMES}", "names a word twice", "every word once")
-        types = (("idf", idf, np.float64), ("components", components, np.float32))
-        wrong = [
-            f"{name} ({values.dtype})"
-            for name, values, dtype in types
-            if values.dtype != dtype or not np.isfinite(values).all()
-        ]
-        if wrong or not len(components):
-            problem = f"holds {', '.join(wrong) or 'no components'}"
-            expected = "finite float64 idf and float32 components"
-            raise InputError.at(f"{folder}/{ARRAYS}", problem, expected)
-        return cls(tuple(terms), idf, components)
+        size = len(tensors.get("components", ()))
+        expected = {"components": f"float32{[size, len(terms)]}", "idf": f"float64{[len(terms)]}"}
+        held = {
+            name: f"{'' if np.isfinite(array).all() else 'not finite '}{array.dtype}{list(array.shape)}"
+            for name, array in sorted(tensors.items())
+        }
+        if held != expected or not size:
+            texts = [" ".join(f"{name} {form}" for name, form in forms.items()) for forms in (held, expected)]
+            raise InputError.at(f"{folder}/{ARRAYS}", f"holds {texts[0]}", texts[1])
+        return cls(tuple(terms), tensors["idf"], tensors["components"])
 
 
 def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:

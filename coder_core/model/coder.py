@@ -18,33 +18,28 @@ from coder_core.ops import normalise
 
 
 class Embedded(NamedTuple):
-    """B pairs in both branches, float32 unit rows; what the model has none of is None."""
+    """B pairs in both branches, None where the model has no such part.
+
+    (B, …, D) v^I and w^I and (B, D) v^C and w^C are float32 unit rows; (B, K, D) heads are the residuals that PVSE's
+    heads add, not normalised.
+    """
 
     images: Tensor
-    """(B, …, D) v^I."""
     texts: Tensor
-    """(B, …, D) w^I."""
     concept_images: Tensor | None = None
-    """(B, D) v^C."""
     concept_texts: Tensor | None = None
-    """(B, D) w^C."""
     image_heads: Tensor | None = None
-    """(B, K, D) what each of PVSE's heads adds, not normalised."""
     text_heads: Tensor | None = None
-    """(B, K, D)."""
 
 
 class Branches(NamedTuple):
-    """B samples of one modality in both branches."""
+    """B samples of one modality: (B, …, D) and (B, D) unit rows of both branches, (B, g) attention over the concepts,
+    and (B, K, D) heads as in `Embedded`."""
 
     instance: Tensor
-    """(B, …, D) unit rows."""
     concept: Tensor | None = None
-    """(B, D) unit rows."""
     attention: Tensor | None = None
-    """(B, g) over the concepts."""
     heads: Tensor | None = None
-    """(B, K, D) what each of PVSE's heads adds, not normalised."""
 
 
 class Coder(nn.Module):

@@ -30,20 +30,15 @@ Chunks = Iterable[tuple[np.ndarray, Tensor, Tensor]]
 
 
 class SplitEmbeddings(NamedTuple):
-    """A split in both branches, float32 unit rows; the concept branch is None where the model has none."""
+    """A split in both branches: (n, D) images and (m, D) texts, float32 unit rows. The concept branch is None where the
+    model has none, its attention, (n, g) and (m, g) float16, unless requested."""
 
     images: np.ndarray
-    """(n, D)."""
     texts: np.ndarray
-    """(m, D)."""
     concept_images: np.ndarray | None = None
-    """(n, D)."""
     concept_texts: np.ndarray | None = None
-    """(m, D)."""
     image_attention: np.ndarray | None = None
-    """(n, g) float16; None unless requested."""
     text_attention: np.ndarray | None = None
-    """(m, g) float16; None unless requested."""
 
     @property
     def second(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -120,24 +115,21 @@ def _empty(model: Coder, count: int, attention: bool) -> Arrays:
 
 
 class ImageParts(NamedTuple):
-    """The vectors of images that a pairwise scorer compares: K embeddings or R regions each."""
+    """The vectors of images that a pairwise scorer compares, K embeddings or R regions each: (n, L, D) float32 unit rows,
+    padded, and (n,) int64 lengths."""
 
     parts: np.ndarray
-    """(n, L, D) float32 unit rows, padded."""
     lengths: np.ndarray
-    """(n,) int64."""
 
 
 class SplitScores(NamedTuple):
-    """A split scored pair by pair."""
+    """A split scored pair by pair: (n, m) float32 scores, and the mean of the parts of every image (n, D) and of every
+    caption (m, D), float32."""
 
     scores: np.ndarray
-    """(n, m) float32."""
     images: ImageParts
     image_means: np.ndarray
-    """(n, D) float32, the mean of an image's parts."""
     text_means: np.ndarray
-    """(m, D) float32, the mean of a caption's parts."""
 
 
 def score_split(

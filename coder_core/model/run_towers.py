@@ -17,7 +17,7 @@ from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, loa
 from coder_core.model.towers.own import ALLOWED, is_allowed
 from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.regions import PROBE
-from coder_core.model.towers.tuning import LoraSettings, TunedTower, structure_of
+from coder_core.model.towers.tuning import TunedTower, structure_of
 
 FILE = "towers.json"  # of a run folder
 SIDES = ("image", "text")
@@ -73,8 +73,7 @@ class RunTowers:
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
         tower = structure_of(half.module, share=tuning != "full")
-        lora = LoraSettings(self.config.lora_rank, self.config.lora_alpha, self.config.lora_dropout)
-        encoder = TunedTower(tower, linear, tuning, lora, f"--{side}-tower")
+        encoder = TunedTower(tower, linear, tuning, self.config, f"--{side}-tower")
         if torch.get_default_device().type != "meta":
             encoder.freeze_unused(*_sample(half))
         if checkpointing:

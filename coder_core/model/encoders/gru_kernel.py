@@ -6,8 +6,8 @@ the gates, steps both directions together, and collects each weight's gradient i
 parameters are those of an ordinary `nn.GRU`. Without it a training step takes 1.2 to 1.55 times as long
 (lab/cpu_tricks.md).
 
-A word's gates stand in one row in the order c, r, z, n (c is the recurrent share of the candidate n, before r scales
-it): c, r, z are what the recurrent weight adds to, r, z, n what the input weight adds to, each one block.
+A word's gates are one row in the order c, r, z, n; c is the recurrent share of the candidate n, before r scales it. The
+recurrent weight adds to the block c, r, z, the input weight to the block r, z, n.
 """
 
 from __future__ import annotations
@@ -41,20 +41,16 @@ def word_states(encoder: Any, words: Tensor, lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """Position of every word of a padded batch (B, T) in the packed, time-major order both directions share.
-
-    Args:
-        words: (2, N) flat indices b·T + t into the padded batch, step by step; the second row reads every sequence
-            from its end.
-        rows: (2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded.
-        previous: (N − B,) for every packed row after the first step, the row of the same sequence one step before.
-        steps: how many sequences are still running at each step.
-    """
+    """Position of every word of a padded batch (B, T) in the packed, time-major order both directions share."""
 
     words: Tensor
+    """(2, N) flat indices b·T + t into the padded batch, step by step; the second row reads sequences from their end."""
     rows: Tensor
+    """(2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded."""
     previous: Tensor
+    """(N − B,) for every packed row after the first step, the row of the same sequence one step before."""
     steps: list[int]
+    """Sequences that are still running at each step."""
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:
@@ -120,10 +116,8 @@ class _PackedGRU(torch.autograd.Function):
         if not average:
             return torch.stack([hidden[k].index_select(0, packing.rows[k]) for k in (0, 1)])
         backward = torch.cat([packing.rows[1][packing.words[0]], packing.rows.new_tensor([rows.shape[1]])])
-        mean = (
-            hidden[1].index_select(0, backward).lerp_(hidden[0, : len(backward)], 0.5)
-        )  # in the forward order
-        return mean.index_select(0, packing.rows[0])
+        in_forward_order = hidden[1].index_select(0, backward)
+        return in_forward_order.lerp_(hidden[0, : len(backward)], 0.5).index_select(0, packing.rows[0])
 
     @staticmethod
     @once_differentiable
@@ -133,12 +127,14 @@ class _PackedGRU(torch.autograd.Function):
         size, count = parameters[1].shape[1], rows.shape[1]
         to_hidden = gradient.new_empty(2, count, size)
         for k in (0, 1):
-            torch.index_select(
-                gradient if ctx.average else gradient[k], 0, packing.words[k], out=to_hidden[k]
-            )
+            direction = gradient if ctx.average else gradient[k]
+            torch.index_select(direction, 0, packing.words[k], out=to_hidden[k])
         if ctx.average:
             to_hidden *= 0.5
-        recurrent = [_padded_copy(_candidate_first(parameters[4 * k + 1], size)) for k in (0, 1)]
+        recurrent = [
+            torch.cat(_candidate_first(weight), out=_spaced(weight, 3 * size, size))
+            for weight in (parameters[1], parameters[5])
+        ]
         to_gates = _run_back(gates, hidden, to_hidden, recurrent, packing.steps)
         return _gradients(ctx.needs_input_grad[0], table, rows, packing, to_gates, hidden, parameters)
 
@@ -158,7 +154,7 @@ def _run(
     for k in (0, 1):
         w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
         projected.append(_project(table, w_in, b_in, b_hidden, factors))
-        recurrent.append(_recurrent(w_hidden, size, factors))
+        recurrent.append(_recurrent(w_hidden, factors))
     state = table.new_zeros(2, steps[0], size)
     start = previous = 0
     for t, running in enumerate(steps):
@@ -186,16 +182,14 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factor
     if factors == table.dtype:
         torch.addmm(bias, table, w_in.T, out=projected[:, size:])
     else:
-        torch.add(torch.mm(table.to(factors), w_in.to(factors).T), bias, out=projected[:, size:])
+        torch.add(table.to(factors) @ w_in.to(factors).T, bias, out=projected[:, size:])
     return projected
 
 
-def _recurrent(weight: Tensor, size: int, factors: torch.dtype) -> Tensor:
+def _recurrent(weight: Tensor, factors: torch.dtype) -> Tensor:
     """(3H, H) -> (H, 3H) for the gates c, r, z."""
-    parts = _candidate_first(weight, size)
-    return (
-        _padded_transpose(parts) if factors == weight.dtype else torch.cat([p.to(factors) for p in parts]).T
-    )
+    parts = torch.cat(_candidate_first(weight))
+    return _spaced(parts, *parts.T.shape).copy_(parts.T) if factors == weight.dtype else parts.to(factors).T
 
 
 def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
@@ -283,22 +277,15 @@ def _gradients(
     return to_table, None, None, None, None, *to_parameters
 
 
-def _candidate_first(weight: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _candidate_first(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Rows r, z, n -> n and r, z: the recurrent weight in the order of the gates c, r, z."""
+    size = weight.shape[1]
     return weight[2 * size :], weight[: 2 * size]
 
 
-def _padded_transpose(parts: Sequence[Tensor]) -> Tensor:
-    """Matrices one below the other, transposed, rows spaced apart."""
-    joined = torch.cat([*parts])
-    transposed = joined.new_empty(joined.shape[1], len(joined) + PADDING)[:, : len(joined)]
-    return transposed.copy_(joined.T)
-
-
-def _padded_copy(parts: Sequence[Tensor]) -> Tensor:
-    """Matrices one below the other, rows spaced apart."""
-    rows, columns = sum(len(part) for part in parts), parts[0].shape[1]
-    return torch.cat([*parts], out=parts[0].new_empty(rows, columns + PADDING)[:, :columns])
+def _spaced(like: Tensor, rows: int, columns: int) -> Tensor:
+    """An empty matrix whose rows are spaced apart."""
+    return like.new_empty(rows, columns + PADDING)[:, :columns]
 
 
 def _rounded_up(indices: Tensor) -> Tensor:

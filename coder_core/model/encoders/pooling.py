@@ -35,7 +35,7 @@ class GeneralisedPooling(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """(B, L, D), (B,) -> (B, D)."""
-        return pool_ranked([self], features, lengths)[0]
+        return pool_each([self], features, lengths)[0]
 
     def weights(self, lengths: Tensor, longest: int) -> Tensor:
         """θ, (B, longest), zero from each length on. Computed once per distinct length."""
@@ -56,15 +56,6 @@ def position_codes(length: int, size: int) -> Tensor:
     codes[:, 0::2] = torch.sin(position * frequency)
     codes[:, 1::2] = torch.cos(position * frequency)
     return codes
-
-
-def pool_ranked(
-    poolings: Sequence[GeneralisedPooling], features: Tensor, lengths: Tensor
-) -> tuple[Tensor, ...]:
-    """(B, L, D), (B,) -> (B, D) for each of several GPOs over the same features, which are sorted once."""
-    with torch.autocast(features.device.type, enabled=False):
-        weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in poolings], 1)
-        return ranked_sum(features, lengths, weights).unbind(1)
 
 
 def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
@@ -126,9 +117,11 @@ class KeepAll(nn.Module):
 def pool_each(poolings: Sequence[nn.Module], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
     """The same features through several poolings, (B, L, D), (B,) -> (B, D) each. GPOs share one sort."""
     ranked = [pooling for pooling in poolings if isinstance(pooling, GeneralisedPooling)]
-    if len(ranked) == len(poolings):
-        return pool_ranked(ranked, features, lengths)
-    return tuple(pooling(features, lengths) for pooling in poolings)
+    if len(ranked) < len(poolings):
+        return tuple(pooling(features, lengths) for pooling in poolings)
+    with torch.autocast(features.device.type, enabled=False):
+        weights = torch.stack([pooling.weights(lengths, features.shape[1]) for pooling in ranked], 1)
+        return ranked_sum(features, lengths, weights).unbind(1)
 
 
 def _fill_padded(features: Tensor, lengths: Tensor, value: float) -> Tensor:

@@ -110,8 +110,8 @@ def _in_parts(work: Callable[[slice], None], samples: int, numbers: int, cached:
     parts = [slice(start, start + size) for start in range(0, samples, size)]
 
     @torch.no_grad()  # a setting of the thread
-    def process(own: list[slice]) -> None:
-        for part in own:
+    def process(share: list[slice]) -> None:
+        for part in share:
             work(part)
 
     threads = torch.get_num_threads()

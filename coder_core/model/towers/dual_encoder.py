@@ -10,7 +10,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.model.towers.pretrained import load_pretrained
 
 PLAIN_PROMPT = "{}"
@@ -110,14 +110,10 @@ def fill_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
 
 
 def check_prompt(prompt: str) -> None:
-    """Refuse a prompt without exactly one {} for the caption.
-
-    Raises:
-        InputError: it does not hold {} exactly once.
-    """
+    """Raise an InputError of a prompt without exactly one {} for the caption."""
     if prompt.count("{}") != 1:
-        fault = Fault("--prompt", f"is {prompt!r:.80}", "{} once", 'for example --prompt "a photo of {}"')
-        raise InputError(fault)
+        fix = 'for example --prompt "a photo of {}"'
+        raise InputError.at("--prompt", f"is {prompt!r:.80}", "{} once", fix)
 
 
 def unit_rows(rows: Tensor, samples: str) -> np.ndarray:

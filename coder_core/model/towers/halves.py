@@ -16,7 +16,7 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from coder_core.console.faults import InputError
-from coder_core.model.towers.own import NAME, load_own
+from coder_core.model.towers.own import NAME, load_own, local_rows
 from coder_core.model.towers.pretrained import WHOLE, Pretrained, Tokeniser, load_pretrained
 from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WRAP, boxes, picture_grid
 from coder_core.ops import padding_mask
@@ -27,21 +27,14 @@ EXAMPLE = "docs/training.md, Towers, shows one"
 
 @dataclass(frozen=True)
 class TowerChoice:
-    """Choice of a tower and of the form of its features.
-
-    Args:
-        name: folder or name of a model, or package.module:function.
-        where: who names it, for messages: "--image-tower NAME".
-        pooled: one vector a sample, as the model pools, instead of all its patches or tokens.
-        projected: patches and tokens in the model's joint space, where it projects into one.
-        revision: of a name.
-        expected: fingerprint that it must have; any when "".
-    """
+    """Choice of a tower and of the form of its features; names as for `load_pretrained`, or package.module:function."""
 
     name: str
     where: str
     pooled: bool
+    """One vector a sample, as the model pools, instead of all its patches or tokens."""
     projected: bool
+    """Patches and tokens in the model's joint space, where it projects into one."""
     revision: str = ""
     expected: str = ""
 
@@ -118,19 +111,15 @@ class OwnTokeniser:
 
 @dataclass(frozen=True)
 class TextHalf:
-    """A text encoder.
-
-    Args:
-        about: description stored with a run, to find it again.
-        module: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools.
-        tokenise: texts -> the ids of each, cut to what it reads.
-        size: F.
-    """
+    """A text encoder, described as an image half is."""
 
     about: dict[str, Any]
     module: nn.Module
+    """(B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools."""
     tokenise: Tokeniser | OwnTokeniser
+    """Texts -> the ids of each, cut to what it reads."""
     size: int
+    """F."""
 
 
 class VisionModule(nn.Module):
@@ -215,12 +204,7 @@ class TextModule(nn.Module):
 
 
 class OwnModule(nn.Module):
-    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools.
-
-    Args:
-        module: called with the samples, and with their lengths where `lengths`.
-        where: who names it, for messages.
-    """
+    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools; called with lengths where `lengths`."""
 
     def __init__(self, module: nn.Module, where: str, *, lengths: bool = False) -> None:
         super().__init__()
@@ -228,10 +212,7 @@ class OwnModule(nn.Module):
 
     def forward(self, samples: Tensor, lengths: Tensor) -> Tensor:
         features: Tensor = self.module(samples, lengths) if self.reads_lengths else self.module(samples)
-        if features.ndim not in (2, 3) or len(features) != len(samples):
-            problem = f"gives shape {tuple(features.shape)} for {len(samples)} samples"
-            raise InputError.at(self.where, problem, "(B, L, F) or (B, F)", "docs/training.md, Towers")
-        return features if features.ndim == 3 else features[:, None]
+        return local_rows(features, len(samples), "samples", self.where)
 
 
 def _head(model: Any) -> nn.Linear | None:

@@ -122,11 +122,19 @@ class OwnTowers:
             output = getattr(self._tower, method)(samples)
             if not isinstance(output, Tensor):
                 output = torch.from_numpy(np.asarray(output, dtype=np.float32))
-            if output.ndim not in (2, 3) or len(output) != len(samples):
-                problem = f"gives shape {tuple(output.shape)} for {len(samples)} {kind}"
-                raise InputError.at(f"{method} of {self.about['tower']}", problem, "(B, L, D) or (B, D)")
-            rows = output.float()
-            return rows if rows.ndim == 3 else rows[:, None]
+            return local_rows(output, len(samples), kind, f"{method} of {self.about['tower']}").float()
+
+
+def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
+    """The output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F).
+
+    Raises:
+        InputError: it has another shape.
+    """
+    if output.ndim not in (2, 3) or len(output) != count:
+        problem, fix = f"gives shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
+        raise InputError.at(where, problem, "(B, L, F) or (B, F)", fix)
+    return output if output.ndim == 3 else output[:, None]
 
 
 def _mean_of_rows(features: Tensor) -> Tensor:

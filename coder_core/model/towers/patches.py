@@ -78,20 +78,14 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image) -> Patches:
 
 
 def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """(L, D) and (L,) of a tower whose embedding is its class token; its last layer alone runs twice."""
-    last = vision.encoder.layers[-1]
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    handle = last.register_forward_pre_hook(lambda _, *inputs: calls.append(inputs), with_kwargs=True)
+    """(L, D) and (L,) of a tower whose embedding is its class token; its last layer is computed once more."""
     with _eager(vision):
-        try:
-            attentions = vision(pixel_values=pixels, output_attentions=True).attentions
-        finally:
-            handle.remove()
-        inputs, named = calls[0]
-        with _every_token_alone(last.self_attn):
-            output = last(*inputs, **named)
-    tokens = (output if isinstance(output, Tensor) else output[0])[0, 1:]
-    return projection(vision.post_layernorm(tokens)), attentions[-1][0, :, 0, 1:].mean(0)
+        output = vision(pixel_values=pixels, output_attentions=True, output_hidden_states=True)
+    layer, tokens = vision.encoder.layers[-1], output.hidden_states[-2][0]
+    values = layer.self_attn.v_proj(layer.layer_norm1(tokens))
+    tokens = tokens + layer.self_attn.out_proj(values)
+    tokens = tokens + layer.mlp(layer.layer_norm2(tokens))
+    return projection(vision.post_layernorm(tokens[1:])), output.attentions[-1][0, :, 0, 1:].mean(0)
 
 
 def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,21 +93,6 @@ def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
     tokens = vision(pixel_values=pixels).last_hidden_state
     attention = vision.head.attention(vision.head.probe, tokens, tokens, need_weights=True)[1][0, 0]
     return vision.head(tokens[0][:, None]), attention
-
-
-@contextmanager
-def _every_token_alone(layer: Any) -> Iterator[None]:
-    """An attention layer whose every token reads itself alone: the output is its own value."""
-
-    def values(_: Any, inputs: tuple[Tensor, ...], named: dict[str, Tensor], output: Any) -> Any:
-        states = inputs[0] if inputs else named["hidden_states"]
-        return (layer.out_proj(layer.v_proj(states)), *output[1:])
-
-    handle = layer.register_forward_hook(values, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @contextmanager

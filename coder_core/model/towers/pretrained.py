@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
+from coder_core.files.manifest import file_sha256
 
 TRANSFORMERS, OWN = "transformers", "own"  # values of the key "kind" of `about`
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model")
@@ -61,17 +62,13 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """Texts -> the ids of each.
-
-    Args:
-        tokenizer: of transformers.
-        longest: ids of a text, the special ones included; what is longer is cut.
-        lower_case: read all texts in lower case.
-    """
+    """Texts -> the ids of each, by a tokenizer of transformers."""
 
     tokenizer: Any
     longest: int
+    """Ids of a text, the special ones included; what is longer is cut."""
     lower_case: bool = False
+    """Read all texts in lower case."""
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -99,21 +96,17 @@ class Tokeniser:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A loaded model; what reads pictures and texts for it is loaded when first asked for.
-
-    Args:
-        folder: its files.
-        where: the flag that names it, for messages.
-        settings: of its config.json.
-        about: description stored with a run, by which the same model is found again.
-        model: of transformers, float32, in evaluation mode.
-    """
+    """A loaded model; what reads pictures and texts for it is loaded when first asked for."""
 
     folder: Path
     where: str
+    """The flag that names it, for messages."""
     settings: dict[str, Any]
+    """Content of its config.json."""
     about: dict[str, Any]
+    """Description stored with a run, by which the same model is found again."""
     model: Any
+    """Of transformers, float32, in evaluation mode."""
 
     @cached_property
     def preparation(self) -> Preparation:
@@ -184,7 +177,7 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    problem = "is here without weights in safetensors"
+    problem = "is on this machine without weights in safetensors"
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
         if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
@@ -192,8 +185,8 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     except (LocalEntryNotFoundError, FileNotFoundError):
         problem = "is not on this machine"
     except (HFValidationError, ValueError, OSError):
-        fault = Fault(where, "is neither a folder nor the name of a model", NEEDED, "check the path")
-        raise InputError(fault) from None
+        problem = "is neither a folder nor the name of a model"
+        raise InputError.at(where, problem, NEEDED, "check the path") from None
     patterns = " ".join(f'"{pattern}"' for pattern in FILES)
     command = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns}"
     raise InputError.at(where, problem, NEEDED, f"{command} gets it")
@@ -209,8 +202,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
             fix = "use a model that transformers knows, or wrap it (docs/training.md)"
-            fault = Fault(f"{file} key auto_map", "names code to run", "no code of the model's own", fix)
-            raise InputError(fault)
+            where = f"{file} key auto_map"
+            raise InputError.at(where, "names code to run", "no code of the model's own", fix)
     return settings
 
 
@@ -249,22 +242,14 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 def fingerprint(folder: Path) -> str:
     """The sha256 (hex) of a model's weights, settings and tokenizer."""
-    total = hashlib.sha256()
-    for file in sorted({file for pattern in FILES for file in folder.glob(pattern)}):
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
-        total.update(f"{file.name}\0{digest}\n".encode())
-    return total.hexdigest()
+    files = sorted({file for pattern in FILES for file in folder.glob(pattern)})
+    lines = [f"{file.name}\0{file_sha256(file)}\n" for file in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
-    """A model of transformers in evaluation mode, from safetensors.
-
-    Args:
-        folder: of the model.
-        where: who names it, for messages.
-        methods: as for `load_pretrained`.
-        unread: beginning of the names of weights that may be missing, because nothing reads them.
+    """A model of transformers in evaluation mode, from safetensors; arguments as for `load_pretrained`. Weights whose
+    names begin with `unread` may be missing, because nothing reads them.
 
     Raises:
         InputError: it cannot be loaded, lacks a method, or lacks weights, which would be random.
@@ -287,11 +272,8 @@ def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread:
 
 
 def load_processor(folder: Path, where: str) -> Any:
-    """The image processor of a model in its PIL form, which gives the same numbers on every machine.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The image processor of a model in its PIL form, which gives the same numbers on every machine; InputError where
+    there is none."""
     from transformers import AutoImageProcessor
 
     fix = "save the processor with the model; wrap towers without one (docs/training.md)"
@@ -299,11 +281,7 @@ def load_processor(folder: Path, where: str) -> Any:
 
 
 def load_tokenizer(folder: Path, where: str) -> Any:
-    """The tokenizer of a model.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The tokenizer of a model; InputError where there is none."""
     from transformers import AutoTokenizer
 
     return _load(AutoTokenizer, folder, where, "its tokenizer ", "save the tokenizer with the model")

@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.model import Tuning
+from coder_core.config.model import TowersConfig, Tuning
 from coder_core.console.faults import InputError
 
 ADAPTER = ".lora_"  # in the names of an adapter's weights
-
-
-@dataclass(frozen=True)
-class LoraSettings:
-    """Settings of low-rank adapters: see the section [towers] of a configuration."""
-
-    rank: int
-    alpha: float
-    dropout: float
 
 
 class TunedTower(nn.Module):
@@ -36,7 +26,7 @@ class TunedTower(nn.Module):
         tower: inputs, lengths -> (B, L, F); changed in place. `structure_of` gives a copy that may be changed.
         linear: F -> D, or the identity.
         tuning: how the tower is trained.
-        lora: of its adapters, with "lora".
+        config: rank, α and dropout of its adapters, with "lora".
         where: who names the tower, for messages.
 
     Raises:
@@ -48,13 +38,13 @@ class TunedTower(nn.Module):
         tower: nn.Module,
         linear: nn.Module,
         tuning: Tuning,
-        lora: LoraSettings | None = None,
+        config: TowersConfig | None = None,
         where: str = "",
     ) -> None:
         super().__init__()
         self.tuning = tuning
-        if tuning == "lora" and lora is not None:
-            _add_adapters(tower, lora, where)
+        if tuning == "lora" and config is not None:
+            _add_adapters(tower, config, where)
         self.tower, self.linear = tower, linear
         self.shared = frozenset(
             f"tower.{name}"
@@ -195,7 +185,7 @@ def _keep_shared(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any)
     state |= {prefix + name: tensor for name, tensor in present.items() if name in module.shared}
 
 
-def _add_adapters(tower: nn.Module, lora: LoraSettings, where: str) -> None:
+def _add_adapters(tower: nn.Module, config: TowersConfig, where: str) -> None:
     """An adapter for every linear layer but those inside PyTorch's attention, which reads their weights directly."""
     from peft import LoraConfig, inject_adapter_in_model
 
@@ -207,6 +197,7 @@ def _add_adapters(tower: nn.Module, lora: LoraSettings, where: str) -> None:
     if not layers:
         problem = "has no linear layer that an adapter could be added to"
         raise InputError.at(where, problem, "linear layers", "train it in full, or leave it frozen")
-    alpha: Any = lora.alpha  # peft annotates int; it only divides by the rank
-    settings = LoraConfig(r=lora.rank, lora_alpha=alpha, lora_dropout=lora.dropout, target_modules=layers)
+    alpha: Any = config.lora_alpha  # peft annotates int; it only divides by the rank
+    dropout = config.lora_dropout
+    settings = LoraConfig(r=config.lora_rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=layers)
     inject_adapter_in_model(settings, tower)

@@ -98,7 +98,7 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
     about = DualEncoder("tiny/clip").about
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (place / "snapshots" / commit / "model.safetensors").unlink()
-    assert "is here without weights in safetensors" in str(refusal(DualEncoder, "tiny/clip"))
+    assert "is on this machine without weights in safetensors" in str(refusal(DualEncoder, "tiny/clip"))
 
 
 def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path: Path) -> None:
