@@ -109,9 +109,9 @@ def _umap(
     )
     if is_whole:
         return fitted_plane
+    drawn = f"{len(fitted):,} of {len(points):,} points drawn at random"
     notes.append(
-        f"UMAP was fitted to {len(fitted):,} of {len(points):,} points drawn at random; the others are at the "
-        "weighted mean of their nearest fitted ones"
+        f"UMAP was fitted to {drawn}; the others are at the weighted mean of their nearest fitted ones"
     )
     plane = np.empty((len(points), 2), dtype=np.float32)
     for rows, tile in points.tiles():

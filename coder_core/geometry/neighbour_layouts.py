@@ -75,10 +75,8 @@ def umap(
         warnings.simplefilter("ignore")
         from umap import UMAP
 
-        fitting = within(progress, _COMPILED, 1.0)
-        printed = PrintedProgress(
-            r"(\d+)/([1-9]\d*)", lambda epoch, epochs: fitting(epoch, epochs, "UMAP: moving the points")
-        )
+        fitting, phase = within(progress, _COMPILED, 1.0), "UMAP: moving the points"
+        printed = PrintedProgress(r"(\d+)/([1-9]\d*)", lambda done, epochs: fitting(done, epochs, phase))
         model = UMAP(
             n_neighbors=neighbours,
             min_dist=min_distance,
@@ -142,9 +140,8 @@ def tsne(
         early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
     )
     progress(0, 1, "t-SNE: looking for neighbours")
-    printed = PrintedProgress(
-        r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, "t-SNE: moving the points")
-    )
+    phase = "t-SNE: moving the points"
+    printed = PrintedProgress(r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, phase))
     with contextlib.redirect_stdout(printed):
         return np.asarray(model.fit_transform(points), dtype=np.float32)
 

@@ -92,13 +92,12 @@ class TfidfSpace:
             raise InputError.at(f"{folder}/{NAMES}", "names a word twice", "every word once")
         size = len(tensors.get("components", ()))
         expected = {"components": f"float32{[size, len(terms)]}", "idf": f"float64{[len(terms)]}"}
-        held = {
-            name: f"{'' if np.isfinite(array).all() else 'not finite '}{array.dtype}{list(array.shape)}"
-            for name, array in sorted(tensors.items())
-        }
+        held = {}
+        for name, array in sorted(tensors.items()):
+            held[name] = f"{array.dtype}{list(array.shape)}" + " not finite" * (not np.isfinite(array).all())
         if held != expected or not size:
-            texts = [" ".join(f"{name} {form}" for name, form in forms.items()) for forms in (held, expected)]
-            raise InputError.at(f"{folder}/{ARRAYS}", f"holds {texts[0]}", texts[1])
+            has, needs = (" ".join(map(" ".join, forms.items())) for forms in (held, expected))
+            raise InputError.at(f"{folder}/{ARRAYS}", f"holds {has}", needs)
         return cls(tuple(terms), tensors["idf"], tensors["components"])
 
 

@@ -65,10 +65,9 @@ def build_model(
         options = {"checkpointing": checkpointing, "pretrained": pretrained, "download": download}
         text = BertWords(config.bert, config.dimension, frozen=config.freeze_bert, **options)
     elif text is None:
+        sizes = (words, config.word_size, config.dimension)
         layers, dropout = config.text_layers, config.word_dropout
-        text = RecurrentWords(
-            words, config.word_size, config.dimension, layers=layers, dropout=dropout, vectors=vectors
-        )
+        text = RecurrentWords(*sizes, layers=layers, dropout=dropout, vectors=vectors)
     if image is None:
         image = RegionEncoder(
             feature_size,
@@ -78,16 +77,13 @@ def build_model(
             rms=config.region_norm == "rms",
             one_mask=config.image_dropout_mask == "image",
         )
-    image_pooling, text_pooling = (
-        _pooling(config, name) for name in (config.image_pooling, config.text_pooling)
-    )
+    poolings = [_pooling(config, name) for name in (config.image_pooling, config.text_pooling)]
     # After the instance branch, whose random start then equals that of a model without concepts.
     branch = None if concepts is None else _concept_branch(config, concepts)
     return Coder(
         image,
         text,
-        image_pooling,
-        text_pooling,
+        *poolings,
         dimension=config.dimension,
         dropout=config.embedding_dropout,
         concepts=branch,
@@ -97,9 +93,8 @@ def build_model(
 
 
 def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
-    graph = concepts.graph(
-        threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
-    )
+    threshold, rescaled = config.concept_threshold, config.concept_rescale
+    graph = concepts.graph(threshold=threshold, rescaled=rescaled, norm=config.concept_graph)
     return ConceptBranch(
         torch.from_numpy(graph),
         torch.from_numpy(concepts.vectors),

@@ -117,9 +117,8 @@ class Coder(nn.Module):
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
-        return Embedded(
-            images.instance, texts.instance, images.concept, texts.concept, images.heads, texts.heads
-        )
+        instances, concepts = (images.instance, texts.instance), (images.concept, texts.concept)
+        return Embedded(*instances, *concepts, images.heads, texts.heads)
 
 
 def _instance(pooling: nn.Module, features: Tensor, lengths: Tensor) -> Branches:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -92,12 +94,11 @@ class InteractionScorer(Scorer):
         return max(1, self.block // max(1, min(len(images), ROWS) * longest * images.shape[2]))
 
     def _all_images(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
+        run = (
+            partial(checkpoint, self._block, use_reentrant=False) if torch.is_grad_enabled() else self._block
+        )
         parts = zip(images.split(ROWS), padded.split(ROWS), strict=True)
-        if torch.is_grad_enabled():
-            return torch.cat(
-                [checkpoint(self._block, *p, words, lengths, use_reentrant=False) for p in parts]
-            )
-        return torch.cat([self._block(*part, words, lengths) for part in parts])
+        return torch.cat([run(*part, words, lengths) for part in parts])
 
     def _block(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
         """(n, R, D), (n, R) bool, (c, T, D), (c,) -> (n, c)."""

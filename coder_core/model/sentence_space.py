@@ -39,10 +39,8 @@ class SentenceSpace:
             InputError: transformers cannot load the folder.
         """
         where = f"--text-space {self.folder}"
-        model, tokenizer = (
-            load_model(self.folder, where, unread="pooler."),
-            load_tokenizer(self.folder, where),
-        )
+        model = load_model(self.folder, where, unread="pooler.")
+        tokenizer = load_tokenizer(self.folder, where)
         longest = longest_text(model, tokenizer)
         options = {"padding": True, "truncation": True, "max_length": longest, "return_tensors": "pt"}
         order = np.argsort([len(caption) for caption in captions], kind="stable")

@@ -1,4 +1,4 @@
-"""Layouts: PCA against NumPy, exact neighbours, alignment, clamping, and what cannot be laid out."""
+"""Layouts and clusters: PCA against NumPy, exact neighbours, alignment, clamping, and what cannot be laid out."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import pytest
 from coder_core.console.faults import InputError
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
+from coder_core.geometry.kmeans import cluster_pairs, nearest_centroid
 from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, onto, principal_plane
 from coder_core.geometry.neighbour_layouts import nearest, place_by_neighbours, usable_perplexity
 from coder_core.geometry.points import Points, stratified
-from coder_core.geometry.settings import METHODS, LayoutSettings, Method
+from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings, Method
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def cloud(images: int = 30, groups: int = 3, width: int = 12) -> Points:
+def cloud(images: int = 30, groups: int = 3, width: int = 12, seed: int = 0) -> Points:
     """Groups far apart; every image has two captions near it."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     centres = 4 * rng.normal(size=(groups, width))
     v = centres[np.arange(images) % groups] + 0.5 * rng.normal(size=(images, width))
     w = np.repeat(v, 2, axis=0) + 0.2 * rng.normal(size=(2 * images, width))
@@ -224,3 +225,32 @@ def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
     assert drawn[0] != 0 or drawn[1] != 1  # not the first ones
     assert stratified((1, 10_000), 50, seed=0)[0] == 0  # the small stratum is not left out
     np.testing.assert_array_equal(stratified((3, 4), 7, seed=0), np.arange(7))
+
+
+def test_planted_groups_are_found() -> None:
+    points, owner, shares = cloud(), np.repeat(np.arange(30), 2), list[float]()
+    clusters = cluster_pairs(
+        *(points.images, points.texts, owner, ClusterSettings(3)),
+        progress=lambda done, total, phase: shares.append(done / total),
+    )
+    labels = [set(clusters.image_labels[np.arange(30) % 3 == group].tolist()) for group in range(3)]
+    assert [len(group) for group in labels] == [1, 1, 1]
+    assert len(set.union(*labels)) == 3
+    np.testing.assert_array_equal(clusters.image_labels[owner], clusters.text_labels)
+    np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-5)
+    assert shares == sorted(shares)
+
+
+def test_labels_are_the_nearest_centroids_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coder_core.geometry.kmeans.TILE_ELEMENTS", 40)
+    points = cloud()
+    expected = (points.texts @ points.images[:7].T).argmax(1)
+    np.testing.assert_array_equal(nearest_centroid(points.texts, points.images[:7]), expected)
+
+
+def test_more_clusters_than_pairs_is_refused() -> None:
+    points = cloud(4)
+    with pytest.raises(InputError, match="--clusters: is 9 for 8"):
+        cluster_pairs(points.images, points.texts, np.repeat(np.arange(4), 2), ClusterSettings(9))
+    with pytest.raises(InputError, match="--clusters"):
+        ClusterSettings(1)

@@ -9,20 +9,9 @@ from typing import Any
 import torch
 
 SIZE, WIDTH, LONGEST = 32, 32, 16
-TEXT = {
-    "hidden_size": WIDTH,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "max_position_embeddings": LONGEST,
-}
-VISION = {
-    "hidden_size": WIDTH,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "patch_size": 8,
-}
+_LAYERS = {"hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+TEXT: dict[str, Any] = _LAYERS | {"max_position_embeddings": LONGEST}
+VISION: dict[str, Any] = _LAYERS | {"patch_size": 8}
 
 
 def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
@@ -30,14 +19,12 @@ def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
-    vocabulary = {
-        token: number for number, token in enumerate(["<|startoftext|>", "<|endoftext|>", *letters])
-    }
+    tokens = ["<|startoftext|>", "<|endoftext|>", *letters]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
     special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
     torch.manual_seed(seed)
-    config = CLIPConfig(
-        text_config=TEXT | special, vision_config=VISION | {"image_size": SIZE}, projection_dim=space
-    )
+    text, vision = TEXT | special, VISION | {"image_size": SIZE}
+    config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=space)
     _spread(CLIPModel(config)).save_pretrained(folder)
     CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)
     crop = {"height": SIZE, "width": SIZE}
@@ -88,6 +75,5 @@ def _word_tokenizer(words: Sequence[str]) -> Any:
     vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", model_max_length=LONGEST
-    )
+    special = {"pad_token": "<pad>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LONGEST, **special)

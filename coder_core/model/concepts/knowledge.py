@@ -143,9 +143,7 @@ class Concepts:
         expected["vectors"] = f"float32{[count, size]}"
         actual = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
         if actual != expected:
-            held, needed = (
-                " ".join(f"{name} {form}" for name, form in forms.items()) for forms in (actual, expected)
-            )
+            held, needed = (" ".join(map(" ".join, forms.items())) for forms in (actual, expected))
             raise InputError.at(file, f"holds {held}", needed)
         return cls(vocabulary, **tensors)
 

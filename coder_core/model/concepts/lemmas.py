@@ -13,7 +13,7 @@ from typing import Literal
 Kind = Literal["object", "property", "motion"]
 
 LEAST_SINGULAR = (
-    0.05  # share of a plural's count that a singular must have: "pants" is not a form of a stray "pant"
+    0.05  # of a plural's count, which its singular must have: a stray "pant" is not that of "pants"
 )
 VOWELS = "aeiou"
 

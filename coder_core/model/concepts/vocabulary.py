@@ -176,10 +176,12 @@ def _forms(words: Mapping[str, tuple[str, Kind, int]]) -> Forms:
     # "shorts" is no form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
     others = {word: count for word, (_, kind, count) in words.items() if kind != "property"}
     seen = {"object": others, "property": adjectives, "motion": {**adjectives, **others}}
-    bases = {
-        word: (base_form(word, kind, seen[kind], tag=tag), kind) for word, (tag, kind, _) in words.items()
-    }
-    return {word: (base, kind) for word, (base, kind) in bases.items() if base not in STOP_WORDS}
+    forms = {}
+    for word, (tag, kind, _) in words.items():
+        base = base_form(word, kind, seen[kind], tag=tag)
+        if base not in STOP_WORDS:
+            forms[word] = (base, kind)
+    return forms
 
 
 def _count(
@@ -198,11 +200,11 @@ def _count(
                 of_form[base][form] += 1
         for base, kind in kinds.items():
             of_base[base][kind] += 1
-    ordered = {
-        base: tuple(sorted(counts, key=lambda form: (-counts[form], form)))
-        for base, counts in of_form.items()
-    }
-    return of_base, ordered
+    return of_base, {base: _most_frequent_first(counts) for base, counts in of_form.items()}
+
+
+def _most_frequent_first(counts: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(counts, key=lambda form: (-counts[form], form)))
 
 
 def _longest(forms: Iterable[str]) -> int:

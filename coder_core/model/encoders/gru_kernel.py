@@ -131,10 +131,8 @@ class _PackedGRU(torch.autograd.Function):
             torch.index_select(direction, 0, packing.words[k], out=to_hidden[k])
         if ctx.average:
             to_hidden *= 0.5
-        recurrent = [
-            torch.cat(_candidate_first(weight), out=_spaced(weight, 3 * size, size))
-            for weight in (parameters[1], parameters[5])
-        ]
+        weights = (parameters[1], parameters[5])
+        recurrent = [torch.cat(_candidate_first(w), out=_spaced(w, 3 * size, size)) for w in weights]
         to_gates = _run_back(gates, hidden, to_hidden, recurrent, packing.steps)
         return _gradients(ctx.needs_input_grad[0], table, rows, packing, to_gates, hidden, parameters)
 

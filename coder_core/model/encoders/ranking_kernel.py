@@ -80,9 +80,8 @@ def _sum_by_sample(
             keys.numpy().sort(axis=-1)
             values.copy_(keys)
             order[part].copy_(bits.bitwise_and_(position_bits))
-        torch.bmm(
-            weights[part], values.mT, out=sums[part]
-        )  # a row times a matrix: a third of a column's time
+        # A row times a matrix takes a third of the time of a matrix times a column.
+        torch.bmm(weights[part], values.mT, out=sums[part])
 
     _in_parts(rank, batch, longest * channels, CACHED if keep_order else CACHED_VALUES)
     return sums, ranked, order

@@ -63,9 +63,8 @@ class DualEncoder:
     ) -> None:
         check_prompt(prompt)
         fix = "restore the model this run was made with"
-        loaded = load_pretrained(
-            name, where=where, revision=revision, expected=expected, fix=fix, methods=METHODS
-        )
+        noted = {"revision": revision, "expected": expected}
+        loaded = load_pretrained(name, where=where, fix=fix, methods=METHODS, **noted)
         self.device, self.prompt = torch.device(device), prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"
         self.model = loaded.model.to(self.device)
@@ -82,9 +81,8 @@ class DualEncoder:
 
     def encode_pictures(self, prepared: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
         """B prepared pictures -> (B, D) float32 unit rows."""
-        inputs = {
-            name: torch.from_numpy(np.stack([arrays[name] for arrays in prepared])) for name in prepared[0]
-        }
+        stacks = {name: np.stack([arrays[name] for arrays in prepared]) for name in prepared[0]}
+        inputs = {name: torch.from_numpy(stack) for name, stack in stacks.items()}
         return self._encode(METHODS[0], inputs, "pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:

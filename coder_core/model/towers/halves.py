@@ -134,10 +134,9 @@ class VisionModule(nn.Module):
 
     def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
         if pixels.ndim == 3:
-            present, grid = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
-            output = self.model(
-                pixel_values=pixels[..., :-2], pixel_attention_mask=present, spatial_shapes=grid
-            )
+            mask, shapes = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
+            patches = pixels[..., :-2]
+            output = self.model(pixel_values=patches, pixel_attention_mask=mask, spatial_shapes=shapes)
             features = _pooled(output, self.where) if self.pooled else output.last_hidden_state
         elif self.pooled:
             features = _pooled(self.model(pixel_values=pixels), self.where)

@@ -87,9 +87,9 @@ class Tokeniser:
 
     def pieces(self, text: str) -> list[str]:
         """Piece of the text behind each of its ids; "" for a special one."""
-        special, pieces = (
-            self.tokenizer.all_special_tokens,
+        pieces, special = (
             self.tokenizer.convert_ids_to_tokens(self([text])[0]),
+            self.tokenizer.all_special_tokens,
         )
         return ["" if piece in special else piece.removesuffix("</w>") for piece in pieces]
 
@@ -216,11 +216,9 @@ def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
     settings = read_settings(folder)
     if not any(folder.glob("*.safetensors")):
         pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
-        weights = (
-            f"its weights only as {pickled}, a pickle, which can run programs" if pickled else "no weights"
-        )
+        problem = f"has its weights only as {pickled}, a pickle, which can run programs"
         fix = "open it once where you trust it, and save_pretrained(…) it"
-        raise InputError.at(str(folder), f"has {weights}", "*.safetensors", fix)
+        raise InputError.at(str(folder), problem if pickled else "has no weights", "*.safetensors", fix)
     processors = ("preprocessor_config.json", "processor_config.json")
     if pictures and not any((folder / name).is_file() for name in processors):
         fix = "save the image processor there too (processor.save_pretrained)"

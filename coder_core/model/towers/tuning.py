@@ -116,9 +116,7 @@ class TunedTower(nn.Module):
         if self.tuning != "full":
             return self._scale_adapters
         originals = dict(_named_tensors(original))
-        tensors = [
-            (name, tensor) for name, tensor in _named_tensors(self.tower) if tensor.is_floating_point()
-        ]
+        tensors = [pair for pair in _named_tensors(self.tower) if pair[1].is_floating_point()]
         present = [tensor.detach().clone() for _, tensor in tensors]
 
         def blend(alpha: float) -> None:
@@ -191,9 +189,8 @@ def _add_adapters(tower: nn.Module, config: TowersConfig, where: str) -> None:
 
     modules = list(tower.named_modules())
     attentions = tuple(f"{name}." for name, part in modules if isinstance(part, nn.MultiheadAttention))
-    layers = [
-        name for name, part in modules if isinstance(part, nn.Linear) and not name.startswith(attentions)
-    ]
+    linear = [name for name, part in modules if isinstance(part, nn.Linear)]
+    layers = [name for name in linear if not name.startswith(attentions)]
     if not layers:
         problem = "has no linear layer that an adapter could be added to"
         raise InputError.at(where, problem, "linear layers", "train it in full, or leave it frozen")

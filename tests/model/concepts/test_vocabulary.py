@@ -1,12 +1,109 @@
-"""Concepts of captions worked out by hand; the ratio, merging, stop words, phrases, and lists written by hand."""
+"""Concepts of captions worked out by hand: tags, base forms, the ratio, merging, phrases, and lists written by hand."""
 
 from __future__ import annotations
+
+import builtins
+import socket
+from typing import Any
 
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.model.concepts.tagging import tag_captions
+from coder_core.model.concepts.lemmas import Kind, base_form, kind_of_tag
+from coder_core.model.concepts.tagging import Tagger, tag_captions
 from coder_core.model.concepts.vocabulary import Concept, choose_concepts, listed_concepts, quotas
+
+CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
+
+
+def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import nltk
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a socket was opened")
+
+    for target, name in ((socket.socket, "connect"), (socket, "create_connection"), (socket, "getaddrinfo")):
+        monkeypatch.setattr(target, name, refuse)
+    monkeypatch.setattr(nltk.data, "path", [])
+    seen: list[tuple[int, int]] = []
+    tags = list(tag_captions(CAPTIONS, progress=lambda done, total: seen.append((done, total))))
+    assert [[word for word, _ in line] for line in tags] == CAPTIONS
+    assert [tag for _, tag in tags[0]] == ["CD", "JJ", "NNS", "VBP", "VBG", "NN"]
+    assert seen == [(3, 3)]
+
+
+@pytest.mark.parametrize(
+    ("tagger", "missing", "said"),
+    [
+        ("nltk", "", "averaged_perceptron_tagger_eng, or take --concept-tagger textblob"),
+        ("nltk", "nltk", "pip install nltk"),
+        ("spacy", "spacy", "pip install spacy"),
+    ],
+)
+def test_a_tagger_that_is_not_installed_says_how_to_get_it(
+    tagger: Tagger, missing: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [])
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **named: Any) -> Any:
+        if name.partition(".")[0] == missing:
+            raise ImportError(name)
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=said):
+        list(tag_captions(CAPTIONS, tagger))
+
+
+SEEN = {
+    **{"dog": 50, "ride": 9, "rid": 1, "sing": 4, "singe": 0, "run": 7, "ski": 5, "skiing": 6},
+    **{"build": 1, "building": 90, "pant": 1, "pants": 60, "box": 3, "lady": 4, "leaf": 4},
+    **{"old": 5, "large": 5, "big": 3, "happy": 2, "dance": 3},
+}
+
+# pants: a stray "pant" does not make them one; jeans, younger: no "jean" or "young" in these captions.
+NOUNS = """dogs dog, boxes box, ladies lady, leaves leaf, men man, feet foot, children child, grass grass, bus bus,
+tennis tennis, dog dog, pants pants, jeans jeans, skiing ski, building building, ceiling ceiling, dancing dance"""
+ADJECTIVES = "older old, largest large, bigger big, happier happy, river river, younger younger"
+VERBS = """riding ride, rides ride, rode ride, singing sing, running run, ran run, wore wear, carries carry,
+carried carry"""
+VERBS_BY_SPELLING = """walking walk, jumps jump, hopping hop, passing pass, pulled pull, posing pose, smiling smile,
+dancing dance, waving wave, catches catch, passes pass, makes make, skating skate, eating eat, juggling juggle,
+looking look, playing play, listening listen, lying lie, swing swing, goes go, fixing fix, string string"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "seen"),
+    [
+        ("object", NOUNS, SEEN),
+        ("property", ADJECTIVES, SEEN),
+        ("motion", VERBS, SEEN),
+        ("motion", VERBS_BY_SPELLING, {}),
+    ],
+)
+def test_base_forms(kind: Kind, table: str, seen: dict[str, int]) -> None:
+    expected = dict(pair.split() for pair in table.split(","))
+    count = (
+        {} if kind != "object" else dict.fromkeys(expected, 5)
+    )  # a plural needs a singular that is not rare
+    assert {word: base_form(word, kind, count | seen) for word in expected} == expected
+
+
+def test_a_tag_that_says_base_form_is_believed() -> None:
+    assert base_form("feed", "motion", {"fe": 3}, tag="VB") == "feed"
+    assert base_form("dogs", "object", SEEN, tag="NN") == "dog"  # lexicons err on plurals
+    assert base_form("silver", "property", {"silv": 1}, tag="JJ") == "silver"
+
+
+def test_kinds_of_tags() -> None:
+    kinds = [kind_of_tag(tag) for tag in ("NNS", "JJR", "VBG", "RB", "DT", "CD")]
+    assert kinds == ["object", "property", "motion", None, None, None]
+
 
 TAGGED = [
     "two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN",

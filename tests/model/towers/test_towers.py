@@ -6,12 +6,14 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
@@ -40,8 +42,6 @@ def _cut(folder: Path) -> None:
 
 
 def _incomplete(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
     tensors = load_file(folder / "model.safetensors")
     del tensors["visual_projection.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -50,8 +50,8 @@ def _incomplete(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (_pickled, "has its weights only as pytorch_model.bin, a pickle"),
-        (_own_code, "config.json key auto_map: names code to run"),
+        (_pickled, "pytorch_model.bin, a pickle"),
+        (_own_code, "config.json key auto_map"),
         (_cut, "cannot be loaded: "),
         (
             _incomplete,
@@ -59,7 +59,7 @@ def _incomplete(folder: Path) -> None:
         ),
         (lambda folder: (folder / "config.json").unlink(), "config.json: is missing"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json: cannot be read as JSON"),
-        (lambda folder: (folder / "preprocessor_config.json").unlink(), "has no settings of pictures"),
+        (lambda folder: (folder / "preprocessor_config.json").unlink(), "expected preprocessor_config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
     ],
 )
@@ -74,13 +74,11 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
 def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, tmp_path: Path) -> None:
     bert = write_tiny_bert(tmp_path / "bert", ["a"])
     shutil.copy(clip / "preprocessor_config.json", bert)
-    assert "is a BertModel, which has no text encoder and picture encoder" in str(
-        refusal(DualEncoder, str(bert))
-    )
+    assert "is a BertModel" in str(refusal(DualEncoder, str(bert)))
     fingerprint = DualEncoder(str(clip)).about["fingerprint"]
     assert DualEncoder(str(clip), expected=fingerprint).about["fingerprint"] == fingerprint
-    assert "is another model now" in str(refusal(DualEncoder, str(clip), expected="0" * 64))
-    assert "expected {} once" in str(refusal(DualEncoder, str(clip), prompt="a photo"))
+    assert fingerprint[:12] in str(refusal(DualEncoder, str(clip), expected="0" * 64))
+    assert "--prompt" in str(refusal(DualEncoder, str(clip), prompt="a photo"))
 
 
 def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
@@ -89,16 +87,16 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
     import huggingface_hub.constants
 
     commit = "0123456789abcdef0123456789abcdef01234567"
-    place = tmp_path / "models--tiny--clip"
-    shutil.copytree(clip, place / "snapshots" / commit)
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text(commit)
+    cached = tmp_path / "models--tiny--clip"
+    shutil.copytree(clip, cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path))
     about = DualEncoder("tiny/clip").about
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
-    (place / "snapshots" / commit / "model.safetensors").unlink()
-    assert "is on this machine without weights in safetensors" in str(refusal(DualEncoder, "tiny/clip"))
+    (cached / "snapshots" / commit / "model.safetensors").unlink()
+    assert "hf download tiny/clip" in str(refusal(DualEncoder, "tiny/clip"))
 
 
 def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path: Path) -> None:
@@ -155,21 +153,23 @@ def test_own_towers_are_pooled_over_their_local_features(
     (tmp_path / "own_towers_of_a_test.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = "own_towers_of_a_test"
-    towers = OwnTowers(f"{module}:Towers", prompt="x {}")
+    towers, wrong = OwnTowers(f"{module}:Towers", prompt="x {}"), OwnTowers(f"{module}:Wrong")
     picture = Image.new("RGB", (8, 4), (255, 0, 0))
     np.testing.assert_allclose(towers.encode_pictures([towers.prepare(picture)] * 2), [[1, 0, 0]] * 2)
     rows, cut = towers.encode_texts(["ab"])  # one word of padding is left out of the mean
     np.testing.assert_allclose(rows, np.full((1, 3), 3**-0.5), atol=1e-6)
     assert cut == 0
     assert len(towers.about["fingerprint"]) == 64
-    assert "without encode_pictures" in str(refusal(OwnTowers, f"{module}:Lame"))
-    wrong = OwnTowers(f"{module}:Wrong")
-    assert "gives shape (1, 3) for 2 pictures" in str(refusal(wrong.encode_pictures, [picture, picture]))
-    assert "a row of zeros for pictures" in str(refusal(wrong.encode_pictures, [picture]))
-    assert "RuntimeError: no such weights" in str(refusal(OwnTowers, f"{module}:fails"))
-    assert "ModuleNotFoundError" in str(refusal(OwnTowers, "no_such_module:x"))
-    assert "is not of this form" in str(refusal(OwnTowers, "os; x"))
-    assert "has another fingerprint now" in str(refusal(OwnTowers, f"{module}:Towers", expected="0"))
+    for refused, argument, said in (
+        (OwnTowers, f"{module}:Lame", "without encode_pictures"),
+        (OwnTowers, f"{module}:fails", "RuntimeError: no such weights"),
+        (OwnTowers, "no_such_module:x", "ModuleNotFoundError"),
+        (OwnTowers, "os; x", "package.module:function"),
+        (partial(OwnTowers, expected="0"), f"{module}:Towers", towers.about["fingerprint"][:12]),
+        (wrong.encode_pictures, [picture, picture], "shape (1, 3) for 2 pictures"),
+        (wrong.encode_pictures, [picture], "a row of zeros for pictures"),
+    ):
+        assert said in str(refusal(refused, argument))
     sys.modules.pop(module)
 
 
@@ -181,6 +181,5 @@ def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device: str, clip: Pa
     assert towers.about["precision"] == ("float32" if device == "cpu" else "bfloat16")
     prepared = [towers.prepare(Image.new("RGB", (50, 40), colour)) for colour in ("red", "blue")]
     exact = DualEncoder(str(clip), precision="float32").encode_pictures(prepared)
-    np.testing.assert_allclose(
-        towers.encode_pictures(prepared), exact, atol=1e-6 if device == "cpu" else 0.05
-    )
+    tolerance = 1e-6 if device == "cpu" else 0.05
+    np.testing.assert_allclose(towers.encode_pictures(prepared), exact, atol=tolerance)
