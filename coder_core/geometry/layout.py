@@ -83,9 +83,10 @@ def _refuse_collapsed(points: Points) -> None:
 def _tsne(
     points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    asked, perplexity = settings.perplexity, usable_perplexity(settings.perplexity, len(points))
-    if perplexity < asked:
-        notes.append(f"perplexity {asked:g} was lowered to {perplexity:g}, a third of the points")
+    perplexity = usable_perplexity(settings.perplexity, len(points))
+    if perplexity < settings.perplexity:
+        change = f"{settings.perplexity:g} was lowered to {perplexity:g}"
+        notes.append(f"perplexity {change}, a third of the points")
     everything = points.take(np.arange(len(points)))
     return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, progress=progress)
 

@@ -37,9 +37,9 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
     step = max(1, TILE_ELEMENTS // max(len(points), 1))
     for start in range(0, len(queries), step):
         scores = np.asarray(queries[start : start + step] @ points.T)
-        here = np.arange(len(scores))
         if queries is points:  # a duplicate must not come before the point itself
-            scores[here, start + here] = np.inf
+            queried = np.arange(len(scores))
+            scores[queried, start + queried] = np.inf
         best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
         best_scores = np.take_along_axis(scores, best, 1)
         order = np.argsort(-best_scores, axis=1, kind="stable")

@@ -39,9 +39,9 @@ def make_concepts(
     """
     words = [tokenise(caption) for caption in captions]
     if config.model.concept_list:
-        listed = read_concept_list(Path(config.model.concept_list))
-        tokens = {word: tokenise(word) for words_of_kind in listed.values() for word in words_of_kind}
-        vocabulary, faults = listed_concepts(listed, tokens, words)
+        lists = read_concept_list(Path(config.model.concept_list))
+        tokens = {word: tokenise(word) for entries in lists.values() for word in entries}
+        vocabulary, faults = listed_concepts(lists, tokens, words)
     else:
         tagger = config.model.concept_tagger
         tagged = tag_captions(words, tagger, progress=progress)

@@ -23,7 +23,7 @@ WRAP = "wrap it (docs/training.md, Towers)"
 
 
 class PreparedRegions(NamedTuple):
-    """A prepared picture, and which part of it the tower sees."""
+    """A prepared picture, and the part of it that the tower sees."""
 
     prepared: Any
     view: View
