@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 import numpy as np
@@ -100,6 +100,7 @@ def pad_words(
     return torch.from_numpy(padded), torch.from_numpy(lengths)
 
 
+@dataclass(eq=False)
 class TrainingBatches:
     """An endless, reproducible stream of training batches.
 
@@ -120,33 +121,29 @@ class TrainingBatches:
         InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        tokens: Tokens,
-        *,
-        batch_size: int,
-        seed: int,
-        drop_regions: float = 0.0,
-        drop_words: float = 0.0,
-        fixed_ends: bool = False,
-        part: int = 0,
-        parts: int = 1,
-        augment: Augment = "none",
-        image_groups: np.ndarray | None = None,
-    ) -> None:
-        if split.n_texts < batch_size:
-            expected = f"at most the {split.n_texts} captions of {split.name}"
-            raise InputError.at("--batch-size", f"is {batch_size}", expected, "make it smaller")
-        if batch_size % parts:
-            expected = f"a multiple of the {parts} processes"
-            raise InputError.at("--batch-size", f"is {batch_size}", expected, "change one of them")
-        self.split, self.tokens, self.rows = split, tokens, RegionRows(split)
-        self.batch_size, self.seed = batch_size, seed
-        self.drop_regions, self.drop_words, self.fixed_ends = drop_regions, drop_words, fixed_ends
-        self.part, self.parts, self.augment = part, parts, augment
-        self.per_epoch = split.n_texts // batch_size  # an incomplete last batch is left out
-        self._image_groups = image_groups
+    split: Split
+    tokens: Tokens
+    _: KW_ONLY
+    batch_size: int
+    seed: int
+    drop_regions: float = 0.0
+    drop_words: float = 0.0
+    fixed_ends: bool = False
+    part: int = 0
+    parts: int = 1
+    augment: Augment = "none"
+    image_groups: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        count, size = self.split.n_texts, self.batch_size
+        if count < size:
+            expected = f"at most the {count} captions of {self.split.name}"
+            raise InputError.at("--batch-size", f"is {size}", expected, "make it smaller")
+        if size % self.parts:
+            expected = f"a multiple of the {self.parts} processes"
+            raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")
+        self.rows = RegionRows(self.split)
+        self.per_epoch = count // size  # an incomplete last batch is left out
         self._order: tuple[int, np.ndarray] | None = None
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
@@ -173,7 +170,7 @@ class TrainingBatches:
         values, region_lengths = images()
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
-        groups = image_ids if self._image_groups is None else self._image_groups[image_ids]
+        groups = image_ids if self.image_groups is None else self.image_groups[image_ids]
         ids = (torch.from_numpy(rows[part]) for rows in (image_ids, text_ids, groups))
         return Batch(values, region_lengths, words, lengths, *ids)
 

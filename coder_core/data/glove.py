@@ -22,6 +22,7 @@ LARGEST = float(np.finfo(np.float32).max)
 ENOUGH_COVERAGE = 0.8
 LINE = "a text line: the word, then its numbers, separated by single spaces"
 CONTEXT_POWER = 0.75  # Levy, Goldberg & Dagan 2015, context distribution smoothing
+WINDOW = 5  # most places between two words
 SINGULAR_POWER = 0.5  # the same, eigenvalue weighting
 
 
@@ -172,7 +173,7 @@ def _assemble(
 
 
 def learn_word_vectors(
-    captions: Sequence[str], vocabulary: Vocabulary, *, dimension: int, window: int = 5, seed: int
+    captions: Sequence[str], vocabulary: Vocabulary, *, dimension: int, seed: int
 ) -> np.ndarray:
     """Learn word vectors from the captions alone: positive pointwise mutual information and a truncated SVD.
 
@@ -183,21 +184,20 @@ def learn_word_vectors(
         captions: the TRAIN captions.
         vocabulary: their words.
         dimension: D; columns beyond the number of words are zero.
-        window: most places between two words.
         seed: of the randomised SVD.
 
     Returns:
         (len(vocabulary), D) float32; the <pad> row is zero, the rows' root mean square norm is 1.
 
     Raises:
-        ValueError: dimension or window is below 1.
+        ValueError: dimension is below 1.
     """
     from sklearn.decomposition import TruncatedSVD  # here, because it takes a second to import
     from threadpoolctl import threadpool_limits
 
-    if dimension < 1 or window < 1:
-        raise ValueError(f"dimension and window must be at least 1, got {dimension} and {window}")
-    information = _positive_information(_cooccurrence(captions, vocabulary, window))
+    if dimension < 1:
+        raise ValueError(f"dimension must be at least 1, got {dimension}")
+    information = _positive_information(_cooccurrence(captions, vocabulary))
     size = len(vocabulary)
     vectors = np.zeros((size, dimension), dtype=np.float32)
     rank = min(dimension, size - 1)
@@ -211,7 +211,7 @@ def learn_word_vectors(
     return vectors / norm if norm > 0 else vectors
 
 
-def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) -> sparse.csr_matrix:
+def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary) -> sparse.csr_matrix:
     """(words, words) symmetric counts, 1/d for two words d places apart in one caption."""
     from scipy import sparse
 
@@ -219,7 +219,7 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary, window: int) 
     caption = np.repeat(np.arange(len(tokens)), tokens.lengths)
     shape = (len(vocabulary), len(vocabulary))
     total = sparse.csr_matrix(shape, dtype=np.float64)
-    for distance in range(1, window + 1):
+    for distance in range(1, WINDOW + 1):
         same = caption[:-distance] == caption[distance:]
         pairs = tokens.ids[:-distance][same], tokens.ids[distance:][same]
         total += sparse.coo_matrix((np.full(len(pairs[0]), 1 / distance), pairs), shape=shape).tocsr()

@@ -132,14 +132,15 @@ def read_positives(
 
     faults: list[Fault] = []
     rows = {_without_folder(name): row for row, name in enumerate(image_names)}
-    captions = _CaptionRows(rows, image_of_text, caption_ids)
+    texts, by_id = _rows_of(image_of_text), None if caption_ids is None else _rows_of(caption_ids)
     pairs, elsewhere, rejected, lines = [], 0, 0, 0
     deviations: dict[int, list[float]] = {}
     for where, line in numbered_lines(path, "pair", faults):
         lines += 1
         try:
             caption, image, fits, deviation = _judged(line.split("\t"))
-            text_row, image_row = captions.row(caption), rows.get(_without_folder(image))
+            text_row = _caption_row(caption, rows, texts, by_id)
+            image_row = rows.get(_without_folder(image))
         except ValueError as error:
             if len(faults) >= MOST_FAULTS_SHOWN:
                 continue
@@ -177,37 +178,37 @@ class _IdError(ValueError):
     """A caption is named by an id that does not identify it."""
 
 
-class _CaptionRows:
-    """Rows of a split's captions by the names that a file gives them; arguments as for `read_positives`."""
+def _caption_row(
+    name: str,
+    images: Mapping[str, int],
+    texts: Mapping[int, list[int]],
+    by_id: Mapping[int, list[int]] | None,
+) -> int | None:
+    """Row of the caption `x.jpg#2` or `412`; None where the split does not have it, ValueError for another name.
 
-    def __init__(
-        self, images: Mapping[str, int], image_of_text: np.ndarray, caption_ids: np.ndarray | None
-    ) -> None:
-        from coder_core.data.split import texts_by_image
+    images: file name → row. texts: of an image, the rows of its captions. by_id: the rows that have an id, if known.
+    """
+    owner, mark, digits = name.rpartition("#")
+    number = int(digits)
+    if number < 0 or bool(owner) != bool(mark):
+        raise ValueError(name)
+    if mark:
+        rows = texts.get(images.get(_without_folder(owner), -1), [])
+        return rows[number] if number < len(rows) else None
+    if by_id is None:
+        raise _IdError(f"names caption {number} by its id, and no ids of captions are known")
+    rows = by_id.get(number, [])
+    if len(rows) > 1:
+        raise _IdError(f"names caption {number}, and rows {rows[0]} and {rows[1]} have this id")
+    return rows[0] if rows else None
 
-        self._images, self._known = images, caption_ids is not None
-        self._first, self._order = texts_by_image(image_of_text, int(image_of_text.max(initial=-1)) + 1)
-        self._by_id: dict[int, list[int]] = {}
-        for row, number in enumerate([] if caption_ids is None else caption_ids.tolist()):
-            self._by_id.setdefault(number, []).append(row)
 
-    def row(self, name: str) -> int | None:
-        """Row of the caption `x.jpg#2` or `412`; None where the split does not have it, ValueError for another name."""
-        owner, mark, digits = name.rpartition("#")
-        number = int(digits)
-        if number < 0 or bool(owner) != bool(mark):
-            raise ValueError(name)
-        if not mark:
-            rows = self._by_id.get(number, [])
-            if not self._known:
-                raise _IdError(f"names caption {number} by its id, and no ids of captions are known")
-            if len(rows) > 1:
-                raise _IdError(f"names caption {number}, and rows {rows[0]} and {rows[1]} have this id")
-            return rows[0] if rows else None
-        image = self._images.get(_without_folder(owner))
-        if image is None or self._first[image] + number >= self._first[image + 1]:
-            return None
-        return int(self._order[self._first[image] + number])
+def _rows_of(keys: np.ndarray) -> dict[int, list[int]]:
+    """Key → the rows that have it, ascending."""
+    rows: dict[int, list[int]] = {}
+    for row, key in enumerate(keys.tolist()):
+        rows.setdefault(key, []).append(row)
+    return rows
 
 
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
@@ -294,12 +295,10 @@ def _rows_by_order(
     captions_of: Mapping[int, Sequence[int]],
 ) -> dict[int, int]:
     """COCO's id → row of the caption; the k-th caption of an image has the k-th of its ids."""
-    from coder_core.data.split import texts_by_image
-
-    first, order = texts_by_image(image_of_text, len(image_names))
+    texts_of = _rows_of(image_of_text)
     text_rows: dict[int, int] = {}
     for image, row in rows.items():
-        texts, ids = order[first[row] : first[row + 1]].tolist(), sorted(captions_of[image])
+        texts, ids = texts_of.get(row, []), sorted(captions_of[image])
         if len(texts) < len(ids):
             fact = f"has {len(texts)} captions, COCO {len(ids)}: which of them these are is not known"
             where = f"{flag}: image {row} ({shown(image_names[row])})"

@@ -129,9 +129,7 @@ class Reviews:
         given: dict[Pair, list[Verdict]] = defaultdict(list)
         for review in self.standing:
             if review.verdict != "none":
-                given[review.pair].insert(
-                    0, review.verdict
-                )  # the last one first: max takes the first of equals
+                given[review.pair].insert(0, review.verdict)  # max takes the first of equals
         return {pair: max(verdicts, key=Counter(verdicts).__getitem__) for pair, verdicts in given.items()}
 
     def fingerprint(self) -> str:

@@ -44,8 +44,7 @@ class Split:
         picture_folder: where the names are files, or None.
         source: what was read from where.
         faults: warnings and notes: everything training changes about the data.
-        file: where the features come from, or None.
-        rows: the rows of the features file, from, up to, and every how many.
+        file, rows: the features file and the rows of it (from, up to, step), or None.
         zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
             values were not checked.
         caption_ids: (m,) int64, the number of every caption in its data set, or None.
@@ -100,12 +99,6 @@ class Split:
             caption_ids=None if self.caption_ids is None else self.caption_ids[inside],
             faults=[*self.faults, why],
         )
-
-
-def texts_by_image(image_of_text: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """offsets (n + 1,), order (m,), int64: image i has the captions order[offsets[i]:offsets[i + 1]]."""
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(image_of_text, minlength=n)))).astype(np.int64)
-    return offsets, np.argsort(image_of_text, kind="stable").astype(np.int64)
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:

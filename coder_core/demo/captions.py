@@ -41,11 +41,7 @@ LOOKS = _synonyms(
     "purple=violet"
 )
 TEXTURES = _synonyms("striped=stripy, dotted=spotted, checkered=checked")
-TEXTURES_AFTER = {
-    "striped": "with stripes",
-    "dotted": "with dots",
-    "checkered": "with a checkerboard pattern",
-}
+TEXTURES_AFTER = {"striped": "stripes", "dotted": "dots", "checkered": "a checkerboard pattern"}
 SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big")}
 RELATIONS = _table("""
     left: left of, to the left of
@@ -127,7 +123,7 @@ def _describe(
         if generator.random() < 0.75:
             words.insert(0, _word(generator, TEXTURES, thing.texture))
         else:
-            after = f" {TEXTURES_AFTER[thing.texture]}"
+            after = f" with {TEXTURES_AFTER[thing.texture]}"
     if size and thing.size != "medium":
         words.insert(0, _word(generator, SIZES, thing.size))
     words.append(_word(generator, LOOKS, thing.shape))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coder_core.demo.scenes import SIDE
+from coder_core.demo.scenes import GROUNDS, SIDE
 
 Picture = NDArray[np.float32]  # (3, SIDE, SIDE) or a part of it, 0 … 255; colours first, four times faster
 Field = NDArray[np.float32]  # (SIDE, SIDE)
@@ -160,14 +159,6 @@ def _snow(generator: np.random.Generator) -> Picture:
     return _mix(picture, (255, 255, 255), _specks(generator, 60, 1.0))
 
 
-_PAINTERS: dict[str, Callable[[np.random.Generator], Picture]] = {
-    "sky": _sky,
-    "sunset": _sunset,
-    "grass": _grass,
-    "sand": _sand,
-    "night": _night,
-    "paper": _paper,
-    "water": _water,
-    "wood": _wood,
-    "snow": _snow,
-}
+_PAINTERS = dict(
+    zip(GROUNDS, (_sky, _sunset, _grass, _sand, _night, _paper, _water, _wood, _snow), strict=True)
+)

@@ -19,19 +19,11 @@ SIZES = ("small", "medium", "large")
 GROUNDS = ("sky", "sunset", "grass", "sand", "night", "paper", "water", "wood", "snow")
 
 # Colours that would drown in their ground, or that a person would argue about on it.
-DROWNED = {
-    "sky": "blue white",
-    "sunset": "orange pink purple",
-    "grass": "green",
-    "sand": "yellow orange white",
-}
-DROWNED |= {
-    "night": "blue purple",
-    "paper": "white yellow",
-    "water": "blue green",
-    "wood": "orange",
-    "snow": "white",
-}
+_DROWNED = (
+    "sky=blue white, sunset=orange pink purple, grass=green, sand=yellow orange white, night=blue purple, "
+    "paper=white yellow, water=blue green, wood=orange, snow=white"
+)
+DROWNED = dict(pair.split("=") for pair in _DROWNED.split(", "))
 
 RADII = {"small": (19.0, 23.0), "medium": (29.0, 35.0), "large": (43.0, 51.0)}  # pixels, lowest and highest
 THINGS_SHARE = {2: 0.22, 3: 0.36, 4: 0.28, 5: 0.14}

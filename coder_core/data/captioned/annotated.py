@@ -312,22 +312,7 @@ def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, typ
 
 
 FIELD = (  # layouts that features have too, read for their pictures
-    Layout(
-        "precomp",
-        "{split}_caps.txt and {split}_ids.txt",
-        "has _ids.txt that name the pictures beside it",
-        _find_precomp,
-        _precomp,
-        _folders,
-        _precomp_source,
-    ),
-    Layout("karpathy", "dataset_*.json", "is Karpathy's JSON", _find_karpathy, _karpathy, _folders),
+    Layout("precomp", _find_precomp, _precomp, _folders, _precomp_source),
+    Layout("karpathy", _find_karpathy, _karpathy, _folders),
 )
-COCO = Layout(
-    "coco",
-    "captions_train2017.json, captions_val2017.json",
-    "is in COCO's form",
-    _find_coco,
-    _coco,
-    _coco_folders,
-)
+COCO = Layout("coco", _find_coco, _coco, _coco_folders)

@@ -250,37 +250,13 @@ def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
     return False
 
 
+def _folders_source(folders: list[Path]) -> dict[str, str]:
+    return {"captions": str(folders[0].parent / "*/*.txt")}
+
+
 ARCHIVES = (
-    Layout(
-        "imagefolder",
-        "metadata.csv, .jsonl or .parquet with file_name",
-        "names picture files",
-        _find_imagefolder,
-        _imagefolder,
-    ),
-    Layout(
-        "parquet",
-        "*.parquet with a column image of struct{bytes, path}",
-        "has the column image with the pictures' bytes",
-        _find_parquet,
-        _parquet,
-        packed="parquet",
-    ),
-    Layout(
-        "webdataset",
-        "*.tar of pictures with .txt or .json",
-        "holds pictures and their captions",
-        _find_tars,
-        _tars,
-        source=_tar_source,
-        packed="tar",
-    ),
-    Layout(
-        "img2dataset",
-        "00000/000000000.jpg with .txt or .json",
-        "holds pictures with .txt or .json beside them",
-        _find_folders,
-        _folders,
-        source=lambda folders: {"captions": str(folders[0].parent / "*/*.txt")},
-    ),
+    Layout("imagefolder", _find_imagefolder, _imagefolder),
+    Layout("parquet", _find_parquet, _parquet, packed="parquet"),
+    Layout("webdataset", _find_tars, _tars, source=_tar_source, packed="tar"),
+    Layout("img2dataset", _find_folders, _folders, source=_folders_source),
 )

@@ -167,40 +167,8 @@ def _first(files: list[Path]) -> dict[str, str]:
 
 
 FLICKR = (
-    Layout(
-        "flickr8k",
-        "*.token.txt and Flickr_8k.trainImages.txt",
-        "holds image#number, a tab and a caption",
-        _find_tokens,
-        _tokens,
-        _folders,
-        _tokens_source,
-    ),
-    Layout(
-        "flickr30k-annotations",
-        "flickr_annotations_30k.csv",
-        "has the columns raw and filename",
-        _find_annotations,
-        _annotations,
-        _folders,
-        _first,
-    ),
-    Layout(
-        "flickr30k-results",
-        "results.csv with | between its columns",
-        "has three columns between bars (|)",
-        _find_results,
-        _results,
-        _folders,
-        _first,
-    ),
-    Layout(
-        "kaggle",
-        "captions.txt: image,caption",
-        "holds a picture name, a comma and a caption",
-        _find_kaggle,
-        _kaggle,
-        _folders,
-        _first,
-    ),
+    Layout("flickr8k", _find_tokens, _tokens, _folders, _tokens_source),
+    Layout("flickr30k-annotations", _find_annotations, _annotations, _folders, _first),
+    Layout("flickr30k-results", _find_results, _results, _folders, _first),
+    Layout("kaggle", _find_kaggle, _kaggle, _folders, _first),
 )

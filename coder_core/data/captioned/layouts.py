@@ -8,7 +8,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned.annotated import COCO, FIELD, PICTURE_FOLDERS
 from coder_core.data.captioned.archives import ARCHIVES
 from coder_core.data.captioned.flickr import FLICKR
-from coder_core.data.captioned.records import Layout, folder_of
+from coder_core.data.captioned.records import LOOKS, Layout, folder_of
 
 LAYOUTS = (*FIELD, *FLICKR, COCO, *ARCHIVES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
@@ -47,11 +47,11 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
         layout = next(layout for layout in LAYOUTS if layout.name == name)
         if not layout.recognise(path):
             fix = "check the path, or leave --format out"
-            raise InputError.at(path, f"is not of the format {name}", layout.looks, fix)
+            raise InputError.at(path, f"is not of the format {name}", LOOKS[name][0], fix)
         return layout
     recognised = recognise(path)
     if recognised is None:
-        layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in LAYOUTS)
+        layouts = "; ".join(f"{name}: {looks}" for name, (looks, _) in LOOKS.items())
         fix = "docs/data.md shows every format"
         raise InputError.at(path, "holds pictures with captions in no known format", layouts, fix)
     layout, why = recognised

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,26 +34,6 @@ STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row
 VERSION = 1  # of what an analysis notes
 KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their files
 LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
-
-
-class Positions(Protocol):
-    """The content of picture files by number."""
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of picture files, which the app can show; None for packed pictures."""
-
-    def read(self, image: int) -> bytes:
-        """The file of a picture; an `InputError` when it is missing or cannot be read."""
-
-    def place(self, image: int) -> str:
-        """Location, for messages."""
-
-    def missing(self, images: Sequence[int]) -> list[int]:
-        """Missing pictures among these, found without reading one."""
-
-    def state(self, image: int) -> tuple[int, int]:
-        """Bytes and time of change of the file it lies in: another file has another state."""
 
 
 def _unreadable(place: str, problem: str) -> InputError:
@@ -84,7 +64,11 @@ def _state(path: Path) -> tuple[int, int]:
 
 @dataclass
 class Files:
-    """Picture files of a folder, by their names relative to it."""
+    """Picture files of a folder, by their names relative to it.
+
+    All classes here read pictures by number: `read` gives a picture's file or an `InputError`, `place` its location for
+    messages, `missing` finds missing ones without reading, and `state` is (bytes, time of change) of the file it is in.
+    """
 
     folder: Path | None
     names: Sequence[str]
@@ -244,7 +228,7 @@ def has_pictures(content: pq.ParquetFile) -> bool:
     return bool(pa.types.is_binary(column) or pa.types.is_large_binary(column))
 
 
-def note_packed(positions: Positions, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
+def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
     """Record packed pictures for an analysis: a document, and (n, 3) int64 with the number of a file in the first
     column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
 
@@ -321,6 +305,9 @@ class PackedPictures:
         number = int(self.store.positions[image, 0])
         inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
         return self.store.state(image) if inside else (0, 0)
+
+
+Positions = Files | TarMembers | ParquetRows | PackedPictures
 
 
 def open_packed(

@@ -46,14 +46,30 @@ def name_files(files: Sequence[Path]) -> dict[str, str]:
     return {"captions": ", ".join(map(str, files))}
 
 
+LOOKS = {  # of a layout: its files, and what its first file shows, for messages
+    "precomp": ("{split}_caps.txt and {split}_ids.txt", "has _ids.txt that name the pictures beside it"),
+    "karpathy": ("dataset_*.json", "is Karpathy's JSON"),
+    "flickr8k": ("*.token.txt and Flickr_8k.trainImages.txt", "holds image#number, a tab and a caption"),
+    "flickr30k-annotations": ("flickr_annotations_30k.csv", "has the columns raw and filename"),
+    "flickr30k-results": ("results.csv with | between its columns", "has three columns between bars (|)"),
+    "kaggle": ("captions.txt: image,caption", "holds a picture name, a comma and a caption"),
+    "coco": ("captions_train2017.json, captions_val2017.json", "is in COCO's form"),
+    "imagefolder": ("metadata.csv, .jsonl or .parquet with file_name", "names picture files"),
+    "parquet": ("*.parquet with a column image of struct{bytes, path}", "has a column of pictures' bytes"),
+    "webdataset": ("*.tar of pictures with .txt or .json", "holds pictures and their captions"),
+    "img2dataset": (
+        "00000/000000000.jpg with .txt or .json",
+        "holds pictures with .txt or .json beside them",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Layout:
     """A layout on disk.
 
     Args:
         name: for --format.
-        looks: its files, for messages.
-        why: what its first file shows, for messages.
         find: its files in a path; none where the path is not of this layout.
         records: reads those files, given the data folder; faults go to the list.
         folders: where picture files may lie in a data folder, the likeliest first.
@@ -62,8 +78,6 @@ class Layout:
     """
 
     name: str
-    looks: str
-    why: str
     find: Callable[[Path], list[Path]]
     records: Callable[[list[Path], Path, list[Fault]], Iterator[Record]]
     folders: Callable[[Path], list[Path]] = lambda root: [root]
@@ -73,7 +87,7 @@ class Layout:
     def recognise(self, path: Path) -> str:
         """Why a path is of this layout, or ""."""
         files = self.find(path)
-        return f"{files[0].relative_to(folder_of(path))} {self.why}" if files else ""
+        return f"{files[0].relative_to(folder_of(path))} {LOOKS[self.name][1]}" if files else ""
 
 
 @dataclass
