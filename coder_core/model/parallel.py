@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -164,6 +165,16 @@ def barrier() -> None:
     """Wait for every process."""
     if world_size() > 1:
         dist.barrier()
+
+
+@contextmanager
+def first_process_first() -> Iterator[None]:
+    """Run a block in the first process, then in all others, which find its files in the cache."""
+    if rank() != 0:
+        barrier()
+    yield
+    if rank() == 0:
+        barrier()
 
 
 def local_rank() -> int:

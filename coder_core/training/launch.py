@@ -37,19 +37,11 @@ from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
 from coder_core.model.towers.own import allow
+from coder_core.runs import load
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.history import HISTORY, history_faults
-from coder_core.runs.load import (
-    ABOUT,
-    check_size,
-    load_model,
-    read_concepts,
-    read_config,
-    read_feature_size,
-    read_towers,
-    read_vocabulary,
-)
+from coder_core.runs.load import ABOUT, load_model, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import IN_PLACE, RunLock
 from coder_core.training.prepare import Inputs, Prepared, prepare
@@ -94,7 +86,7 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
     """Continue a run from its newest save and train it to its end.
 
     Args:
-        overrides: the requested configuration; may differ in device, threads and the like only.
+        overrides: the requested configuration; may differ in `MAY_CHANGE` only.
         download: the run's BERT files if this machine lacks them; another person may have named the model.
 
     Raises:
@@ -110,7 +102,6 @@ def continue_run(folder: Path, overrides: Config | None, console: Console, *, do
         prepared = prepare(config, inputs, progress)
     notes = _check_data(prepared, about, config)
     notes += inputs.reviews.faults if inputs.reviews is not None else ()
-    _check_teacher(prepared, about, config)
     if parallel.rank() == 0:
         if prepared.sources.neighbourhood is not None:
             notes += same_neighbours(prepared.sources.neighbourhood, config, about)
@@ -122,20 +113,24 @@ def _stored_inputs(
     folder: Path, stored: Config, config: Config, about: dict[str, Any], *, download: bool
 ) -> Inputs:
     """Read the inputs of a run from its folder, and check its newest save against them before memory is taken."""
-    changed = differences(stored, config)
-    moved = [side for side in SIDES if f"towers.{side}_tower" in changed]
+    moved = [side for side in SIDES if f"towers.{side}_tower" in differences(stored, config)]
     if moved:
         allow_towers(config)
-    towers = read_towers(folder, config, moved)
+    towers = load.read_towers(folder, config, moved)
     reviews = reviews_of_run(folder, stored, config, about)
-    vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
+    vocabulary, concepts = load.read_vocabulary(folder, config), load.read_concepts(folder, config)
     save = SaveStore(folder / "state", keep=STATES_KEPT).newest()
     if save is not None:
         text_tower = towers.text if towers is not None else None
         words = make_reader(config, vocabulary, download=download, tower=text_tower).size
-        size = read_feature_size(folder, config, about)
-        build = check_size(
-            config, save, feature_size=size, words=words, concepts=concepts, download=download, towers=towers
+        build = load.check_size(
+            config,
+            save,
+            feature_size=load.read_feature_size(folder, config, about),
+            words=words,
+            concepts=concepts,
+            download=download,
+            towers=towers,
         )
         check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
@@ -143,10 +138,10 @@ def _stored_inputs(
 
 
 def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
-    """Compare the data with the checksums that the run wrote at its start.
+    """Compare data and teacher with the checksums that the run wrote at its start.
 
     Raises:
-        InputError: names every file with other features or captions, or a dev split that is new or gone.
+        InputError: names every file with other features or captions, a dev split that is new or gone, another teacher.
     """
     fix = "give --data the folder the run was started with, as it was"
     data, faults = prepared.data, []
@@ -161,25 +156,22 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
     if had_dev != ("dev_captions" in data.checksums):
         problem = "has no dev split now" if had_dev else "has a dev split now, and had none then"
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
-    return stop_on_errors(faults)
-
-
-def _check_teacher(prepared: Prepared, about: Mapping[str, Any], config: Config) -> None:
     teacher = prepared.sources.teacher
     if teacher is not None and teacher.fingerprint != about.get(TEACHER):
         flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
         fix = "give the teacher as it was then"
-        raise InputError(Fault(flag, "holds another best model than when the run began", fix=fix))
+        faults.append(Fault(flag, "holds another best model than when the run began", fix=fix))
+    return stop_on_errors(faults)
 
 
 def _merge(stored: Config, overrides: Config) -> Config:
-    refused = []
-    for key, (was, now) in differences(stored, overrides).items():
-        if key not in MAY_CHANGE:
-            flag = spelt_as_flag(key.split(".")[1])
-            refused.append(Fault(flag, f"is {now!r}", f"{was!r}, as the run began", "start a new run"))
-    if refused:
-        raise InputError(refused)
+    stop_on_errors(
+        Fault(
+            spelt_as_flag(key.split(".")[1]), f"is {now!r}", f"{was!r}, as the run began", "start a new run"
+        )
+        for key, (was, now) in differences(stored, overrides).items()
+        if key not in MAY_CHANGE
+    )
     return replace(overrides, name=stored.name)
 
 
@@ -262,26 +254,15 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
             if stop.signal:
                 raise StopRequestedError
 
-        metrics, _ = evaluate_split(
-            folder,
-            load_model(folder, towers=prepared.inputs.towers),
-            prepared.data.dev,
-            "dev",
-            progress=progress,
-        )
+        loaded = load_model(folder, towers=prepared.inputs.towers)
+        metrics, _ = evaluate_split(folder, loaded, prepared.data.dev, "dev", progress=progress)
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))
 
 
 class StoppedError(StoppedBySignalError):
-    """A signal stopped the run; the state is saved.
-
-    Attributes:
-    """
+    """A signal stopped the run; the state is saved."""
 
     def __init__(self, folder: Path, position: Position) -> None:
-        self.folder = folder
         trained = timedelta(seconds=round(position.seconds))
-        super().__init__(
-            f"stopped at step {position.step:,} after {trained}, saved. "
-            f"Continue with: python -m coder_core.train --resume {folder}"
-        )
+        how_to_continue = f"Continue with: python -m coder_core.train --resume {folder}"
+        super().__init__(f"stopped at step {position.step:,} after {trained}, saved. {how_to_continue}")

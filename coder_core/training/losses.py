@@ -134,10 +134,8 @@ class Losses:
 
     total: Tensor  # () the loss for the backward pass
     per_pair: Tensor  # (B,) each pair's share of the total, to name a sample that is not finite
-    # Each term's mean over this process's anchors, before its weight.
-    parts: dict[str, Tensor] = field(default_factory=dict)
-    # (2 · B,) of this process's anchors, both modalities; None without diversity.
-    diversity: Tensor | None = None
+    parts: dict[str, Tensor] = field(default_factory=dict)  # mean of each term over the anchors, unweighted
+    diversity: Tensor | None = None  # (2 · B,) of this process's anchors, both modalities
 
     def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
         """Add one term: (B,) a value for each pair, averaged, times its weight."""
@@ -169,9 +167,8 @@ class Candidates(NamedTuple):
 
     scores: Tensor  # (B, C)
     positive_scores: Tensor  # (B,)
-    negatives: AllExcept  # Of the loss
-    # Negatives of the diversity: never of the anchor's own image, also where the loss keeps these.
-    other_images: AllExcept
+    negatives: AllExcept  # of the loss
+    other_images: AllExcept  # negatives of the diversity: never of the anchor's own image
 
 
 def instance_dcl(
@@ -180,7 +177,7 @@ def instance_dcl(
     """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
 
     Args:
-        keys: of this process's pairs, with the bank of earlier ones; None without a memory.
+        keys: None without a memory.
         epoch: epochs done, with fraction; the bank's loss may wait.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
     """
@@ -221,11 +218,11 @@ def instance_dcl(
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
     """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, whatever the loss of
     the instance branch; DCL_I where that is dcl-i."""
-    losses = []
-    for in_batch in _batch_candidates(anchors, objective):
-        diversity = None if objective.loss == "dcl-i" else _diversity(in_batch, None, objective)
-        losses.append(_dcl(in_batch, diversity, objective))
-    return losses[0] + losses[1]
+    out, back = (
+        _dcl(way, None if objective.loss == "dcl-i" else _diversity(way, None, objective), objective)
+        for way in _batch_candidates(anchors, objective)
+    )
+    return out + back
 
 
 def _batch_candidates(anchors: Anchors, objective: ObjectiveConfig) -> Iterator[Candidates]:
@@ -239,10 +236,8 @@ def _bank_candidates(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -
     """Yield the filled slots per direction, before this step's keys enter."""
     bank = keys.bank
     negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], objective, None)
-    for queries, slots, partners in (
-        (anchors.images, bank.texts, keys.texts),
-        (anchors.texts, bank.images, keys.images),
-    ):
+    ways = ((anchors.images, bank.texts, keys.texts), (anchors.texts, bank.images, keys.images))
+    for queries, slots, partners in ways:
         yield Candidates(queries @ slots[: bank.count].T, (queries * partners).sum(1), *negatives)
 
 
@@ -252,8 +247,7 @@ def _bank_anchors(anchors: Anchors, keys: Keys, objective: ObjectiveConfig) -> T
     Eq. 6 is an L_DCL of two sets, and eq. 5 sums both directions of one. An entry's positive is the other key of its
     own pair, which carries no gradient: only its negatives train.
     """
-    bank = keys.bank
-    slots = slice(bank.count)
+    bank, slots = keys.bank, slice(keys.bank.count)
     negatives = _negatives(bank.image_ids[slots], anchors.all_image_ids, objective, None)
     positive_scores = (bank.images[slots] * bank.texts[slots]).sum(1)
     total = positive_scores.new_zeros(())
@@ -307,12 +301,7 @@ def _dcl(candidates: Candidates, diversity: Tensor | None, objective: ObjectiveC
 
 
 def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = None) -> Callable[..., Tensor]:
-    """Return the loss of a configuration, to be called with a direction.
-
-    Args:
-        epoch: epochs done, with fraction; btr-hardest sums at first.
-        scale: learned scale and bias; None uses the configured temperature and bias.
-    """
+    """Return the loss of a configuration, to be called with a direction; None as `scale` uses the configured one."""
     hardest = triplet_sum if epoch < objective.warmup_epochs else triplet_hardest
     temperature: float | Tensor = objective.temperature if scale is None else 1 / scale.scale
     bias: float | Tensor = objective.logit_bias if scale is None or scale.bias is None else scale.bias
@@ -335,11 +324,7 @@ def plain_losses(
     weights: Tensor | None = None,
     scale: Scale | None = None,
 ) -> Losses:
-    """Any loss except DCL, both directions.
-
-    Args:
-        weights: (B,) of this process's pairs, or None; they multiply a pair's loss in both directions.
-    """
+    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both."""
     loss = plain_loss(objective, epoch, scale)
     directions = batch_directions(anchors, keep_same_image=objective.same_image_negatives)
     per_pair = torch.stack([loss(*direction) for direction in directions]).sum(0)

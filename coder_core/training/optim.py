@@ -59,30 +59,21 @@ def make_optimizer(
     Raises:
         InputError: nothing is trained.
     """
-    trained = [(name, parameter) for name, parameter in parameters.items() if parameter.requires_grad]
-    if not trained:
-        raise InputError(NOTHING_TRAINS)
     towers = towers or TowersConfig()
-    shares = {
-        "": 1.0,
-        BERT: config.bert_rate,
-        IMAGE_TOWER: towers.image_rate,
-        TEXT_TOWER: towers.text_rate,
-        SCALE: 1.0,
+    shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate}
+    groups: dict[str, dict[str, Any]] = {
+        part: {"params": [], "share": share} for part, share in (shares | {SCALE: 1.0}).items()
     }
-    members: dict[str, list[tuple[str, nn.Parameter]]] = {part: [] for part in shares}
-    for name, parameter in trained:
-        pretrained = next((part for part in (BERT, IMAGE_TOWER, TEXT_TOWER) if part in name), "")
-        members[SCALE if name.startswith(SCALE) else pretrained].append((name, parameter))
-    groups: list[dict[str, Any]] = [
-        {"params": members[part], "share": share} for part, share in shares.items()
-    ]
-    groups[-1]["weight_decay"] = 0.0
+    groups[SCALE]["weight_decay"] = 0.0
+    for name, parameter in parameters.items():
+        if parameter.requires_grad:
+            pretrained = next((part for part in (BERT, IMAGE_TOWER, TEXT_TOWER) if part in name), "")
+            groups[SCALE if name.startswith(SCALE) else pretrained]["params"].append((name, parameter))
+    used = [group for group in groups.values() if group["params"]]
+    if not used:
+        raise InputError(NOTHING_TRAINS)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-        fused=device.type in ("cpu", "cuda"),
+        used, lr=config.learning_rate, weight_decay=config.weight_decay, fused=device.type in ("cpu", "cuda")
     )
 
 
@@ -114,10 +105,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
     Rates and weight decay follow from the configuration and the step, so they are not in it.
     """
-    names = list(_named_parameters(optimizer))
-    state = optimizer.state_dict()["state"]
     return {
-        f"{names[index]}.{key}": value for index, values in state.items() for key, value in values.items()
+        f"{name}.{key}": value
+        for name, parameter in _named_parameters(optimizer).items()
+        for key, value in optimizer.state.get(parameter, {}).items()
     }
 
 

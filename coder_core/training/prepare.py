@@ -58,12 +58,9 @@ class TrainingData:
     as_read: Split  # the train split of the files
     train: Split  # the same with reviews, vague captions and the share of images applied
     dev: Split | None  # None if the data has none
-    # "train_features", "train_captions" and the same of dev → sha256 (hex) of all of them; {} before they
-    # are computed.
-    checksums: dict[str, str]
+    checksums: dict[str, str]  # "train_features", "train_captions", the same of dev → sha256 (hex)
     review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all count alike
-    # (n,) groups of images whose captions are no negatives of one another, or None.
-    image_groups: np.ndarray | None
+    image_groups: np.ndarray | None  # (n,) groups of images that share captions, or None
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ class Words:
 
     vocabulary: Vocabulary | None  # of a BiGRU run, or None
     vectors: torch.Tensor | None  # (words, size) initial word vectors of a new run, or None
-    reader: CaptionReader  # of captions
-    train: Tokens  # tokens of the train captions
-    dev: Tokens | None  # tokens of the dev captions, or None
+    reader: CaptionReader
+    train: Tokens  # of the train captions
+    dev: Tokens | None
 
 
 @dataclass(frozen=True)
@@ -90,14 +87,13 @@ class Sources:
 class Prepared:
     """A run before its first step."""
 
-    data: TrainingData  # its splits
-    words: Words  # captions as numbers
-    batches: TrainingBatches  # the stream of training batches
-    sources: Sources  # inputs of the parts
+    data: TrainingData
+    words: Words
+    batches: TrainingBatches
+    sources: Sources
     model: Coder  # on the CPU, at its start
-    # Online branches of boosting, which train before the model in the same step, in order.
-    branches: tuple[Coder, ...] = ()
-    inputs: Inputs = field(default_factory=Inputs)  # what was given; the towers and reviews of the run
+    branches: tuple[Coder, ...] = ()  # online branches of boosting, in the order in which they train
+    inputs: Inputs = field(default_factory=Inputs)
     faults: tuple[Fault, ...] = ()  # warnings and notes about all of it
 
 
@@ -126,8 +122,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
 
 def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:
     """Read the splits and apply reviews and vague captions to train."""
-    show = named(progress, "drawing the demo pictures")
-    folder = data_folder(config.data.data, show)
+    folder = data_folder(config.data.data, named(progress, "drawing the demo pictures"))
     read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
     train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
     faults += _check_dev(config, folder, train, dev, read.names)
@@ -149,8 +144,7 @@ def _check_dev(
     Raises:
         InputError: the configuration needs dev, or more images in it.
     """
-    images = 0 if dev is None else dev.n_images
-    if config.training.choose_on == "half" and images < 2:
+    if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
     if dev is not None:
@@ -166,18 +160,19 @@ def _make_words(
     config: Config, data: TrainingData, inputs: Inputs
 ) -> tuple[Words, TrainingData, list[Fault]]:
     """Build the vocabulary from all train captions, then keep the configured share of the images."""
-    vocabulary, vectors, notes = inputs.vocabulary, None, list[Fault]()
+    vocabulary, vectors = inputs.vocabulary, None
+    notes: list[Fault] = []
     if config.has_vocabulary and vocabulary is None:
         vocabulary = Vocabulary.build(data.train.captions, threshold=config.data.word_threshold)
-        vectors, about = initial_word_vectors(config, vocabulary, data.train.captions)
-        notes += about
+        vectors, notes = initial_word_vectors(config, vocabulary, data.train.captions)
     if config.data.train_part < 1:
         data = _share_of_images(config, data)
     tower = inputs.towers.text if inputs.towers is not None else None
     reader = make_reader(config, vocabulary, download=inputs.download, tower=tower)
     dev = reader.encode(data.dev.captions) if data.dev is not None else None
-    kept = vocabulary if config.has_vocabulary else None
-    return Words(kept, vectors, reader, reader.encode(data.train.captions), dev), data, notes
+    if not config.has_vocabulary:
+        vocabulary = None
+    return Words(vocabulary, vectors, reader, reader.encode(data.train.captions), dev), data, notes
 
 
 def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
@@ -216,13 +211,18 @@ def _find_sources(
     """Find concepts, read the teacher, search the neighbours."""
     concepts, notes = inputs.concepts, list[Fault]()
     if config.model.concepts > 0 and concepts is None:
-        show = named(progress, "finding concepts")
-        concepts, notes = make_concepts(config, data.train.captions, progress=show)
+        concepts, notes = make_concepts(
+            config, data.train.captions, progress=named(progress, "finding concepts")
+        )
     teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
-    neighbourhood = _find_neighbours(config, data.train, inputs.text_space, progress)
-    if neighbourhood is not None:
-        notes = [*notes, *neighbourhood.faults]
-    return Sources(concepts, teacher, neighbourhood), notes
+    if not config.weighting.reads_neighbours:
+        return Sources(concepts, teacher), notes
+    train, space = data.train, inputs.text_space
+    with parallel.first_process_first():
+        neighbourhood = train_neighbourhood(
+            config, train.captions, train.image_of_text, space=space, progress=progress
+        )
+    return Sources(concepts, teacher, neighbourhood), [*notes, *neighbourhood.faults]
 
 
 def _build_models(
@@ -255,31 +255,10 @@ def _build_models(
 
 
 def _checksums(data: TrainingData, progress: Progress) -> dict[str, str]:
-    """Compute the checksums of the data. The first process reads the features, the others its cache."""
-    if parallel.rank() != 0:
-        parallel.barrier()
+    """Compute the checksums of the data."""
     checksums: dict[str, str] = {}
-    for split in (data.as_read, data.dev):
-        if split is not None:
-            show = named(progress, f"checksum of {split.name}")
-            found = split_checksums(split, show)
-            checksums |= {f"{split.name}_{part}": checksum for part, checksum in found.items()}
-    if parallel.rank() == 0:
-        parallel.barrier()
+    with parallel.first_process_first():
+        for split in filter(None, (data.as_read, data.dev)):
+            of_split = split_checksums(split, named(progress, f"checksum of {split.name}"))
+            checksums |= {f"{split.name}_{part}": checksum for part, checksum in of_split.items()}
     return checksums
-
-
-def _find_neighbours(
-    config: Config, train: Split, text_space: TextSpace | None, progress: Progress
-) -> Neighbourhood | None:
-    """Search neighbours for weights and within-modality losses. Other processes read the first one's cache."""
-    if not config.weighting.reads_neighbours:
-        return None
-    if parallel.rank() != 0:
-        parallel.barrier()
-    neighbourhood = train_neighbourhood(
-        config, train.captions, train.image_of_text, space=text_space, progress=progress
-    )
-    if parallel.rank() == 0:
-        parallel.barrier()
-    return neighbourhood

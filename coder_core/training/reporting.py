@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from coder_core.config.training import TrainingConfig
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress
@@ -30,31 +31,20 @@ class Reporter:
     """Reports of one run. Every process has one, because losses are averaged over all; only the first one writes.
 
     Args:
-        steps: in the whole run.
         per_epoch: steps in an epoch.
-        choose_on: the configuration's, which images choose the best epoch.
-        tensorboard: also write TensorBoard events.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        console: Console,
-        steps: int,
-        per_epoch: int,
-        device: torch.device,
-        *,
-        choose_on: str = "dev",
-        tensorboard: bool = False,
+        self, folder: Path, console: Console, training: TrainingConfig, per_epoch: int, device: torch.device
     ) -> None:
-        self.folder, self.steps, self.per_epoch, self.device = folder, steps, per_epoch, device
+        self.folder, self.per_epoch, self.device = folder, per_epoch, device
+        self.steps, self.tensorboard = per_epoch * training.epochs, training.tensorboard
         self.first = parallel.rank() == 0
         self.display = Display(
-            console, folder.name, steps, per_epoch, choose_on=choose_on, quiet=not self.first
+            console, folder.name, self.steps, per_epoch, choose_on=training.choose_on, quiet=not self.first
         )
         self.history: HistoryWriter | None = None
         self.events: EventWriter | None = None
-        self.tensorboard = tensorboard
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
@@ -102,11 +92,8 @@ class Reporter:
             part_facts: the same in words, for the terminal.
         """
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
-        fields: dict[str, Any] = {
-            "losses": terms,
-            "gradient_norm": float(norm),
-            "pairs_per_second": round(rate, 1),
-        }
+        fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm)}
+        fields["pairs_per_second"] = round(rate, 1)
         quartiles = None
         if losses.diversity is not None:
             points = torch.tensor(list(QUARTILES.values()), device=losses.diversity.device)
@@ -153,10 +140,9 @@ class Reporter:
 
 
 class EventWriter:
-    """Scalars of the history's lines, named `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
+    """Write scalars of the history's lines: `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
 
     Args:
-        run: the run folder.
         resume_step: training goes on after this step; TensorBoard leaves out what was written of later ones.
 
     Raises:
@@ -169,16 +155,14 @@ class EventWriter:
         except ImportError as error:
             fault = Fault("--tensorboard", "needs a package", fix="pip install tensorboard")
             raise InputError(fault) from error
-        # Flushed with every line: a killed run keeps its lines.
-        self._writer = SummaryWriter(
-            str(run / TENSORBOARD), purge_step=resume_step + 1 if resume_step else None
-        )
+        purge_step = resume_step + 1 if resume_step else None
+        self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=purge_step)
 
     def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
         """Write every number of a line of the history."""
         for name, value in _numbers(fields, event):
             self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+        self._writer.flush()  # a killed run keeps its lines
 
     def close(self) -> None:
         """Close the file."""

@@ -53,8 +53,7 @@ class ReviewedTrain:
 
     split: Split  # without omitted pairs, added ones last
     weights: np.ndarray | None = None  # (m,) float32 of its pairs; None if all count alike
-    # (n,) int64, equal for images whose captions are no negatives of one another; None without such.
-    image_groups: np.ndarray | None = None
+    image_groups: np.ndarray | None = None  # (n,) int64, equal for images that share captions
     faults: tuple[Fault, ...] = ()  # notes on the changes
 
 
@@ -79,10 +78,7 @@ def _read(config: Config) -> UsedReviews:
 
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
-    """Read the reviews of a continued run from its folder; a note says if their source has grown since.
-
-    Args:
-        folder: of the run. stored: its configuration. config: the requested one. about: its table [about].
+    """Read the reviews of a continued run from its folder; a note reports that their source has grown since.
 
     Raises:
         InputError: the run's own file is damaged, or another file is named now and has other verdicts.
@@ -134,14 +130,13 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     judged = judge_split(
         reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images
     )
-    weights = np.ones(train.n_texts, np.float32)
-    weighed: dict[Verdict, float] = {
-        "wrong-caption": settings.wrong_weight,
-        "too-vague": settings.vague_weight,
-        "duplicate": settings.duplicate_weight,
-    }
-    facts = []
-    for verdict, weight in weighed.items():
+    weights, facts = np.ones(train.n_texts, np.float32), []
+    weighed: tuple[tuple[Verdict, float], ...] = (
+        ("wrong-caption", settings.wrong_weight),
+        ("too-vague", settings.vague_weight),
+        ("duplicate", settings.duplicate_weight),
+    )
+    for verdict, weight in weighed:
         rows = judged.rows(verdict)
         weights[rows] = weight
         if len(rows):
@@ -163,10 +158,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         image_of_text=np.concatenate([train.image_of_text[retained], matches[:, 1]]),
         caption_ids=None,
     )
-    of_matches = weights[matches[:, 0]]
-    used = np.concatenate(
-        [weights[retained], np.where(of_matches > 0, of_matches, 1)]
-    )  # a wrong label is no weight
+    of_matches = weights[matches[:, 0]]  # 0 of a wrong label, which is not a weight of the added pair
+    used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else None
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
@@ -177,10 +170,8 @@ def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    owners = train.image_of_text[matches[:, 0]]
-    joined = coo_array(
-        (np.ones(len(matches)), (owners, matches[:, 1])), shape=(train.n_images, train.n_images)
-    )
+    edges, n = (train.image_of_text[matches[:, 0]], matches[:, 1]), train.n_images
+    joined = coo_array((np.ones(len(matches)), edges), shape=(n, n))
     _, groups = connected_components(joined, directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)

@@ -28,28 +28,18 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
 
 
 def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:
-    """Return an error for batch norm over several processes' shares, and a note on captions that a text tower cuts.
-
-    Args:
-        towers: of the run.
-        tokens: of the train captions.
-        processes: of the run.
-    """
+    """Return an error for batch norm over several processes' shares, and a note on train captions that a tower cuts."""
     if towers is None:
         return []
-    faults = []
-    sides = (
-        ("image", towers.image, towers.config.image_tuning),
-        ("text", towers.text, towers.config.text_tuning),
-    )
-    for side, half, tuning in sides:
+    faults, tuning = [], towers.config
+    sides = (("image", towers.image, tuning.image_tuning), ("text", towers.text, tuning.text_tuning))
+    for side, half, how in sides:
         normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())
-        if normalised and tuning == "full" and processes > 1:
+        if normalised and how == "full" and processes > 1:
             problem = f"normalises by the batch, and each of the {processes} processes has a part of it"
             fix = "train it in one process, by lora, or use group or layer normalisation"
-            faults.append(
-                Fault(f"--{side}-tower", problem, "the same run on several processes as on one", fix)
-            )
+            expected = "the same run on several processes as on one"
+            faults.append(Fault(f"--{side}-tower", problem, expected, fix))
     longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
     full = int((tokens.lengths >= longest).sum()) if longest else 0
     if full:
@@ -79,10 +69,8 @@ def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
     if left <= MOST_OF_START:
         return []
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
-    message = (
-        f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be its "
-    )
-    message += "random start"
+    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be"
+    message += " its random start"
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
     fix = "an untrained teacher gives meaningless margins"
     return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]

@@ -32,7 +32,7 @@ from coder_core.training.stopping import check_state
 
 STATES_KEPT = 2
 ENVIRONMENT_FILE = "circumstances"  # of a save
-ENVIRONMENT = {
+ENVIRONMENT = {  # key in a save → its name in a warning
     "torch": "torch version",
     "threads": "CPU threads",
     "device": "device",
@@ -119,19 +119,16 @@ class TrainingState:
         for stem, module in modules.items():
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
-        place = str(save.path / "position.json")
-        document = save.document("position")
-        check_values(document, POSITION, place, least=0)
-        with trusting(place):
+        file, document = str(save.path / "position.json"), save.document("position")
+        check_values(document, POSITION, file, least=0)
+        with trusting(file):
             self.position = Position(**document)
 
 
 def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
     """Check that a state holds the configured bank, prototypes and branches, before memory is allocated.
 
-    Args:
-        config: of the run. save: its state.
-        build: builds the run's model (`check_size`); without concepts it is a branch.
+    `build` builds the run's model (`check_size`); without concepts it is a branch.
 
     Raises:
         InputError: the state is too small.
@@ -189,8 +186,8 @@ class Checkpoints:
         tensors = {"model": state.model.state_dict()}
         for part in state.parts:
             tensors |= part.exports()
-        about = {"step": state.position.step, "epoch": epoch, "metrics": metrics}
-        self.best.write(str(state.position.step), tensors, {"metrics": about})
+        step = state.position.step
+        self.best.write(str(step), tensors, {"metrics": {"step": step, "epoch": epoch, "metrics": metrics}})
 
 
 def seed_step(seed: int, step: int, process: int) -> None:

@@ -49,14 +49,13 @@ class LossInputs:
 class Step:
     """A step after the instance branch's loss."""
 
-    config: Config  # of the run
+    config: Config
     batch: Batch  # this process's pairs
     epoch: float  # epochs done, with fraction
     embedded: Embedded  # the batch under the model
     anchors: Anchors  # the instance branch's pairs beside those of all processes
     autocast: AbstractContextManager[None]  # precision of the passes with gradients
-    # Pairs under another branch → its losses by the configured objective.
-    branch_losses: Callable[[Anchors], Losses]
+    branch_losses: Callable[[Anchors], Losses]  # of the configured objective, for pairs under another branch
 
 
 @dataclass(frozen=True)

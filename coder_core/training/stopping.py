@@ -44,54 +44,33 @@ class StopRequest(StopSignals):
 
 
 def check_losses(losses: Losses, batch: Batch, step: int) -> None:
-    """Stop when the loss is not finite, naming the step, the term and the samples.
-
-    Raises:
-        NotFiniteError: NaN or Inf in the loss.
-    """
+    """Raise NotFiniteError if the loss is not finite, naming the step, the term and the samples."""
     if bool(torch.isfinite(losses.total)):
         return
     terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
-    rows = [] if losses.per_pair is None else (~torch.isfinite(losses.per_pair)).nonzero().flatten().tolist()
-    named = ", ".join(
-        f"caption {int(batch.text_ids[i])} of image {int(batch.image_ids[i])}" for i in rows[:SAMPLES_NAMED]
-    )
-    bad_features = [
-        int(batch.image_ids[i]) for i in range(len(batch.regions)) if not batch.regions[i].isfinite().all()
-    ]
-    cause = f"; the features of image {bad_features[0]} are not finite" if bad_features else ""
+    rows = (~torch.isfinite(losses.per_pair)).nonzero().flatten()[:SAMPLES_NAMED]
+    pairs = zip(batch.text_ids[rows].tolist(), batch.image_ids[rows].tolist(), strict=True)
+    named = ", ".join(f"caption {text} of image {image}" for text, image in pairs)
+    bad = batch.image_ids[~batch.regions.flatten(1).isfinite().all(1)]
+    cause = f"; the features of image {int(bad[0])} are not finite" if len(bad) else ""
     message = f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})"
     fix = "lower --learning-rate, or check the data with python -m coder_core.check_data"
     raise _not_finite(step, message, "losses", fix)
 
 
 def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
-    """Stop when a gradient is not finite, before the optimizer sees it.
-
-    Raises:
-        NotFiniteError: NaN or Inf in a gradient; names the parameters.
-    """
+    """Raise NotFiniteError if a gradient is not finite, before the optimizer sees it, naming its parameters."""
     if bool(torch.isfinite(norm)):
         return
     bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))
-    message = (
-        f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite "
-        f"(captions {named} … of a batch of {len(batch.text_ids)})"
-    )
+    message = f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite"
+    message += f" (captions {named} … of a batch of {len(batch.text_ids)})"
     raise _not_finite(step, message, "gradients", "lower --learning-rate or raise --temperature")
 
 
 def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
-    """Keep NaN and Inf out of a save: only the next step's loss would show them.
-
-    Args:
-        tensors: file stem → named tensors to save.
-        step: steps done.
-
-    Raises:
-        NotFiniteError: names the tensors.
-    """
+    """Refuse to save NaN and Inf, named; only the next step's loss would show them. `tensors`: file stem → named tensors."""
     bad = [
         f"{stem} {name}"
         for stem, named in tensors.items()
@@ -104,6 +83,5 @@ def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
 
 
 def _not_finite(step: int, message: str, expected: str, fix: str) -> NotFiniteError:
-    return NotFiniteError(
-        Fault(f"step {step}", message, f"finite {expected}", f"{fix}; nothing was saved since")
-    )
+    fix += "; nothing was saved since"
+    return NotFiniteError(Fault(f"step {step}", message, f"finite {expected}", fix))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +51,7 @@ class Trainer:
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
         self.state = TrainingState(self.model, optimizer, self.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
-        self.reporter = Reporter(
-            folder,
-            console,
-            self.steps,
-            self.per_epoch,
-            device,
-            choose_on=config.training.choose_on,
-            tensorboard=config.training.tensorboard,
-        )
+        self.reporter = Reporter(folder, console, config.training, self.per_epoch, device)
         self.first = parallel.rank() == 0
         self._embed = self._wrap()
 
@@ -121,7 +112,9 @@ class Trainer:
                     self._end_epoch(stop)
                 except StopRequestedError:
                     return "stopped"
-            if self.position.step >= self.steps or self._out_of_patience():
+            if self.position.step >= self.steps:
+                return "finished"
+            if 0 < self.config.training.patience <= self.position.without_gain:
                 return "finished"
             for batch in self.prepared.batches.stream(self.position.step, (epochs_done + 1) * self.per_epoch):
                 self._step(batch)
@@ -186,12 +179,12 @@ class Trainer:
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
         metrics = self._evaluate(stop) if due else None
-        end = EpochEnd(epoch, last, partial(self._embed_train, stop))
+        end = EpochEnd(epoch, last, lambda: self._embed_train(stop))
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
-        # The first process decides, so that all agree on patience whatever their last bits.
-        score = (
-            parallel.broadcast_value(metrics[self._chosen_by], self.device) if metrics is not None else None
-        )
+        score = None
+        if metrics is not None:  # the first process decides: last bits may differ
+            chosen_by = CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
+            score = parallel.broadcast_value(metrics[chosen_by], self.device)
         is_best = due and (score is None or position.best is None or score > position.best)
         if is_best:
             position.best, position.best_step, position.without_gain = score, position.step, 0
@@ -231,16 +224,9 @@ class Trainer:
         )
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":
-            halves = half_metrics(sources, dev.image_of_text)
-            metrics |= {
-                name: half["rsum"] for name, half in zip((CHOSEN_HALF, OTHER_HALF), halves, strict=True)
-            }
+            chosen, other = half_metrics(sources, dev.image_of_text)
+            metrics |= {CHOSEN_HALF: chosen["rsum"], OTHER_HALF: other["rsum"]}
         return metrics
-
-    @property
-    def _chosen_by(self) -> str:
-        """Metric whose largest value marks the best epoch."""
-        return CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
         return encode_split(
@@ -261,9 +247,6 @@ class Trainer:
                 raise StopRequestedError
 
         return progress
-
-    def _out_of_patience(self) -> bool:
-        return 0 < self.config.training.patience <= self.position.without_gain
 
     def _save(self) -> None:
         if self.first:

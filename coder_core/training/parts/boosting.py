@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from coder_core import objectives
 from coder_core.config.objective import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
@@ -26,14 +27,6 @@ from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
-from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
-from coder_core.objectives.distillation import (
-    mutual_learning,
-    rank_distillation,
-    relational_distillation,
-    reversed_self_distillation,
-    self_distillation,
-)
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
 from coder_core.training.gradient_caching import encode_in_pieces
@@ -101,11 +94,10 @@ class BoostingTeacher(Boosting):
     def encode(self, batch: Batch) -> list[Anchors]:
         """Gather the pairs under the teacher; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
+        branch, size = self.branch, self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
-            images = encode_in_pieces(
-                self.branch.encode_images, self.piece_size, batch.regions, lengths.images
-            )
-            texts = encode_in_pieces(self.branch.encode_texts, self.piece_size, batch.words, lengths.texts)
+            images = encode_in_pieces(branch.encode_images, size, batch.regions, lengths.images)
+            texts = encode_in_pieces(branch.encode_texts, size, batch.words, lengths.texts)
         return [gather_anchors(images, texts, batch.image_groups, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
@@ -165,15 +157,15 @@ def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
     student: dict[str, Any] = {"temperature": boosting.boosting_temperature}
     both: dict[str, Any] = {**student, "teacher_temperature": boosting.boosting_teacher_temperature}
     forms: dict[str, Callable[..., Tensor]] = {
-        "rs": partial(relative_sum, **relative),
-        "rm": partial(relative_max, **relative),
-        "as": partial(absolute_sum, **absolute),
-        "am": partial(absolute_max, **absolute),
-        "dr": partial(rank_distillation, **student),
-        "rkd": relational_distillation,
-        "dml": partial(mutual_learning, **student),
-        "dino": partial(self_distillation, **both),
-        "dino-reversed": partial(reversed_self_distillation, **both),
+        "rs": partial(objectives.relative_sum, **relative),
+        "rm": partial(objectives.relative_max, **relative),
+        "as": partial(objectives.absolute_sum, **absolute),
+        "am": partial(objectives.absolute_max, **absolute),
+        "dr": partial(objectives.rank_distillation, **student),
+        "rkd": objectives.relational_distillation,
+        "dml": partial(objectives.mutual_learning, **student),
+        "dino": partial(objectives.self_distillation, **both),
+        "dino-reversed": partial(objectives.reversed_self_distillation, **both),
     }
     if boosting.boosting in forms:
         return forms[boosting.boosting]
@@ -184,21 +176,18 @@ def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
 def boosting_losses(target: Anchors, teachers: Sequence[Anchors], config: Config) -> Tensor:
     """Return (B,) each pair's loss against a teacher, both directions together, averaged over the teachers.
 
-    Diao et al. 2024, section IV-B: with several earlier branches their losses are averaged, not their scores.
-
-    Args:
-        target: this process's pairs under the branch that learns.
-        teachers: the same pairs under one or more other branches; they get no gradient.
-        config: names the form, its margins, and whether other captions of an image are negatives.
+    Diao et al. 2024, section IV-B: with several earlier branches their losses are averaged, not their scores. The
+    teachers get no gradient.
     """
     loss = loss_against_teacher(config.boosting)
     with torch.no_grad():
         teacher_scores = [batch_scores(teacher) for teacher in teachers]
-    losses = []
     directions = batch_directions(target, keep_same_image=config.objective.same_image_negatives)
-    for index, direction in enumerate(directions):
-        for scores in teacher_scores:
-            losses.append(loss(direction, (scores[index], scores[index].diagonal(target.offset))))
+    losses = [
+        loss(direction, (scores[index], scores[index].diagonal(target.offset)))
+        for index, direction in enumerate(directions)
+        for scores in teacher_scores
+    ]
     return torch.stack(losses).sum(0) / len(teachers)
 
 
@@ -208,9 +197,8 @@ def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config
         return losses
     per_pair = boosting_losses(target, teachers, config)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
-    return losses.plus(
-        f"boosting-{config.boosting.boosting}", per_pair, config.boosting.boosting_weight * pairs
-    )
+    name, weight = f"boosting-{config.boosting.boosting}", config.boosting.boosting_weight * pairs
+    return losses.plus(name, per_pair, weight)
 
 
 def cohort_losses(
@@ -220,15 +208,9 @@ def cohort_losses(
     config: Config,
     raw: Callable[[Anchors], Losses],
 ) -> Losses:
-    """Add the losses of the earlier branches, which train in the same step (OSS).
+    """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target.
 
-    Each has the raw loss, and all branches before it as teachers; under mutual learning all others.
-
-    Args:
-        losses: of the target.
-        target: the pairs under the target.
-        earlier: the pairs under the branches before it, in order, with gradient.
-        raw: a branch's pairs → its raw loss.
+    Each has the `raw` loss, and all branches before it as teachers; under mutual learning all others.
     """
     for number, branch in enumerate(earlier):
         teachers = list(earlier[:number])
@@ -241,13 +223,7 @@ def cohort_losses(
 def read_teacher(
     config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
 ) -> LoadedModel | None:
-    """Load the finished run that sets the margins; None for a configuration without one.
-
-    Args:
-        config: of the run to train.
-        vocabulary: of that run; None with BERT.
-        feature_size: F of its regions.
-        towers: of that run.
+    """Load the finished run that sets the margins of a run to train; None for a configuration without one.
 
     Raises:
         InputError: not a finished run, damaged, or it reads other words or regions than this run.
@@ -261,10 +237,11 @@ def read_teacher(
         message = f"is {state}" if state else "is not a run that was trained here"
         raise InputError(Fault(flag, message, "a finished run", "train it to its end first"))
     teacher = load_model(folder)
-    difference = _difference(
-        config, teacher, read_vocabulary(folder, teacher.config), vocabulary, feature_size
-    )
-    difference = difference or _different_towers(teacher.towers, towers)
+    words = read_vocabulary(folder, teacher.config)
+    difference = _difference(config, teacher, words, vocabulary, feature_size)
+    sides = [of_run.read_alike() if of_run else () for of_run in (teacher.towers, towers)]
+    if not difference and sides[0] != sides[1]:
+        difference = "has other towers than this run, or pools them differently"
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
         raise InputError(Fault(flag, difference, "a run that reads the same images and words", fix))
@@ -290,12 +267,6 @@ def _difference(
     return ""
 
 
-def _different_towers(of_teacher: RunTowers | None, of_run: RunTowers | None) -> str:
-    if (of_teacher.read_alike() if of_teacher else ()) == (of_run.read_alike() if of_run else ()):
-        return ""
-    return "has other towers than this run, or pools them differently"
-
-
 def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:
     """Copy the teacher's weights into the target if the configuration starts from them.
 
@@ -304,10 +275,9 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     """
     if config.boosting.boosting_start != "teacher":
         return
+    fact = "is teacher, and the teacher is another model"
     fix = "give the values of [model] that the teacher was trained with, or --boosting-start scratch"
-    different = Fault(
-        "--boosting-start", "is teacher, and the teacher is another model", "the same model", fix
-    )
+    different = Fault("--boosting-start", fact, "the same model", fix)
     flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
     before, now = teacher.config.model.region_norm, config.model.region_norm
     if before != now:  # the weights would fit with another meaning

@@ -32,20 +32,15 @@ from coder_core.training.step import Part, Step
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
     """Make the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8)."""
     objective = config.objective
-    scale = review_weights = regularisers = None
-    if objective.learns_scale:
-        bias = objective.logit_bias if objective.loss == "sigmoid" else None
-        scale = LearnedScale(objective.temperature, bias)
-    if prepared.data.review_weights is not None:
-        review_weights = ReviewWeights(torch.from_numpy(prepared.data.review_weights))
-    if config.model.embeddings > 1 and (objective.weight_heads > 0 or objective.weight_mmd > 0):
-        regularisers = EmbeddingRegularisers()
+    bias = objective.logit_bias if objective.loss == "sigmoid" else None
+    reviews = prepared.data.review_weights
+    regularised = config.model.embeddings > 1 and (objective.weight_heads > 0 or objective.weight_mmd > 0)
     parts = (
-        scale,
-        review_weights,
+        LearnedScale(objective.temperature, bias) if objective.learns_scale else None,
+        ReviewWeights(torch.from_numpy(reviews)) if reviews is not None else None,
         make_memory(config, prepared),
         make_neighbourhoods(config, prepared),
-        regularisers,
+        EmbeddingRegularisers() if regularised else None,
         make_boosting(config, prepared),
         ConceptLoss() if config.model.concepts else None,
         make_prototypes(config, prepared),
@@ -169,7 +164,7 @@ class MomentumMemory(Part):
         self.momentum = config.memory.momentum
         self.twin = momentum_encoder(model, dropout=config.memory.twin_dropout)  # named so in saved states
         self.bank = CoupledBank(config.memory.bank_size, config.model.dimension)
-        self._pending: tuple[Tensor, Tensor, Tensor] | None = None
+        self._pending: tuple[Tensor, ...] | None = None
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
         """Update the momentum encoder and return this step's keys with the bank."""
@@ -187,11 +182,7 @@ class MomentumMemory(Part):
                 self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths
             )
             texts = encode_in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
-        self._pending = (
-            parallel.gather_rows(images),
-            parallel.gather_rows(texts),
-            parallel.gather_rows(batch.image_groups),
-        )
+        self._pending = tuple(map(parallel.gather_rows, (images, texts, batch.image_groups)))
         return images, texts
 
     def after_step(self, model: Coder, step: int) -> None:
