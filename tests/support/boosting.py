@@ -1,7 +1,8 @@
-"""Tiny configurations with boosting, their teachers, losses and scores."""
+"""Tiny configurations with boosting, their teachers, and their losses by loops over single pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +13,91 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.boosting import Boosting, BoostingTeacher
 from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
+from tests.reference import boosting as reference
+from tests.reference import imitation
+from tests.reference.pairs import kept, negatives, transposed
 from tests.support.tiny_runs import STILL, tiny_config
 
-
-def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **boosting: Any) -> Config:
-    """AM beside the summed triplet loss, unless said otherwise."""
-    usual: dict[str, Any] = {
-        "loss": "btr-sum",
-        "weight_instance": 1.0,
-        "boosting": "am",
-        "boosting_momentum": 0.7,
-    }
-    usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
-    return tiny_config(data, name, bank_size=0, **({} if dropout else STILL) | usual | boosting)
+Rows = list[list[float]]
 
 
-def started(config: Config, *, apart: float = 0.3) -> tuple[Prepared, BoostingTeacher]:
-    """Data, model and a teacher that has moved away from the model."""
+def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **values: Any) -> Config:
+    """AM beside the summed triplet loss, in float32 on every processor, unless other values are given."""
+    usual = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
+    usual |= {"twin_precision": "float32", "bank_size": 0}
+    return tiny_config(data, name, **({} if dropout else STILL) | usual | values)
+
+
+def started(config: Config) -> tuple[Prepared, BoostingTeacher]:
+    """Return data, model and a teacher that has moved away from the model."""
     prepared = prepare(config)
     boosting = make_boosting(config, prepared)
     assert isinstance(boosting, BoostingTeacher)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in boosting.branch.parameters():
-            parameter.add_(apart * torch.randn_like(parameter))
+            parameter.add_(0.3 * torch.randn_like(parameter))
     return prepared, boosting
 
 
-def take(
-    prepared: Prepared, boosting: BoostingTeacher | None, config: Config, batch: Batch, seed: int = 4
-) -> Losses:
-    torch.manual_seed(seed)  # of the dropout
+def take(prepared: Prepared, boosting: Boosting | None, config: Config, batch: Batch) -> Losses:
+    torch.manual_seed(4)  # of the dropout
     return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
 
 
-def scores(model: Coder, batch: Batch) -> list[list[float]]:
+def scores(model: Coder, batch: Batch) -> Rows:
+    """Score one pair at a time, its padding cut off."""
     with torch.no_grad():
         images = model.encode_images(batch.regions, batch.region_lengths)
         texts = model.encode_texts(batch.words, batch.word_lengths)
-    found: list[list[float]] = (images.double() @ texts.double().T).tolist()
-    return found
+    if images.ndim == 2:
+        cosines: Rows = (images.double() @ texts.double().T).tolist()
+        return cosines
+    rows, local = [], model.scorer.local
+    for i, r in enumerate(batch.region_lengths.tolist()):
+        image = images[i : i + 1, :r] if local else images[i : i + 1]
+        row = []
+        for j, t in enumerate(batch.word_lengths.tolist()):
+            text = texts[j : j + 1, :t] if local else texts[j : j + 1]
+            row.append(model.scorer(image, text, torch.tensor([r]), torch.tensor([t])).item())
+        rows.append(row)
+    return rows
+
+
+def by_loops(
+    form: str,
+    target: Rows,
+    teacher: Rows,
+    ids: Sequence[int],
+    *,
+    margin: float = 0.2,
+    split: float = 0.5,
+    temperatures: tuple[float, float] = (0.1, 0.04),
+) -> list[float]:
+    """Return each pair's loss against a teacher, both directions together."""
+    student_temperature, _ = temperatures
+    imitations: dict[str, tuple[Any, tuple[float, ...]]] = {
+        "dr": (imitation.dr, (student_temperature, 4)),
+        "rkd": (imitation.rkd, ()),
+        "dml": (imitation.dml, (student_temperature,)),
+        "dino": (imitation.dino, temperatures),
+        "dino-reversed": (imitation.dino_reversed, temperatures),
+    }
+    losses = [0.0] * len(ids)
+    for rows, others in ((target, teacher), (transposed(target), transposed(teacher))):
+        for i, mask in enumerate(negatives(ids, ids)):
+            own, other = kept(rows[i], mask), kept(others[i], mask)
+            if form in imitations:
+                function, switches = imitations[form]
+                losses[i] += function([rows[i][i], *own], [others[i][i], *other], *switches)
+            else:
+                margins: dict[str, Any] = {"margin": margin, "split": split, "is_soft": False}
+                losses[i] += reference.loss(form, own, other, rows[i][i], others[i][i], **margins)
+    return losses
 
 
 def weights(model: Coder) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
-"""One of several processes: a few training steps of several objectives, everything they came to in one file.
+"""One of several processes: a few training steps of many configurations, their results in one file.
 
-python -m tests.support.ddp_worker DATA OUT.safetensors
+python -m tests.support.ddp_worker everything|towers FOLDER OUT.safetensors
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +29,8 @@ from coder_core.training.step import compute_losses
 from tests.support.several_processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, tiny_config, with_data
 
-STEPS = 3
-RATE = 0.05
+STEPS, MORE_STEPS = 3, {"prototypes": 12}  # prototypes exist from the sixth step on
+RATE, TOWER_RATE = 0.05, 1e-3  # of towers, a large one would grow the last bits of a step into the next
 # λ far above the batch of 8, so that the weights of so few pairs differ
 WEIGHTED = {
     "sample_weights": "diversity",
@@ -91,7 +92,25 @@ CASES: dict[str, tuple[dict[str, object], int]] = {  # settings, slots of the ba
     "hal": (TRIPLET | {"sample_weights": "hal"}, 0),
     "mithun": ({"loss": "npairs-hinge", "npairs_margin": 0.5, "sample_weights": "mithun"}, 0),
     "amrani": ({"loss": "infonce", "sample_weights": "amrani"}, 0),
+    "prototypes": ({"loss": "dcl", "prototypes": 6, "epochs": 4}, 0),
     "within": ({"loss": "infonce", "within_image": 0.3, "within_text": 0.7, "neighbours": 4}, 0),
+}
+
+
+LORA = {"image_tuning": "lora", "text_tuning": "lora"}
+TOWERS: dict[str, dict[str, Any]] = {
+    "full": {"image_pooling": "gpo", "augment": "crop-flip", "dimension": 24, "temperature": 0.2},
+    "lora": {
+        **LORA,
+        "model": "siglip",
+        "text_tuning": "frozen",
+        "projection": "linear",
+        "dimension": 8,
+        "loss": "dcl",
+        "bank_size": 7,
+        "twin_precision": "float32",
+    },
+    "any shape": {"model": "naflex", **LORA, "loss": "dcl", "temperature": 0.2},
 }
 
 
@@ -120,7 +139,7 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(embed, broadcast_buffers=False)
         embed.register_comm_hook(reductions, counted_reduction)
-    found: dict[str, Tensor] = {}
+    results: dict[str, Tensor] = {}
     for step in range(steps):
         seed_step(config.training.seed, step, 0)
         for part in parts:
@@ -131,12 +150,12 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
         )
         losses.total.backward()
         assert len(reductions) in (0, step + 1)  # one bucket of gradients, reduced once a step
-        found[f"{step} loss"] = parallel.mean(losses.total)
+        results[f"{step} loss"] = parallel.mean(losses.total)
         for name, value in losses.parts.items():
-            found[f"{step} part {name}"] = parallel.mean(value)
+            results[f"{step} part {name}"] = parallel.mean(value)
         if losses.diversity is not None:
             both = losses.diversity.view(2, -1).T.contiguous()
-            found[f"{step} diversity"] = parallel.gather_rows(both)
+            results[f"{step} diversity"] = parallel.gather_rows(both)
         of_parts = {
             name: parameter
             for part in parts
@@ -149,16 +168,16 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
                 if parameter.grad is None:  # frozen, or a classifier that waits for its prototypes
                     assert name in of_parts or not parameter.requires_grad, name
                     continue
-                found[f"{step} gradient {name}"] = parameter.grad.clone()
+                results[f"{step} gradient {name}"] = parameter.grad.clone()
                 parameter.sub_(rate * parameter.grad)
                 parameter.grad = None
         for part in parts:
             part.after_step(model, step)
-            found |= {
+            results |= {
                 f"{step} {part.state_file} {name}": value.clone() for name, value in part.state_dict().items()
             }
-    found |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
-    return found
+    results |= {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
+    return results
 
 
 def counted_reduction(reductions, bucket):
@@ -182,8 +201,8 @@ def norm_gradients() -> dict[str, Tensor]:
     whole[0, share], whole[1, share] = out.detach(), mine.grad
     assert norm.weight.grad is not None
     whole[2, 0] = norm.weight.grad
-    found = {"norm rows": parallel.mean(whole) * parallel.world_size()}
-    return found | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
+    results = {"norm rows": parallel.mean(whole) * parallel.world_size()}
+    return results | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
 
 
 def verdicts(data: Path) -> dict[str, Tensor]:
@@ -199,12 +218,25 @@ def verdicts(data: Path) -> dict[str, Tensor]:
 
 
 def everything(data: Path) -> dict[str, Tensor]:
-    """All cases, the batch norm and verdicts."""
-    found = norm_gradients() | verdicts(data)
+    """Return the results of all cases, the batch norm and verdicts."""
+    results = norm_gradients() | verdicts(data)
     for case in CASES:
-        found |= {f"{case} {name}": value for name, value in trained(case_config(data, case)).items()}
-    return found
+        values = trained(case_config(data, case), MORE_STEPS.get(case, STEPS))
+        results |= {f"{case} {name}": value for name, value in values.items()}
+    return results
+
+
+def towers(folder: Path) -> dict[str, Tensor]:
+    """Return the results of all towers on pictures."""
+    from tests.support.tower_runs import tower_config
+
+    results: dict[str, Tensor] = {}
+    for case, values in TOWERS.items():
+        values_of_case = trained(tower_config(folder, **values), rate=TOWER_RATE)
+        results |= {f"{case} {name}": value for name, value in values_of_case.items()}
+    return results
 
 
 if __name__ == "__main__":
-    run_as_one_of_several(lambda: everything(Path(sys.argv[1])), sys.argv[2])
+    of_folder = {"everything": everything, "towers": towers}[sys.argv[1]]
+    run_as_one_of_several(lambda: of_folder(Path(sys.argv[2])), sys.argv[3])

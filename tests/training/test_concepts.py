@@ -20,11 +20,12 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
-from coder_core.training.parts.make import ConceptLoss, make_memory
+from coder_core.training.parts.make import ConceptLoss
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
+from tests.support.steps import embed, with_memory
 from tests.support.tiny_runs import STILL, quiet, tiny_config, told, with_data
 
 CONCEPTS = 10
@@ -37,7 +38,7 @@ def concept_config(data: Path, **values: Any) -> Config:
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of both branches that was never stopped."""
-    return start_run(concept_config(data), tmp_path_factory.mktemp("whole"), quiet())
+    return start_run(concept_config(data, epochs=2), tmp_path_factory.mktemp("whole"), quiet())
 
 
 def first_losses(prepared: Prepared, config: Config) -> Losses:
@@ -58,10 +59,8 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
     losses = first_losses(prepared, config)
     alone = first_losses(prepared, changed(config, weight_concept=0.0))
     batch = prepared.batches(0)
-    with torch.no_grad():
-        found = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     ids, expected = batch.image_ids.tolist(), 0.0
-    rows = found.concept_images.double(), found.concept_texts.double()
+    rows = embed(prepared.model, batch)[2:4]
     for way in (0, 1):
         scores = rows[way] @ rows[1 - way].T
         side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
@@ -76,9 +75,7 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
 
 def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
     config = concept_config(data, **STILL)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
     for step in (0, 0):
         found = compute_losses(
@@ -100,9 +97,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
 
 def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
     config = concept_config(data)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     twin = memory.twin.concepts
     assert twin is not None
     twin.register_forward_hook(lambda *_: pytest.fail("the twin read the concepts"))
@@ -125,9 +120,8 @@ def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_foun
     assert expected is not None
     assert found.vocabulary == expected.vocabulary
     assert np.array_equal(found.vectors, expected.vectors)
-    assert (
-        "dcl-concept" in next(event for event in reversed(told(whole)) if event["event"] == "step")["losses"]
-    )
+    *_, last = [event for event in told(whole) if event["event"] == "step"]
+    assert "dcl-concept" in last["losses"]
     listed = json.loads((whole / "manifest.json").read_text())["files"]
     assert {"concepts.json", "concepts.safetensors"} <= set(listed)
 
@@ -136,13 +130,10 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     """Other dev captions, the same concepts and counts."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
-    (other / "dev_caps.txt").write_text(
-        "zebras graze\n" * len((data / "dev_caps.txt").read_text().splitlines())
-    )
-    found, expected = (
-        prepare(with_data(config, data=str(other))).sources.concepts,
-        read_concepts(whole, config),
-    )
+    lines = (data / "dev_caps.txt").read_text().splitlines()
+    (other / "dev_caps.txt").write_text("zebras graze\n" * len(lines))
+    found = prepare(with_data(config, data=str(other))).sources.concepts
+    expected = read_concepts(whole, config)
     assert found is not None
     assert expected is not None
     assert found.vocabulary == expected.vocabulary
@@ -180,11 +171,8 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> 
     analysis = open_analysis(whole, "dev", verify=True)
     assert analysis.manifest["version"] == 2
     assert analysis.metrics == metrics
-    best = max(
-        (event for event in told(whole) if event["event"] == "epoch"),
-        key=lambda event: event["metrics"]["rsum"],
-    )
-    assert best["metrics"] == metrics
+    epochs = [event["metrics"] for event in told(whole) if event["event"] == "epoch"]
+    assert max(epochs, key=lambda of_epoch: of_epoch["rsum"]) == metrics
     tables = analysis.concepts
     assert tables is not None
     assert tables.beta == 0.7

@@ -13,18 +13,18 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.make import make_neighbourhoods
 from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
-from tests.support.interrupted import stop_during
+from tests.support.interrupted import prepared_again, stop_during
+from tests.support.steps import embed
 from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
 from tests.support.weighted_runs import COUNT, SCALE, weighted
 
@@ -34,11 +34,17 @@ LAMBDA = SCALE * BATCH
 KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 
 
-def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
-    """Data, model and neighbourhoods whose cache holds a random embedding of every sample."""
+def begun(config: Config) -> tuple[Prepared, Neighbourhoods]:
+    """Return data, model and neighbourhoods with an empty cache."""
     prepared = prepare(config)
     found = make_neighbourhoods(config, prepared)
     assert found is not None
+    return prepared, found
+
+
+def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
+    """Fill the cache with a random embedding of every sample."""
+    prepared, found = begun(config)
     torch.manual_seed(3)
     images, texts = len(found.cache.images), len(found.cache.texts)
     for start in range(0, texts, BATCH):
@@ -70,22 +76,21 @@ def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> l
         )
     share = {name: float(name == kind) for name in raw}
     if kind == "combined":
-        share = {
-            "diversity": config.weighting.diversity_share,
-            "discrepancy": config.weighting.discrepancy_share,
-        }
+        weighting = config.weighting
+        share = {"diversity": weighting.diversity_share, "discrepancy": weighting.discrepancy_share}
     if kind == "combined-stats":
-        for name, sides in raw.items():
-            every = torch.tensor(sides, dtype=torch.float64)
-            share[name] = float(every.mean() * every.std(correction=0))
+        every = {name: torch.tensor(sides, dtype=torch.float64) for name, sides in raw.items()}
+        share = {name: float(values.mean() * values.std(correction=0)) for name, values in every.items()}
     both = [
         [sum(share[name] * gamma * raw[name][side][p] for name in raw) for p in pairs] for side in range(2)
     ]
     return reference.weights(both[0], both[1], LAMBDA, config.weighting.weight_modalities)
 
 
-@pytest.mark.parametrize("modalities", ["difference", "sum", "image", "text"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "modalities"),
+    [(kind, "difference") for kind in KINDS] + [("combined", kind) for kind in ("sum", "image", "text")],
+)
 def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modalities: str) -> None:
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, found = filled(config)
@@ -133,19 +138,16 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: 
 
 def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) -> None:
     config = weighted(data, dropout=False)
-    prepared = prepare(config)
-    found = make_neighbourhoods(config, prepared)
-    assert found is not None
+    prepared, found = begun(config)
     batch = prepared.batches(0)
     take(prepared, found, config, batch)
     assert not found.cache.known_texts.any()
     found.after_step(prepared.model, 0)
-    with torch.no_grad():
-        embedded = prepared.model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
-    torch.testing.assert_close(found.cache.texts[batch.text_ids], embedded.texts)
-    last = {image: place for place, image in enumerate(batch.image_ids.tolist())}
-    for image, place in last.items():
-        torch.testing.assert_close(found.cache.images[image], embedded.images[place])
+    images, texts, *_ = embed(prepared.model, batch)
+    torch.testing.assert_close(found.cache.texts[batch.text_ids].double(), texts)
+    last = {image: row for row, image in enumerate(batch.image_ids.tolist())}
+    for image, row in last.items():
+        torch.testing.assert_close(found.cache.images[image].double(), images[row])
     assert int(found.cache.known_texts.sum()) == BATCH
     assert int(found.cache.known_images.sum()) == len(last)
     assert not any(value.requires_grad for value in found.state_dict().values())
@@ -201,20 +203,15 @@ def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) ->
     batch = prepared.batches(1)
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
     ours = take(prepared, None, config, batch)
-    with torch.no_grad():
-        images, texts, *_ = prepared.model(
-            batch.regions, batch.region_lengths, batch.words, batch.word_lengths
-        )
+    images, texts, *_ = embed(prepared.model, batch)
     ids = batch.image_ids.tolist()
-    images, texts = images.double(), texts.double()
     scores = (images @ texts.T).tolist()
+    sides = (images @ images.T).tolist(), (texts @ texts.T).tolist()
     expected = {
-        "hal": lambda: others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD),
-        "mithun": lambda: others.rank_weights(scores, ids, LAMBDA),
-        "amrani": lambda: others.density_weights(
-            (images @ images.T).tolist(), (texts @ texts.T).tolist(), ids, LAMBDA, AMRANI_NEIGHBOURS
-        ),
-    }[kind]()
+        "hal": others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD),
+        "mithun": others.rank_weights(scores, ids, LAMBDA),
+        "amrani": others.density_weights(*sides, ids, LAMBDA, AMRANI_NEIGHBOURS),
+    }[kind]
     torch.testing.assert_close(ours.per_pair, plain.per_pair * torch.tensor(expected), rtol=1e-4, atol=1e-7)
 
 
@@ -225,14 +222,11 @@ def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
     found.begin_epoch(1)
     batch = prepared.batches(1)
     losses = take(prepared, found, config, batch)
-    with torch.no_grad():
-        images, texts, *_ = prepared.model(
-            batch.regions, batch.region_lengths, batch.words, batch.word_lengths
-        )
+    images, texts, *_ = embed(prepared.model, batch)
     ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
     sides = {
-        "within-image": (images.double(), found.cache.images[found.image_of_text].double()),
-        "within-text": (texts.double(), found.cache.texts.double()),
+        "within-image": (images, found.cache.images[found.image_of_text].double()),
+        "within-text": (texts, found.cache.texts.double()),
     }
     for name, (own, cached) in sides.items():
         total = 0.0
@@ -251,9 +245,7 @@ def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
 
 def test_the_first_epoch_has_no_within_modality_loss(data: Path) -> None:
     config = weighted(data, sample_weights="none", within_image=0.3)
-    prepared = prepare(config)
-    found = make_neighbourhoods(config, prepared)
-    assert found is not None
+    prepared, found = begun(config)
     found.begin_epoch(0)
     assert take(prepared, found, config, prepared.batches(0)).parts["within-image"] == 0
 
@@ -275,14 +267,11 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
     with torch.no_grad():
         texts = model.encode_texts(batch.words, batch.word_lengths)
         images = model.encode_images(batch.regions, batch.region_lengths)
-    for place, (row, length) in enumerate(
-        zip(batch.text_ids.tolist(), batch.word_lengths.tolist(), strict=True)
-    ):
-        parts = texts[place] if "embeddings" in several else texts[place, :length]
-        torch.testing.assert_close(found.cache.texts[row], parts.mean(0), rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(
-        found.cache.images[batch.image_ids[-1]], images[-1].mean(0), rtol=1e-4, atol=1e-6
-    )
+    near: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
+    for parts, row, length in zip(texts, batch.text_ids, batch.word_lengths.tolist(), strict=True):
+        parts = parts if "embeddings" in several else parts[:length]
+        torch.testing.assert_close(found.cache.texts[row], parts.mean(0), **near)
+    torch.testing.assert_close(found.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
 
 
 @pytest.fixture(scope="module")
@@ -304,24 +293,19 @@ def test_a_continued_run_finds_the_same_neighbours_without_the_cache(
 
 
 def test_a_state_without_its_embeddings_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
-    plain = start_run(weighted(data, sample_weights="none"), tmp_path, quiet())
-    config, _ = read_config(whole)
-    trainer = Trainer(
-        config, plain, prepare(config, Inputs(read_vocabulary(whole, config))), torch.device("cpu"), quiet()
-    )
+    plain = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
+    config, prepared = prepared_again(whole)
+    trainer = Trainer(config, plain, prepared, torch.device("cpu"), quiet())
     with pytest.raises(InputError, match="neighbourhoods"):
         trainer.resume()
     assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
 
 
-def test_fewer_neighbours_than_asked_for_are_told(data: Path, tmp_path: Path) -> None:
+def test_fewer_neighbours_than_asked_for_are_told(data: Path) -> None:
     """40 captions of 20 images: 38 at most."""
-    console = quiet()
-    config = changed(weighted(data, neighbours=200), neighbours_of_neighbours=0, epochs=2)
-    start_run(config, tmp_path, console)
-    assert "--neighbours: is 200, but 40 of 40 captions have fewer of other images (fewest: 38)" in printed(
-        console
-    )
+    faults = prepare(weighted(data, neighbours=200)).faults
+    (fault,) = [fault for fault in faults if fault.place == "--neighbours"]
+    assert all(number in str(fault) for number in ("200", "40 of 40", "38"))
 
 
 def test_an_image_that_occurs_twice_keeps_its_last_embedding() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from coder_core.config.command_line import changed_flags
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.model import parallel
@@ -17,11 +20,11 @@ from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
-from tests.support.ddp_worker import CASES, STEPS, everything
+from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, everything
 from tests.support.several_processes import run_two
-from tests.support.tiny_runs import STILL, position, quiet, tiny_config
+from tests.support.tiny_runs import STILL, newest_state, position, quiet, tiny_config
 
-TOLERANCE = 1e-5
+PER_EPOCH, TOLERANCE = 5, 1e-5
 ROUGH_TOLERANCE = 2**-8  # of keys whose factors were rounded to bfloat16
 
 
@@ -33,7 +36,7 @@ def one(data: Path) -> dict[str, Tensor]:
 @pytest.fixture(scope="module")
 def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
     out = tmp_path_factory.mktemp("two") / "found.safetensors"
-    ended = run_two("-m", "tests.support.ddp_worker", str(data), str(out))
+    ended = run_two("-m", "tests.support.ddp_worker", "everything", str(data), str(out))
     assert [code for code, _ in ended] == [0, 0], ended
     return load_file(out)
 
@@ -45,7 +48,7 @@ def test_losses_gradients_twin_and_banks_equal_one_process(
     names = [name for name in one if name.startswith(f"{case} ")]
     assert names == [name for name in one if name.startswith(f"{case} ") and name in two]
     assert sum("gradient" in name for name in names) >= 20 * STEPS
-    near = ROUGH_TOLERANCE if case == "dcl-bfloat16" else TOLERANCE
+    near = {"dcl-bfloat16": ROUGH_TOLERANCE, "prototypes": 10 * TOLERANCE}.get(case, TOLERANCE)
     for name in names:
         torch.testing.assert_close(two[name], one[name], atol=near, rtol=near, msg=lambda m, n=name: n + m)
         if "gradient regions.linear.weight" in name:
@@ -80,47 +83,36 @@ def test_a_verdict_given_while_the_processes_read_reaches_all_or_none(
     assert torch.equal(two["verdicts"], one["verdicts"])
 
 
+def test_the_prototypes_hold_the_pairs_of_both_processes(one: dict[str, Tensor]) -> None:
+    last = MORE_STEPS["prototypes"] - 1
+    assert int(one[f"prototypes {last} prototypes clusters.members"].sum()) == 40
+    assert sum("gradient prototypes.classifier" in name for name in one) == last + 1 - PER_EPOCH
+
+
 @pytest.mark.timeout(620)
-def test_the_command_in_two_processes_trains_saves_and_continues(data: Path, tmp_path: Path) -> None:
-    """Its losses are those of one process; a run may go on with another number of processes, with a warning."""
-    alone = start_run(tiny_config(data, epochs=2, bank_size=16, **STILL), tmp_path / "alone", quiet())
-    flags = [
-        f"--data={data}",
-        "--word-threshold=1",
-        "--dimension=8",
-        "--word-size=6",
-        "--text-layers=2",
-        "--bank-size=16",
-        "--epochs=2",
-        "--batch-size=8",
-        "--learning-rate=3e-3",
-        "--schedule=cosine",
-        "--warmup-steps=2",
-        "--threads=1",
-        "--device=cpu",
-        "--save-every=1000",
-        "--seed=5",
-        f"--root={tmp_path}",
-        "--name=pair",
-    ]
+def test_the_command_in_two_processes_trains_clusters_saves_and_continues(data: Path, tmp_path: Path) -> None:
+    """Its losses are those of one process; the first process clusters anew, the second takes its centroids over."""
+    config = tiny_config(data, "pair", bank_size=16, prototypes=6, prototype_recluster=1, **STILL)
+    alone = start_run(replace(config, name="alone"), tmp_path, quiet())
+    flags = [*changed_flags(Config(), config), "--name=pair", f"--root={tmp_path}"]
     ended = run_two("-m", "coder_core.train", *flags)
     assert [code for code, _ in ended] == [0, 0], ended
     run = tmp_path / "pair"
-    assert position(run)["step"] == 10
+    assert position(run)["step"] == 3 * PER_EPOCH
     ours, theirs = (
-        {
-            event["epoch"]: event["loss"]
-            for event in read_history(folder / HISTORY)
-            if event["event"] == "epoch"
-        }
+        [event for event in read_history(folder / HISTORY) if event["event"] == "epoch"]
         for folder in (run, alone)
     )
-    assert ours == pytest.approx(theirs, rel=1e-3)
+    assert [event["loss"] for event in ours[:2]] == pytest.approx(
+        [event["loss"] for event in theirs[:2]], rel=1e-3
+    )
+    assert "kept" in ours[1]["prototypes"]
+    assert int(newest_state(run).tensors("prototypes")["clusters.members"].sum()) == 40
     assert len(SaveStore(run / "best", keep=1).names()) == 1
     assert (run / "analysis" / "dev" / "manifest.json").is_file()
     assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
     assert "epoch 2" in ended[0][1]
-    assert "epoch 2" not in ended[1][1]  # one process speaks
+    assert "epoch 2" not in ended[1][1]  # one process prints
 
 
 def test_without_torchrun_everything_is_handed_back() -> None:

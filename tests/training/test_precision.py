@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,13 @@ from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import make_boosting, make_memory
+from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
+from tests.support.boosting import boosted, take
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
+from tests.support.steps import with_memory
 from tests.support.tiny_runs import STILL, printed, quiet, tiny_config
 
 CPU = torch.device("cpu")
@@ -42,19 +43,17 @@ def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
     return tiny_config(data, name, **STILL | {"bank_size": 16} | values)
 
 
-# ---- which precision -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("precision", ["auto", "float32", "bfloat16"])
-@pytest.mark.parametrize("asked", ["float32", "bfloat16"])
-def test_what_is_asked_for_the_twin_is_what_it_gets(precision: Any, asked: Any) -> None:
-    assert no_grad_precision(TrainingConfig(precision=precision, twin_precision=asked), CPU) == asked
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_left_to_itself_it_is_as_the_rest_of_the_step_was_asked_to_be(precision: Any) -> None:
+@pytest.mark.parametrize(
+    ("precision", "twin", "expected"),
+    [(precision, twin, twin) for precision in ("auto", "bfloat16") for twin in ("float32", "bfloat16")]
+    + [(precision, "auto", precision) for precision in ("float32", "bfloat16")],
+)
+def test_the_twin_gets_its_own_precision_or_that_of_the_step(
+    precision: Any, twin: Any, expected: str
+) -> None:
     use_onednn()
-    assert no_grad_precision(TrainingConfig(precision=precision), CPU) == precision
+    training = TrainingConfig(precision=precision, twin_precision=twin)
+    assert no_grad_precision(training, CPU) == expected
 
 
 def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -> None:
@@ -85,8 +84,6 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around: Halved) -> 
         assert (a @ b).dtype == before
 
 
-# ---- keys and anchors ------------------------------------------------------------------------------------------------
-
 MODELS: dict[str, dict[str, Any]] = {
     "two layers": {},
     "one layer": {"text_layers": 1},
@@ -102,9 +99,7 @@ def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, kin
     found = {}
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision, **MODELS[kind])
-        prepared = prepare(config)
-        memory = make_memory(config, prepared)
-        assert memory is not None
+        prepared, memory = with_memory(config)
         torch.manual_seed(3)  # of the dropout
         found[precision] = memory.encode_keys(prepared.model, prepared.batches(0))
     for exact, rough in zip(*found.values(), strict=True):
@@ -119,9 +114,7 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
     results = []
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision)
-        prepared = prepare(config)
-        memory = make_memory(config, prepared)
-        assert memory is not None
+        prepared, memory = with_memory(config)
         losses = compute_losses(prepared.model, prepared.batches(0), config, [memory], epoch=5.0)
         losses.total.backward()
         gradients = [parameter.grad for parameter in prepared.model.parameters()]
@@ -143,27 +136,16 @@ def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(
 ) -> None:
     found = []
     for precision in ("float32", "bfloat16"):
-        config = config_of(
-            data,
-            loss="btr-sum",
-            weight_instance=1.0,
-            boosting="am",
-            boosting_momentum=0.7,
-            twin_precision=precision,
-            bank_size=0,
-            **values,
-        )
+        config = boosted(data, dropout=False, twin_precision=precision, **values)
         prepared = prepare(config)
         boosting = make_boosting(config, prepared)
-        assert isinstance(boosting, BoostingTeacher)
-        losses = compute_losses(prepared.model, prepared.batches(0), config, [boosting], epoch=5.0)
-        found.append(losses.total.item())
+        found.append(take(prepared, boosting, config, prepared.batches(0)).total.item())
     assert found[0] == pytest.approx(found[1], rel=0.02)
     assert found[0] != found[1]
 
 
 def test_a_run_notes_its_precision_and_warns_of_another(data: Path, tmp_path: Path) -> None:
-    config = config_of(data, "whole", twin_precision="bfloat16")
+    config = config_of(data, "whole", twin_precision="bfloat16", epochs=2)
     whole = start_run(config, tmp_path, quiet())
     assert read_config(whole)[1]["twin_precision"] == "bfloat16"
     stopped, console = stop_during(whole, tmp_path / "stopped", 7), quiet()
@@ -171,16 +153,7 @@ def test_a_run_notes_its_precision_and_warns_of_another(data: Path, tmp_path: Pa
     assert "is float32, was bfloat16" in printed(console)
 
 
-# ---- the parts -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _no_grad() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
-@pytest.mark.usefixtures("_no_grad")
+@torch.no_grad()
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(layers: int) -> None:
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Stopped anywhere and continued equals never stopped, bit for bit; what may not change is refused."""
+"""Stopped anywhere and continued equals never stopped, bit for bit; changes that would break that are refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,7 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
     assert position(whole)["evaluated"] == 3
     assert newest_state(whole).document("position")["loss_sum"] == 0.0
     assert [event["epoch"] for event in told(whole) if event["event"] == "epoch"] == [1, 2, 3]
-    status = read_status(whole)
-    assert status is not None
-    assert status["state"] == "finished"
+    assert (read_status(whole) or {})["state"] == "finished"
 
 
 def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path) -> None:
@@ -107,42 +106,36 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
     config, prepared = prepared_again(folder)
-    assert (
-        train(folder, config, replace(prepared, batches=StoppingBatches.of(prepared.batches, 1))) == "stopped"
-    )
+    batches = StoppingBatches.of(prepared.batches, 1)
+    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
     assert told(folder) == []
     continue_run(folder, None, quiet())
     assert_same_run(folder, whole)
 
 
-def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path) -> None:
-    again = tmp_path / "tiny"
-    shutil.copytree(whole, again)
+def with_remains(run: Path) -> None:
+    """Leave what a writer leaves that is killed after its last save was in place; its process number is in use."""
+    for kind in ("state", "best"):
+        shutil.copytree(run / kind, run / "copy")
+        (run / "copy").rename(run / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
+
+
+def with_save_set_aside(run: Path) -> None:
+    """Set the newest save aside, as a save that replaces it does for a moment."""
+    newest = run / "state" / str(STEPS)
+    newest.rename(newest.with_name(f".tmp-{STEPS}-old"))
+
+
+@pytest.mark.parametrize("change", [lambda run: None, with_remains, with_save_set_aside])
+def test_a_finished_run_ends_at_once_whatever_a_killed_writer_left(
+    whole: Path, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    again = Path(shutil.copytree(whole, tmp_path / "tiny"))
+    change(again)
     started = time.monotonic()
     continue_run(again, None, quiet())
     assert time.monotonic() - started < 10
-    assert_same_run(again, whole)
-
-
-def test_what_a_kill_left_in_a_finished_run_goes(whole: Path, tmp_path: Path) -> None:
-    """Killed after its last save was in place, and before the one it replaced was deleted. The number is in use."""
-    again = tmp_path / "tiny"
-    shutil.copytree(whole, again)
-    for kind in ("state", "best"):
-        shutil.copytree(again / kind, again / "copy")
-        (again / "copy").rename(again / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
-    continue_run(again, None, quiet())
-    assert [path.name for path in again.glob("*/.tmp-*")] == []
-    assert_same_run(again, whole)
-
-
-def test_a_save_set_aside_by_a_killed_writer_is_gone_on_from(whole: Path, tmp_path: Path) -> None:
-    """A save that is replaced stands aside for a moment."""
-    again = tmp_path / "tiny"
-    shutil.copytree(whole, again)
-    newest = again / "state" / str(STEPS)
-    newest.rename(newest.with_name(f".tmp-{STEPS}-old"))
-    continue_run(again, None, quiet())
+    assert list(again.glob("*/.tmp-*")) == []
     assert newest_state(again).fingerprint == newest_state(whole).fingerprint  # no step was taken twice
     assert_same_run(again, whole)
 
@@ -170,17 +163,11 @@ def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Pat
     assert_resumes(folder, tmp_path / "stopped", 4 * PER_EPOCH + 2)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "flag"), [("schedule", "plateau", "--schedule"), ("choose_on", "half", "--choose-on")]
-)
-def test_settings_that_need_dev_are_refused_without(
-    data: Path, tmp_path: Path, key: str, value: str, flag: str
-) -> None:
+@pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
+def test_settings_that_need_dev_are_refused_without(data: Path, tmp_path: Path, key: str, value: str) -> None:
     alone = tmp_path / "alone"
-    alone.mkdir()
-    for part in ("ims.npy", "caps.txt"):
-        shutil.copy(data / f"train_{part}", alone)
-    with pytest.raises(InputError, match=f"{flag} {value}"):
+    shutil.copytree(data, alone, ignore=shutil.ignore_patterns("dev_*"))
+    with pytest.raises(InputError, match=f"--{key.replace('_', '-')} {value}"):
         start_run(tiny_config(alone, **{key: value}), tmp_path, quiet())
 
 
@@ -194,18 +181,15 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     best = best_save(folder).document("metrics")
     assert best["epoch"] == 1 + chosen.index(max(chosen))
     assert best["metrics"] == epochs[best["epoch"] - 1]["metrics"]
-    said = printed(console)
-    for line in epochs:  # both, or the best epoch would look like one with less
-        values = f"R@sum {line['metrics']['rsum']:.1f}, of the chosen half {line['metrics']['chosen_half_rsum']:.1f}"
-        assert values + (" (best)" if line["best"] else "") in said
-    assert best_so_far(max(chosen), "half") == f"best R@sum {max(chosen):.1f} of the chosen half"
-    assert best_so_far(max(chosen), "dev") == f"best R@sum {max(chosen):.1f}"
-    (row,) = collect(TABLES["objectives"], tmp_path, "dev").rows
+    for line in epochs:  # both are shown, or the best epoch would look like one with less
+        assert f"{line['metrics']['rsum']:.1f}, " in printed(console)
+        assert f" {line['metrics']['chosen_half_rsum']:.1f}" in printed(console)
+    assert best_so_far(max(chosen), "half") != best_so_far(max(chosen), "dev")
+    table = collect(TABLES["objectives"], tmp_path, "dev")
+    (row,) = table.rows
     assert row.halves is not None
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
-    written = markdown(collect(TABLES["objectives"], tmp_path, "dev"), "command")
-    assert f"| {row.halves[1].mean:.1f} |" in written
-    assert "R@sum, chosen half | R@sum, other half" in written
+    assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")
 
 
 def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
@@ -214,8 +198,6 @@ def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
     with RunLock(stopped), pytest.raises(InputError, match="is being written by process"):
         continue_run(stopped, None, quiet())
     assert newest_state(stopped).fingerprint == before
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
 
 
 def test_changed_values_are_named_together(whole: Path) -> None:
@@ -244,31 +226,19 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(
         continue_run(other, None, quiet())
 
 
-def test_another_thread_count_warns_with_both_values(whole: Path, tmp_path: Path) -> None:
+def test_another_thread_count_warns_and_the_data_may_have_moved(
+    whole: Path, data: Path, tmp_path: Path
+) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, _ = read_config(stopped)
-    console = quiet()
-    continue_run(stopped, changed(config, threads=2), console)
-    assert "resume, CPU threads: is 2, was 1" in printed(console)
+    moved, console = shutil.copytree(data, tmp_path / "moved"), quiet()
+    continue_run(stopped, with_data(changed(config, threads=2), data=str(moved)), console)
+    assert "CPU threads: is 2, was 1" in printed(console)
+    assert position(stopped) == position(whole)
 
 
-def test_other_data_is_refused(whole: Path, tmp_path: Path) -> None:
-    other = write_tiny_data(tmp_path / "other", images=25)
-    config, _ = read_config(whole)
-    with pytest.raises(InputError) as refused:
-        continue_run(whole, with_data(config, data=str(other)), quiet())
-    assert [fault.place for fault in refused.value.faults] == [
-        str(other / f"{split}_{part}") for split in ("train", "dev") for part in ("ims.npy", "caps.txt")
-    ]
-
-
-@pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("part", ["features", "captions"])
-def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path, split: str, part: str) -> None:
-    """More images than the 64 that a sample compares, and the one changed is none of these."""
-    data = write_tiny_data(tmp_path / "data", images=500)
-    config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
-    run = start_run(config, tmp_path / "runs", quiet())
+def spoil(data: Path, split: str, part: str) -> Path:
+    """Change one number or word of a data set; return the file."""
     file = data / f"{split}_{'ims.npy' if part == 'features' else 'caps.txt'}"
     if part == "features":
         array = np.load(file)
@@ -277,29 +247,39 @@ def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path, split
     else:
         lines = file.read_text().split("\n")
         file.write_text("\n".join([lines[0], f"{lines[1]} {lines[1]}", *lines[2:]]))
+    return file
+
+
+def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path) -> None:
+    """More images than the 64 that a sample compares, and the one changed is none of these."""
+    data = write_tiny_data(tmp_path / "data", images=500)
+    config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
+    run = start_run(config, tmp_path / "runs", quiet())
+    for split in ("train", "dev"):
+        for part in ("features", "captions"):
+            other = Path(shutil.copytree(data, tmp_path / f"{split}-{part}"))
+            file = spoil(other, split, part)
+            with pytest.raises(InputError) as refused:
+                continue_run(run, with_data(config, data=str(other)), quiet())
+            assert [fault.place for fault in refused.value.faults] == [str(file)]
+    other = write_tiny_data(tmp_path / "other", images=25)
     with pytest.raises(InputError) as refused:
-        continue_run(run, None, quiet())
-    (fault,) = refused.value.faults
-    assert (fault.place, fault.found) == (str(file), f"holds other {part} of {split} than the run began with")
+        continue_run(run, with_data(config, data=str(other), word_threshold=1), quiet())
+    assert [fault.place for fault in refused.value.faults] == [
+        str(other / f"{split}_{part}") for split in ("train", "dev") for part in ("ims.npy", "caps.txt")
+    ]
 
 
 def test_a_dev_split_that_went_or_came_is_refused(tmp_path: Path) -> None:
     data, bare = write_tiny_data(tmp_path / "data"), write_tiny_data(tmp_path / "bare")
     for file in bare.glob("dev_*"):
         file.unlink()
-    for began, now, said in ((data, bare, "has no dev split"), (bare, data, "has a dev split now")):
+    for began, now in ((data, bare), (bare, data)):
         run = start_run(tiny_config(began, began.name, epochs=1), tmp_path / "runs", quiet())
         config, _ = read_config(run)
-        with pytest.raises(InputError, match=f"{now}: {said}"):
+        with pytest.raises(InputError, match="dev split") as refused:
             continue_run(run, with_data(config, data=str(now)), quiet())
-
-
-def test_the_data_may_have_moved(whole: Path, data: Path, tmp_path: Path) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", 6)
-    config, _ = read_config(stopped)
-    moved = shutil.copytree(data, tmp_path / "moved")
-    continue_run(stopped, with_data(config, data=str(moved)), quiet())
-    assert_same_run(stopped, whole)
+        assert [fault.place for fault in refused.value.faults] == [str(now)]
 
 
 @pytest.mark.parametrize(
@@ -308,15 +288,14 @@ def test_the_data_may_have_moved(whole: Path, data: Path, tmp_path: Path) -> Non
 def test_a_damaged_newest_state_is_named_and_the_one_before_is_continued(
     whole: Path, tmp_path: Path, file: str
 ) -> None:
-    again = tmp_path / "tiny"
-    shutil.copytree(whole, again)
-    store = SaveStore(again / "state", keep=2)
-    older, newer = store.names()
-    content = bytearray((again / "state" / newer / file).read_bytes())
+    again = Path(shutil.copytree(whole, tmp_path / "tiny"))
+    older, newer = SaveStore(again / "state", keep=2).names()
+    damaged = again / "state" / newer / file
+    content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 4
-    (again / "state" / newer / file).write_bytes(bytes(content))
+    damaged.write_bytes(bytes(content))
     console = quiet()
     continue_run(again, None, console)
-    assert f"passed over a damaged save: {again / 'state' / newer / file}" in printed(console)
+    assert str(damaged) in printed(console)
     assert int(older) < STEPS
     assert_same_run(again, whole)

@@ -23,7 +23,7 @@ from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from coder_core.training.step import compute_losses
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import assert_same_run, printed, quiet, tiny_config, told, with_data
+from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told, with_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
@@ -80,11 +80,8 @@ def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews:
     assert result.image_groups[[0, 3, 9, 1]].tolist() == [0, 3, 3, 1], (
         "caption 6 belongs to 3 and 9, caption 0 to 3 alone"
     )
-    said = str(result.faults[-1])
-    assert (
-        "left out (wrong-caption): 1; pairs given weight 0.5 (too-vague): 1; pairs added (also-matches): 2"
-        in said
-    )
+    for fact in ("(wrong-caption): 1", "0.5 (too-vague): 1", "(also-matches): 2"):
+        assert fact in str(result.faults[-1])
 
 
 def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, reviews: Path) -> None:
@@ -108,16 +105,12 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
     vague = written(
         tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in range(8)))
     )
-    config = tiny_config(data, bank_size=0, image_dropout=0.0, word_dropout=0.0, embedding_dropout=0.0)
-    config = with_data(config, reviews=str(vague), vague_weight=0.25)
+    config = with_data(tiny_config(data, bank_size=0, **STILL), reviews=str(vague), vague_weight=0.25)
     prepared = prepare(config, Inputs(reviews=named_reviews(config)))
     plain = prepare(config)
     assert prepared.data.review_weights is not None
-    batch = next(
-        batch
-        for step in range(20)
-        if ((batch := prepared.batches(step)).text_ids < 8).any() and (batch.text_ids >= 8).any()
-    )
+    batches = (prepared.batches(step) for step in range(20))
+    batch = next(batch for batch in batches if 0 < (batch.text_ids < 8).sum() < 8)
     torch.testing.assert_close(prepared.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
     parts = make_parts(config, prepared, torch.device("cpu"))
     weighed = compute_losses(prepared.model.eval(), batch, config, parts, epoch=0.0)
@@ -162,7 +155,7 @@ def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
 ) -> None:
     own = tmp_path / "reviews.jsonl"
     own.write_bytes(reviews.read_bytes())
-    config = reviewed(data, own)
+    config = reviewed(data, own, epochs=2)
     whole = start_run(config, tmp_path / "whole", quiet())
     files = json.loads((whole / "manifest.json").read_text())["files"]
     assert "reviews.json" in files
@@ -171,22 +164,19 @@ def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
     append_review(own, Review("x.jpg", "another one", "wrong-caption", "ben"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert "holds other verdicts by now; the run goes on with those it began with" in printed(console)
+    assert f"--reviews {own}: holds other verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
     stored, _ = read_config(stopped)
     grown = tmp_path / "other.jsonl"
     grown.write_bytes(own.read_bytes())
-    for file, fact in (
-        (tmp_path / "none.jsonl", "the file is missing"),
-        (grown, "holds other verdicts than the run"),
-    ):
-        with pytest.raises(InputError, match=f"{file.name}: {fact}"):
+    for file in (tmp_path / "none.jsonl", grown):
+        with pytest.raises(InputError, match=file.name):
             continue_run(stopped, with_data(stored, reviews=str(file)), quiet())
     same = tmp_path / "moved.jsonl"
     same.write_bytes(reviews.read_bytes())
     continue_run(stopped, with_data(stored, reviews=str(same)), quiet())
-    with pytest.raises(InputError, match=r"--reviews: is ''; expected '.*reviews.jsonl', as the run began"):
+    with pytest.raises(InputError, match=r"--reviews: is ''; expected '.*reviews.jsonl'"):
         continue_run(stopped, with_data(stored, reviews=""), quiet())
 
 
@@ -195,4 +185,4 @@ def test_reviews_without_effect_are_said(train: Split, data: Path) -> None:
     elsewhere = UsedReviews({("x.jpg", "no such caption"): "wrong-caption"})
     result = apply_reviews(train, elsewhere, config.data)
     assert result.split is train
-    assert "verdicts about pairs elsewhere: 1" in str(result.faults[-1])
+    assert "elsewhere: 1" in str(result.faults[-1])

@@ -10,57 +10,28 @@ import pytest
 import torch
 
 from coder_core.config.schema import Config
-from coder_core.data.batches import Batch
 from coder_core.evaluate import main
-from coder_core.model.coder import Coder
 from coder_core.model.encoders.pooling import PVSEPooling
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
-from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import make_boosting, make_parts
+from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
-from tests.reference import boosting as reference
 from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.boosting import by_loops, scores, started, take
 from tests.support.configs import changed
-from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import STILL, quiet, tiny_config
 
 KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_data(tmp_path_factory.mktemp("data"))
-
-
 def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
-    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0} | KINDS[
-        kind
-    ]
-    # float32 on every processor: margins are compared with those of loops
-    return tiny_config(data, name, twin_precision="float32", **usual | values)
-
-
-def scores(model: Coder, batch: Batch) -> list[list[float]]:
-    """One pair at a time, its padding cut off."""
-    found = []
-    with torch.no_grad():
-        images = model.encode_images(batch.regions, batch.region_lengths)
-        texts = model.encode_texts(batch.words, batch.word_lengths)
-        for i, r in enumerate(batch.region_lengths.tolist()):
-            row = []
-            for j, t in enumerate(batch.word_lengths.tolist()):
-                cut = (
-                    (images[i : i + 1, :r], texts[j : j + 1, :t])
-                    if model.scorer.local
-                    else (images[i][None], texts[j][None])
-                )
-                row.append(model.scorer(*cut, torch.tensor([r]), torch.tensor([t])).item())
-            found.append(row)
-    return found
+    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0, "epochs": 2}
+    usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
+    return tiny_config(data, name, **usual | KINDS[kind] | values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,32 +102,13 @@ def expected(loss: str, others: list[float], positive: float, config: Config, di
 def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> None:
     values = {"boosting": "am", "boosting_margin": 0.4, "boosting_split": 0.3, "boosting_weight": 0.5}
     config = scored(data, kind, loss="btr-sum", **STILL | values)
-    prepared = prepare(config)
-    boosting = make_boosting(config, prepared)
-    assert isinstance(boosting, BoostingTeacher)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in boosting.branch.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    prepared, teacher = started(config)
     batch = prepared.batches(0)
-    found = compute_losses(prepared.model, batch, config, [boosting], epoch=5.0)
-    target, anchor = scores(prepared.model, batch), scores(boosting.branch, batch)
-    ids = batch.image_ids.tolist()
-    total = 0.0
-    for rows, known in ((target, anchor), (transposed(target), transposed(anchor))):
-        for i, mask in enumerate(negatives(ids, ids)):
-            total += reference.loss(
-                "am",
-                kept(rows[i], mask),
-                kept(known[i], mask),
-                rows[i][i],
-                known[i][i],
-                margin=0.4,
-                split=0.3,
-                is_soft=False,
-            )
-    assert total > 0
-    assert found.parts["boosting-am"].item() == pytest.approx(total / len(ids), rel=1e-4)
+    ids, sides = batch.image_ids.tolist(), (scores(prepared.model, batch), scores(teacher.branch, batch))
+    expected = sum(by_loops("am", *sides, ids, margin=0.4, split=0.3)) / len(ids)
+    assert expected > 0
+    part = take(prepared, teacher, config, batch).parts["boosting-am"]
+    assert part.item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,6 +27,7 @@ from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
+from tests.support.steps import embed, with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 
 
@@ -42,17 +43,9 @@ def take(
     return compute_losses(prepared.model, batch, config, [memory] if memory else [], epoch=epoch)
 
 
-def embed(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-    with torch.no_grad():
-        found = model(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
-    return found[0].double(), found[1].double()
-
-
 def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data: Path) -> None:
     config = plain_config(data, bank=16)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     with torch.no_grad():
         for parameter in prepared.model.parameters():
             parameter.add_(0.1)
@@ -65,7 +58,7 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
         torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
     assert memory.bank.count == 0
     memory.after_step(prepared.model, 0)
-    images, texts = embed(memory.twin, batch)  # the followed twin's keys, of the current step
+    images, texts, *_ = embed(memory.twin, batch)  # the followed twin's keys, of the current step
     torch.testing.assert_close(memory.bank.images[:8].double(), images)
     torch.testing.assert_close(memory.bank.texts[:8].double(), texts)
     assert torch.equal(memory.bank.image_ids[:8], batch.image_ids)
@@ -76,14 +69,12 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
 def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data: Path) -> None:
     """Keys of a momentum encoder without dropout, in training mode: batch norm normalises by the batch."""
     usual = {"bank_size": 16, "twin_precision": "float32", "momentum": 0.0}
-    config = tiny_config(data, **usual, twin_dropout=False)
-    prepared = prepare(config)
-    batch, memory = prepared.batches(0), make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(tiny_config(data, **usual, twin_dropout=False))
+    batch = prepared.batches(0)
     keys = memory.encode_keys(prepared.model, batch)
     still = prepare(plain_config(data))
     still.model.load_state_dict(prepared.model.state_dict())
-    for key, expected in zip(keys, embed(still.model, batch), strict=True):
+    for key, expected in zip(keys, embed(still.model, batch)[:2], strict=True):
         torch.testing.assert_close(key.double(), expected)
     read_with_dropout = make_memory(tiny_config(data, **usual), prepared)
     assert read_with_dropout is not None
@@ -96,9 +87,7 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, ban
     """Candidates are the queue before this step's keys; the positive is the partner's key of this step. Read literally,
     the queue's entries are anchors too, against the batch; the positive is the other key of their own pair."""
     config = plain_config(data, bank=13, diversity=diversity, temperature=0.2, bank_anchors=bank_anchors)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     for step in range(3):
         batch = prepared.batches(step)
         slots, ids = memory.bank.count, batch.image_ids.tolist()
@@ -138,9 +127,7 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, ban
 
 def test_gradients_reach_every_weight_of_the_model_and_none_of_the_twin(data: Path) -> None:
     config = plain_config(data, bank=16)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     for step in range(2):
         take(prepared, memory, config, prepared.batches(step)).total.backward()
         memory.after_step(prepared.model, 0)
@@ -152,9 +139,7 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path
     config = plain_config(data, bank=16)
     late = replace(config, memory=replace(config.memory, bank_start_epoch=2.0))
     none = plain_config(data, bank=16, diversity_from_bank=False)
-    prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
+    prepared, memory = with_memory(config)
     take(prepared, memory, config, prepared.batches(0))
     memory.after_step(prepared.model, 0)
     batch = prepared.batches(1)
@@ -184,47 +169,31 @@ def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() 
     assert before.total < after.total
 
 
-def test_gradients_of_the_instance_loss_through_batch_and_bank() -> None:
-    """By finite differences in float64; DCL_I, because the diversity is no function that they may see."""
+def unit_rows(generator: torch.Generator) -> Tensor:
+    return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("measure", ["none", "std", "entropy"])
+def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure: Any) -> None:
+    """By finite differences, with the largest raw value of each direction; DCL_I has no diversity."""
     generator = torch.Generator().manual_seed(0)
-
-    def unit_rows() -> Tensor:
-        return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
-
     ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
-    bank.enqueue(unit_rows(), unit_rows(), ids + 1)
-    keys = Keys(unit_rows(), unit_rows(), bank)
-    config = Config(objective=ObjectiveConfig(loss="dcl-i"))
-
-    def total(images: Tensor, texts: Tensor) -> Tensor:
-        losses = instance_dcl(gather_anchors(images, texts, ids), keys, config, epoch=1.0)
-        assert "m-dcl" in losses.parts
-        return losses.total
-
-    assert gradcheck(total, (unit_rows().requires_grad_(), unit_rows().requires_grad_()))
-
-
-@pytest.mark.parametrize("measure", ["std", "entropy"])
-def test_gradients_through_the_diversity(measure: Any) -> None:
-    """Both branches' losses as training computes them, with the largest raw value of each direction."""
-    generator = torch.Generator().manual_seed(0)
-
-    def unit_rows() -> Tensor:
-        return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
-
-    ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
-    bank.enqueue(unit_rows(), unit_rows(), ids + 1)
-    keys = Keys(unit_rows(), unit_rows(), bank)
+    bank.enqueue(unit_rows(generator), unit_rows(generator), ids + 1)
+    keys = Keys(unit_rows(generator), unit_rows(generator), bank)
 
     def totals(images: Tensor, texts: Tensor, gradient: bool = True) -> Tensor:
-        objective = ObjectiveConfig(diversity=measure, entropy_temperature=0.2, diversity_gradient=gradient)
+        objective = ObjectiveConfig(loss="dcl-i")
+        if measure != "none":
+            switches = {"entropy_temperature": 0.2, "diversity_gradient": gradient}
+            objective = ObjectiveConfig(diversity=measure, **switches)  # type: ignore[arg-type]
         anchors = gather_anchors(images, texts, ids)
-        instance = instance_dcl(anchors, keys, Config(objective=objective), epoch=1.0).total
-        return torch.stack([instance, concept_dcl(anchors, objective).mean()])
+        losses = instance_dcl(anchors, keys, Config(objective=objective), epoch=1.0)
+        assert "m-dcl" in losses.parts
+        return torch.stack([losses.total, concept_dcl(anchors, objective).mean()])
 
-    rows = unit_rows().requires_grad_(), unit_rows().requires_grad_()
+    rows = unit_rows(generator).requires_grad_(), unit_rows(generator).requires_grad_()
     assert gradcheck(totals, rows)
-    for branch in (0, 1):
+    for branch in (0, 1) if measure != "none" else ():
         through, past = (
             torch.autograd.grad(totals(*rows, gradient=on)[branch], rows[0])[0] for on in (True, False)
         )
@@ -235,7 +204,7 @@ def test_hardest_negatives_wait_one_epoch(data: Path) -> None:
     config = plain_config(data, loss="btr-hardest", margin=0.2, weight_instance=1.0)
     prepared = prepare(config)
     batch = prepared.batches(0)
-    images, texts = embed(prepared.model, batch)
+    images, texts, *_ = embed(prepared.model, batch)
     directions = both_directions(images @ texts.T, batch.image_ids)
     summed = sum(float(triplet_sum(*way, margin=0.2).sum()) for way in directions)
     hardest = sum(float(triplet_hardest(*way, margin=0.2).sum()) for way in directions)
@@ -260,7 +229,7 @@ def test_averaged_losses_both_ways(
     config = plain_config(data, loss=loss, weight_instance=2.0, **switches)
     prepared = prepare(config)
     batch = prepared.batches(0)
-    images, texts = embed(prepared.model, batch)
+    images, texts, *_ = embed(prepared.model, batch)
     ways = both_directions(images @ texts.T, batch.image_ids)
     expected = 2 * sum(float(function(*way, **switches).mean()) for way in ways)
     losses = take(prepared, None, config, batch)
@@ -269,9 +238,9 @@ def test_averaged_losses_both_ways(
 
 
 def test_dcl_i_ignores_diversity(data: Path) -> None:
-    losses = take(
-        prepared := prepare(plain_config(data)), None, plain_config(data, loss="dcl-i"), prepared.batches(0)
-    )
+    config = plain_config(data, loss="dcl-i")
+    prepared = prepare(config)
+    losses = take(prepared, None, config, prepared.batches(0))
     assert losses.diversity is None
     assert list(losses.parts) == ["dcl-i"]
 
@@ -280,7 +249,7 @@ def test_dcl_i_ignores_diversity(data: Path) -> None:
 def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data: Path, training: bool) -> None:
     prepared = prepare(plain_config(data))
     batch, model = prepared.batches(0), prepared.model.train(training)
-    images, texts = embed(model, batch)
+    images, texts, *_ = embed(model, batch)
     for rows in (images, texts):
         torch.testing.assert_close(rows, normalise(rows))
     words = torch.cat([batch.words, torch.full((8, 2), 3)], dim=1)
