@@ -52,6 +52,15 @@ def embeddings(n: int, m: int, width: int, seed: int) -> tuple[np.ndarray, np.nd
     return unit(random.normal(size=(n, width))), unit(random.normal(size=(m, width))), owner
 
 
+def duplicated(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return 20 images and 60 captions, many of which are the same."""
+    images, texts, owner = embeddings(20, 60, 33, seed)
+    random = np.random.default_rng(seed)
+    images[random.integers(0, 20, 10)] = images[random.integers(0, 20, 10)]
+    texts[random.integers(0, 60, 40)] = texts[random.integers(0, 60, 40)]
+    return images, texts, owner
+
+
 def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> None:
     image_above, image_level, text_above, text_level = brute_ranks(images, texts, owner)
     optimistic = ranks(images, texts, owner, ties="optimistic", best=0)
@@ -65,18 +74,14 @@ def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> N
     assert pessimistic.image_ranks.tolist() == wanted
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_embeddings_agree_with_the_loops(seed: int) -> None:
     assert_agrees(*embeddings(30, 90, 24, seed))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_duplicated_captions_and_images_tie_exactly(seed: int) -> None:
-    images, texts, owner = embeddings(20, 60, 33, seed)
-    random = np.random.default_rng(seed)
-    images[random.integers(0, 20, 10)] = images[random.integers(0, 20, 10)]
-    texts[random.integers(0, 60, 40)] = texts[random.integers(0, 60, 40)]
-    assert_agrees(images, texts, owner)
+    assert_agrees(*duplicated(seed))
 
 
 def test_few_distinct_values_agree_with_the_loops() -> None:
@@ -119,7 +124,7 @@ def test_too_small_a_delta_is_noticed_and_widened(monkeypatch: pytest.MonkeyPatc
     assert_agrees(images, texts, owner)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(
     counts=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 99), repeat=st.booleans()
 )
@@ -133,21 +138,6 @@ def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: b
     if repeat:
         texts[:] = texts[random.integers(0, len(texts), len(texts))]
     assert_agrees(images, texts, owner)
-
-
-def test_own_captions_do_not_count_against_the_best_one() -> None:
-    """Image 0 owns captions 0 to 2, which all score above caption 3 of image 1."""
-    images = np.eye(2, dtype=np.float32)
-    texts = unit(np.array([[1, 0.1], [1, 0.2], [1, 0.3], [0.2, 1]]))
-    found = ranks(images, texts, [0, 0, 0, 1])
-    assert found.image_ranks.tolist() == [0, 0]
-
-
-def test_an_image_without_captions_asks_nothing_and_stays_a_candidate() -> None:
-    images, texts = np.eye(3, dtype=np.float32), unit(np.array([[1, 0, 2], [0, 1, 0.0]]))
-    found = ranks(images, texts, [0, 1])
-    assert found.image_ranks.tolist() == [0, 0, -1]
-    assert found.text_ranks.tolist() == [1, 0]
 
 
 def test_best_lists_are_in_the_order_the_ranks_count() -> None:
@@ -167,7 +157,7 @@ def test_best_lists_are_in_the_order_the_ranks_count() -> None:
 
 def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Small integers, tenths of them or their directions; with zero rows, duplicates, and questions of zeros alone."""
-    n, m, largest = int(random.integers(1, 13)), int(random.integers(1, 41)), int(random.choice([1, 2, 9]))
+    n, m, largest = random.integers(1, 13), random.integers(1, 41), random.choice([1, 2, 9])
     images = random.integers(-largest, largest + 1, (n, width)) * np.float32(random.choice([1, 0.1]))
     texts = random.integers(-largest, largest + 1, (m, width)) * np.float32(random.choice([1, 0.1]))
     for rows in (images, texts):
@@ -190,22 +180,20 @@ def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, 
 def test_ties_of_short_whole_numbers_and_zeros_are_exact(width: int) -> None:
     """Ranks and lists; among equals own candidates come last, then the lower index first, however many there are."""
     random = np.random.default_rng(width)
-    for _ in range(150):
+    for _ in range(60):
         images, texts, owner = whole_numbers(width, random)
         assert_agrees(images, texts, owner)
-        scores, of_image = exact(images, texts), ranks(images, texts, owner)
-        for i, listed in enumerate(of_image.image_best.tolist()):
-            order = sorted(range(len(texts)), key=lambda j: (-scores[i, j], owner[j] == i, j))
-            assert listed == order[:10]
-        for j, listed in enumerate(of_image.text_best.tolist()):
-            order = sorted(range(len(images)), key=lambda i: (-scores[i, j], owner[j] == i, i))
-            assert listed == order[:10]
+        scores, lists = exact(images, texts), ranks(images, texts, owner)
+        own = owner[None] == np.arange(len(images))[:, None]
+        for matrix, is_own, best in ((scores, own, lists.image_best), (scores.T, own.T, lists.text_best)):
+            order = np.lexsort((np.broadcast_to(np.arange(matrix.shape[1]), matrix.shape), is_own, -matrix))
+            np.testing.assert_array_equal(best, order[:, :10])
 
 
 def test_candidates_much_longer_than_the_right_answers_are_compared_exactly() -> None:
     """The rounding errors of the right answers say nothing of those of the candidates."""
     random = np.random.default_rng(0)
-    for case in range(600):
+    for case in range(150):
         n, m, width = random.integers(20, 60), random.integers(1, 200), 2 + case % 3
         images = (random.integers(-9, 10, (n, width)) * np.float32(0.1)).astype(np.float32)
         texts = (random.integers(-9, 10, (m, width)) * np.float32(0.1)).astype(np.float32)
@@ -216,21 +204,11 @@ def test_candidates_much_longer_than_the_right_answers_are_compared_exactly() ->
         assert ranks(images, texts, owner, best=0).text_ranks.tolist() == expected.tolist()
 
 
-def test_a_second_branch_is_mixed_in() -> None:
-    images, texts, owner = embeddings(20, 50, 8, 1)
-    images2, texts2, _ = embeddings(20, 50, 6, 2)
-    joined = np.hstack([0.9 * images, 0.1 * images2]).astype(np.float64), np.hstack([texts, texts2])
-    mixed = ranks(images, texts, owner, second=(images2, texts2), weight=0.9)
-    _, _, text_above, _ = brute_ranks(joined[0], joined[1], owner)
-    assert mixed.text_ranks.tolist() == text_above
-
-
 def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
-    found = rank(
-        score_tiles([EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)], owner)
-    )
+    pairs = [EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)]
+    found = rank(score_tiles(pairs, owner))
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
     assert found.text_ranks.tolist() == expected
@@ -287,10 +265,7 @@ def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties: Ties) -> None:
     """Duplicated captions and images tie exactly; one image has no caption."""
-    images, texts, owner = embeddings(20, 60, 33, 2)
-    random = np.random.default_rng(2)
-    images[random.integers(0, 20, 10)] = images[random.integers(0, 20, 10)]
-    texts[random.integers(0, 60, 40)] = texts[random.integers(0, 60, 40)]
+    images, texts, owner = duplicated(2)
     owner[owner == 7] = 8
     of_matrix = rank(score_tiles([ScoreMatrix(exact(images, texts))], owner), ties=ties)
     assert_same(of_matrix, ranks(images, texts, owner, ties=ties))

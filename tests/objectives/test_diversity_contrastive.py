@@ -59,11 +59,6 @@ def test_by_hand() -> None:
     assert loss_of(0.3) == pytest.approx(0.1 * math.log(2) - math.log(1.5))
 
 
-def test_one_unit_above_the_margin_by_hand() -> None:
-    """S − γ = 0.05 and μ·div = 0.05 make the exponent 1."""
-    assert loss_of(0.35, diversity=0.5) == pytest.approx(0.1 * math.log(1 + math.e) - math.log(1.5))
-
-
 def batch_and_bank(
     problem: Problem, negatives_of: Callable[..., Any], *, keep_same_image: bool = False, **switches: Any
 ) -> tuple[Tensor, Tensor, Tensor]:

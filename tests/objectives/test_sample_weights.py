@@ -24,12 +24,7 @@ from coder_core.objectives.combined_weights import (
     mean_and_deviation,
     pair_weights,
 )
-from coder_core.objectives.neighbour_scores import (
-    NeighbourScores,
-    neighbour_scores,
-    sample_neighbours,
-    sum_over_neighbours,
-)
+from coder_core.objectives.neighbour_scores import NeighbourScores, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour
 from coder_core.ops import normalise
 from tests.reference import batch_weights as of_batches
@@ -105,12 +100,6 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_th
         assert set(kept) <= set(present(before))
 
 
-def test_the_same_generator_draws_the_same() -> None:
-    _, _, neighbours = neighbourhood(3)
-    first, second = (sample_neighbours(neighbours, 2, torch.Generator().manual_seed(8)) for _ in range(2))
-    assert torch.equal(first, second)
-
-
 def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average() -> None:
     values, owner, neighbours = neighbourhood(5, rows=9)
     owner = torch.arange(9)
@@ -138,19 +127,6 @@ def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
         assert raw[2].item() == pytest.approx(raw[others].mean().item())
     nobody = torch.full_like(neighbours, -1)
     assert all(raw.tolist() == [0.0] * len(owner) for raw in scores_of(values, owner, nobody))
-
-
-def test_sums_of_rows_that_are_missing_are_zero() -> None:
-    values = torch.eye(3)
-    assert sum_over_neighbours(values, torch.tensor([[0, 2], [-1, -1]])).tolist() == [[1, 0, 1], [0, 0, 0]]
-
-
-def test_embeddings_that_agree_have_the_highest_raw_scores() -> None:
-    values = torch.ones(4, 1, dtype=torch.float64)
-    neighbours = torch.tensor([[1, 2], [2, 3], [3, 0], [0, 1]])
-    found = scores_of(values, torch.arange(4), neighbours)
-    assert found.diversity.tolist() == [1.0] * 4
-    assert found.discrepancy.tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("modalities", MODALITIES)
@@ -220,14 +196,6 @@ def test_statistics_without_gamma_keep_the_direction() -> None:
     assert weights[0] < weights[1] < weights[2]
 
 
-def test_weights_carry_no_gradient_from_the_scores_of_a_whole_epoch() -> None:
-    """The cache has no gradient, so the weights have none."""
-    values, owner, neighbours = neighbourhood(1)
-    found = scores_of(values, owner, neighbours)
-    weights = pair_weights(found.diversity, found.discrepancy, scale=9.0)
-    assert not weights.requires_grad
-
-
 def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     values, owner, neighbours = neighbourhood(7)
     whole = scores_of(values, owner, neighbours)
@@ -274,14 +242,6 @@ def test_ranks_by_hand() -> None:
     first, last = 1 + 1 / 3, 2.0
     raw = torch.tensor([(last + first) / 2, first, first])
     torch.testing.assert_close(rank_weights(scores, negatives, scale=3.0), 3 * raw / raw.sum())
-
-
-def test_a_tie_counts_above_the_positive() -> None:
-    scores = torch.tensor([[0.5, 0.5], [0.0, 0.5]])
-    found = rank_weights(scores, ~torch.eye(2, dtype=torch.bool), scale=2.0)
-    assert found.tolist() == pytest.approx([1.0, 1.0])  # both rank last in one direction, first in the other
-    worse = rank_weights(torch.tensor([[0.5, 0.5], [0.6, 0.7]]), ~torch.eye(2, dtype=torch.bool), scale=2.0)
-    assert worse[0] > worse[1]
 
 
 def test_a_hub_weighs_most() -> None:

@@ -262,9 +262,9 @@ def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path) -> No
             with pytest.raises(InputError) as refused:
                 continue_run(run, with_data(config, data=str(other)), quiet())
             assert [fault.place for fault in refused.value.faults] == [str(file)]
-    other = write_tiny_data(tmp_path / "other", images=25)
+    other = write_tiny_data(tmp_path / "other", images=400)
     with pytest.raises(InputError) as refused:
-        continue_run(run, with_data(config, data=str(other), word_threshold=1), quiet())
+        continue_run(run, with_data(config, data=str(other)), quiet())
     assert [fault.place for fault in refused.value.faults] == [
         str(other / f"{split}_{part}") for split in ("train", "dev") for part in ("ims.npy", "caps.txt")
     ]

@@ -27,16 +27,6 @@ def small() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
-def test_by_hand() -> None:
-    """0.995 · 2 + 0.005 · 4 = 2.01."""
-    module = nn.Linear(1, 1, bias=False)
-    nn.init.constant_(module.weight, 2.0)
-    encoder = momentum_encoder(module)
-    nn.init.constant_(module.weight, 4.0)
-    update_momentum(encoder, module, 0.995)
-    assert encoder.weight.item() == pytest.approx(2.01, abs=1e-6)
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
 def test_every_parameter_follows(momentum: float) -> None:
     module = small()
