@@ -23,29 +23,20 @@ SEED = 20220910
 
 @dataclass(frozen=True)
 class Hits:
-    """The contribution of each image and its captions to the six recalls of one run.
+    """The contribution of each image and its captions to the six recalls of one run."""
 
-    Args:
-        hits: (n, 6) of the image at rank 1, 5, 10, then of its captions, summed.
-        queries: (n, 2) whether the image has captions, and how many.
-    """
-
-    hits: np.ndarray
-    queries: np.ndarray
+    hits: np.ndarray  # (n, 6) of the image at rank 1, 5, 10, then of its captions, summed
+    queries: np.ndarray  # (n, 2) whether the image has captions, and how many
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A recall, or R@sum, of a row minus that of the reference.
+    """A recall, or R@sum, of a row minus that of the reference."""
 
-    Args:
-        mean: as measured. low, high: 95% interval. seeds: whether the seeds were drawn too.
-    """
-
-    mean: float
-    low: float
+    mean: float  # as measured
+    low: float  # … high: 95% interval
     high: float
-    seeds: bool
+    seeds: bool  # True if the seeds were drawn too
 
     @property
     def beyond_noise(self) -> bool:
@@ -60,20 +51,17 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
     array([[1., 1., 1., 1., 2., 2.],
            [0., 0., 1., 1., 1., 1.]])
     """
-    images = len(image_ranks)
-    has_captions = image_ranks >= 0
-    own = [(has_captions & (image_ranks < k)).astype(float) for k in RANKS]
-    captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RANKS]
+    images, has_captions = len(image_ranks), image_ranks >= 0
+    of_images = [has_captions & (image_ranks < k) for k in RANKS]
+    of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RANKS]
     count = np.bincount(image_of_text, minlength=images)
-    return Hits(
-        np.stack([*own, *captions], 1), np.stack([has_captions.astype(float), count.astype(float)], 1)
-    )
+    return Hits(np.stack([*of_images, *of_captions], 1), np.stack([has_captions, count], 1).astype(float))
 
 
 def difference(
     row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED
 ) -> Difference:
-    """R@sum of `row` minus `reference`, means over their seeds, with its 95% interval.
+    """Compare R@sum of `row` with `reference`, means over their seeds; the interval is one of 95%.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
@@ -108,7 +96,7 @@ def difference(
 
 
 def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = SEED) -> dict[str, Difference]:
-    """The six recalls and R@sum of one run minus those of another, each with its 95% interval; keys are RECALLS.
+    """Compare the six recalls and R@sum of two runs, each with its 95% interval; keys are RECALLS.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
@@ -131,8 +119,7 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
     values = _measured_and_ends(
         np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed
     )
-    by_name = zip(RECALLS, values.tolist(), strict=True)
-    return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
+    return {name: Difference(*row, False) for name, row in zip(RECALLS, values.tolist(), strict=True)}
 
 
 def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:

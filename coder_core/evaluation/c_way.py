@@ -28,18 +28,12 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of one direction among c options.
+    """Accuracy of one direction among c options. The interval covers the draw of the options, not the choice of the
+    test set."""
 
-    Args:
-        mean: percent of the questions answered rightly, over all repeats.
-        interval: half width of the 95% interval of that mean over repeats (Student's t). It covers the draw of the
-            options, not the choice of the test set.
-        repeats: (R,) percent of each repeat.
-    """
-
-    mean: float
-    interval: float
-    repeats: np.ndarray
+    mean: float  # percent of the questions answered rightly, over all repeats
+    interval: float  # half width of the 95% interval of that mean over repeats (Student's t)
+    repeats: np.ndarray  # (R,) percent of each repeat
 
 
 @dataclass(frozen=True)
@@ -108,9 +102,7 @@ def c_way_accuracy(
         first, count = questions.first[rows, None], questions.count[rows]
         others = len(questions.order) - count
         wrong = draw(random, np.tile(others, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
-        wrong += np.where(
-            wrong >= first, count[:, None], 0
-        )  # step over the candidates of the question's own image
+        wrong += np.where(wrong >= first, count[:, None], 0)  # step over the question's own image
         right += _answered(scores, questions, direction, rows, wrong, options, ties)
     shares = 100.0 * right / scores.m
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
@@ -124,21 +116,14 @@ def option_faults(
     >>> [str(fault) for fault in option_faults([3], np.array([0, 1]), 2, "t2i", repeats=10)]
     ['t2i 3-way: the split has 1 wrong images for a question; expected 2. Choose fewer options, or a larger split']
     """
-    most, kind = (
-        most_options(image_of_text, images, direction),
-        "images" if direction == "t2i" else "captions",
+    most = most_options(image_of_text, images, direction)
+    kind = "images" if direction == "t2i" else "captions"
+    fact, fix = (
+        f"the split has {most - 1:,} wrong {kind} for a question",
+        "choose fewer options, or a larger split",
     )
     faults = [Fault(f"{c} options", "leave nothing to choose", "2 or more") for c in options if c < 2]
-    faults += [
-        Fault(
-            f"{direction} {c}-way",
-            f"the split has {most - 1:,} wrong {kind} for a question",
-            f"{c - 1:,}",
-            "choose fewer options, or a larger split",
-        )
-        for c in options
-        if c > most
-    ]
+    faults += [Fault(f"{direction} {c}-way", fact, f"{c - 1:,}", fix) for c in options if c > most]
     if repeats < 2:
         faults.append(Fault("repeats", f"are {repeats}", "2 or more", "an interval needs two numbers"))
     return faults
@@ -164,9 +149,8 @@ def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndar
 def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:
     owner = scores.image_of_text.numpy()
     if direction == "t2i":
-        return _Questions(
-            np.arange(scores.m), owner, owner, np.ones(scores.m, dtype=np.int64), np.arange(scores.n)
-        )
+        one = np.ones(scores.m, dtype=np.int64)
+        return _Questions(np.arange(scores.m), owner, owner, one, np.arange(scores.n))
     order = np.argsort(owner, kind="stable")
     image = owner[order]
     count = np.bincount(owner, minlength=scores.n)[image]

@@ -73,19 +73,17 @@ def _lists(queries: np.ndarray, answers: np.ndarray, count: int) -> list[np.ndar
 
 
 def _one_way(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
-    counts = np.array([len(own) for own in positives])
+    counts = np.array(list(map(len, positives)))
     values = np.full((len(counts), len(VALUES)), np.nan)
     asking = np.flatnonzero(counts)
     if not len(asking):
         return values
     width = min(max(int(counts.max()), *RECALL_AT), LONGEST_LIST)
     best, exact = best_lists(scores, width, by_image=by_image, asking=torch.from_numpy(asking))
-    hits = np.stack(
-        [np.isin(row, positives[query]) for row, query in zip(best, asking.tolist(), strict=True)]
-    )
-    hits = np.take_along_axis(
-        hits, np.lexsort((hits, -exact), axis=1), 1
-    )  # among equal scores positives come last
+    lists = zip(best, asking.tolist(), strict=True)
+    hits = np.stack([np.isin(row, positives[query]) for row, query in lists])
+    order = np.lexsort((hits, -exact), axis=1)  # among equal scores positives come last
+    hits = np.take_along_axis(hits, order, 1)
     counts = np.minimum(counts[asking], hits.shape[1])
     precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
     within = np.arange(hits.shape[1]) < counts[:, None]

@@ -25,15 +25,10 @@ _TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
 
 @dataclass(frozen=True)
 class Strength:
-    """Correction of the candidates of one direction.
+    """Correction of the candidates of one direction."""
 
-    Args:
-        k: reference queries behind a bias.
-        alpha: share of the bias that is subtracted; 0 leaves the scores as they are.
-    """
-
-    k: int
-    alpha: float
+    k: int  # reference queries behind a bias
+    alpha: float  # share of the bias that is subtracted; 0 leaves the scores as they are
 
 
 def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = NEIGHBOURS) -> np.ndarray:
@@ -57,9 +52,7 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
     count, queries = candidates[0].shape
     most = max(neighbours)
     if min(neighbours) < 1 or most > queries:
-        raise ValueError(
-            f"k must lie between 1 and the {queries:,} reference queries, got {tuple(neighbours)}"
-        )
+        raise ValueError(f"k must be from 1 to the {queries:,} reference queries, got {tuple(neighbours)}")
     texts = [torch.from_numpy(np.array(pair.text, np.float32)) for pair in candidates]
     biases = np.empty((count, len(neighbours)), np.float32)
     step = max(1, _TILE_ELEMENTS // queries)
@@ -115,20 +108,14 @@ def choose_strengths(
         image_biases: (n, len(neighbours)), text_biases: (m, len(neighbours)), of `hub_biases`.
         neighbours, strengths: the values to choose from.
     """
-    tried = [
-        (Strength(neighbours[0], 0.0), 0),
-        *((Strength(k, alpha), column) for alpha in sorted(strengths) for column, k in enumerate(neighbours)),
-    ]
-    sums: list[tuple[float, float]] = []
-    for strength, column in tried:
-        scores = score_tiles(
-            corrected(
-                sources, strength.alpha * image_biases[:, column], strength.alpha * text_biases[:, column]
-            ),
-            image_of_text,
-        )
+    columns = {k: column for column, k in enumerate(neighbours)}
+    tried = [Strength(neighbours[0], 0.0)]
+    tried += [Strength(k, alpha) for alpha in sorted(strengths) for k in neighbours]
+    sums = []
+    for strength in tried:
+        biases = (strength.alpha * values[:, columns[strength.k]] for values in (image_biases, text_biases))
+        scores = score_tiles(corrected(sources, *biases), image_of_text)
         metrics = metrics_from_ranks(rank(scores, best=0))
-        i2t, t2i = (sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i"))
-        sums.append((i2t, t2i))
-    best = [max(range(len(tried)), key=lambda number, way=way: sums[number][way]) for way in (0, 1)]  # type: ignore[misc]
-    return tried[best[0]][0], tried[best[1]][0]
+        sums.append([sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i")])
+    i2t, t2i = np.argmax(sums, axis=0)  # the first of equal sums
+    return tried[i2t], tried[t2i]

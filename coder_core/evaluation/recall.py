@@ -57,9 +57,8 @@ def retrieval_metrics(
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
     """
-    return ensemble_metrics(
-        mixture(image_embeddings, text_embeddings, second, weight), image_of_text, ties=ties
-    )
+    sources = mixture(image_embeddings, text_embeddings, second, weight)
+    return ensemble_metrics(sources, image_of_text, ties=ties)
 
 
 def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
@@ -127,28 +126,19 @@ def five_fold(
     >>> five_fold([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4), folds=2, size=2)["rsum"]
     600.0
 
-    Args:
-        sources: as for `ensemble_metrics`.
-        image_of_text: (m,) the image each caption belongs to.
-        ties: how equal scores count.
-        folds: consecutive folds from the front.
-        size: images a fold.
+    The folds are consecutive, from the front.
 
     Raises:
         InputError: fewer than folds · size images.
     """
     images = sources[0].shape[0]
     if images < folds * size:
-        raise InputError(
-            Fault("five folds", f"the split has {images:,} images", f"at least {folds * size:,}")
-        )
-    every_fold = [
-        _metrics_of(sources, image_of_text, np.arange(start, start + size), ties)
-        for start in range(0, folds * size, size)
-    ]
-    return _with_rsum(
-        {name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]}
-    )
+        expected = f"at least {folds * size:,}"
+        raise InputError(Fault("five folds", f"the split has {images:,} images", expected))
+    parts = np.arange(folds * size).reshape(folds, size)
+    every_fold = [_metrics_of(sources, image_of_text, part, ties) for part in parts]
+    means = {name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]}
+    return _with_rsum(means)
 
 
 def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics, Metrics]:
@@ -161,10 +151,6 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     >>> chosen, other = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
     >>> chosen["rsum"], other["rsum"]
     (600.0, 600.0)
-
-    Args:
-        sources: as for `ensemble_metrics`.
-        image_of_text: (m,) the image each caption belongs to.
 
     Returns:
         The metrics of the half to choose on, and of the other, which has the odd image.

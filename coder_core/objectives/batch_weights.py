@@ -1,8 +1,12 @@
 """HAL, MITHUN and AMRANI as one weight for each pair of a batch: what complementary samples are compared with.
 
-Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary the weights alone; what of each method
-becomes a weight stands beside its function. All are normalised alike: a batch's weights sum to λ, so that methods
-differ in what they emphasise, not in the size of the loss. Weights carry no gradient: detach what comes in.
+Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary the weights alone; each function names
+the part of its method that becomes a weight. All are normalised alike: a batch's weights sum to λ, so that methods
+differ in what they emphasise, not in the size of the loss. Weights carry no gradient: detach the arguments.
+
+    scores     (B, B) similarity of images (rows) to captions, over all processes
+    negatives  (B, B) bool, symmetric: pairs of another image
+    scale      λ; the result is (B,) weights that sum to it
 """
 
 from __future__ import annotations
@@ -19,17 +23,9 @@ AMRANI_NEIGHBOURS = 8
 
 
 def batch_weights(
-    kind: str, scores: Tensor, images: Tensor, captions: Tensor, others: Tensor, *, scale: float
+    kind: str, scores: Tensor, images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float
 ) -> Tensor:
-    """(B,) weights of one of the three kinds.
-
-    Args:
-        kind: "hal", "mithun" or "amrani".
-        scores: (B, B) similarity of images (rows) to captions.
-        images: (B, D) unit rows.
-        captions: (B, D) unit rows.
-        others: (B, B) bool, pairs of another image.
-        scale: λ.
+    """Weigh pairs by a kind, "hal", "mithun" or "amrani"; `images` and `captions` are (B, D) unit rows.
 
     Raises:
         ValueError: an unknown kind.
@@ -39,29 +35,21 @@ def batch_weights(
     tensor([1., 1.])
     """
     if kind == "hal":
-        return hub_weights(scores, others, scale=scale)
+        return hub_weights(scores, negatives, scale=scale)
     if kind == "mithun":
-        return rank_weights(scores, others, scale=scale)
+        return rank_weights(scores, negatives, scale=scale)
     if kind == "amrani":
-        return density_weights(images @ images.T, captions @ captions.T, others, scale=scale)
+        return density_weights(images @ images.T, captions @ captions.T, negatives, scale=scale)
     raise ValueError(f'kind must be "hal", "mithun" or "amrani", got {kind!r}')
 
 
 def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """HAL: samples that come near to many queries at once weigh more. Liu et al. 2020, arXiv:1911.10097.
 
-    HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives. What it lays on a wrong candidate j of
-    query q is the share exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))); summed over the queries, that is a soft count
+    HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives. Its share of a wrong candidate j of
+    query q is exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))); summed over the queries, that is a soft count
     of the queries whose closest wrong answer j is: its hubness h_j. A pair's weight is 1 + h, averaged over its image
     and its caption as candidates. The 1 keeps what is nobody's hub in training, as the 1 in HAL's logarithm does.
-
-    Args:
-        scores: (B, B) similarity of images (rows) to captions, over all processes.
-        negatives: (B, B) bool, symmetric.
-        scale: λ.
-
-    Returns:
-        (B,) weights that sum to λ.
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]])  # caption 1 comes near every image
     >>> hub_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
@@ -80,14 +68,6 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     The authors' program takes it for each direction; a pair's weight is the mean of both. Ties count above, as in
     evaluation. N is the positive and its negatives: other captions of the image are no candidates.
 
-    Args:
-        scores: (B, B) similarity of images (rows) to captions, over all processes.
-        negatives: (B, B) bool, symmetric.
-        scale: λ.
-
-    Returns:
-        (B,) weights that sum to λ.
-
     >>> scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])  # the first image ranks its own last
     >>> rank_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
     tensor([1.1538, 0.9231, 0.9231])
@@ -101,7 +81,7 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     return _to_scale((of(scores) + of(scores.T)) / 2, scale)
 
 
-def density_weights(images: Tensor, captions: Tensor, others: Tensor, *, scale: float) -> Tensor:
+def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """AMRANI: pairs whose image and caption both lie in tight clusters weigh more. Amrani et al., arXiv:2003.03186.
 
     They take the density of a pair's surroundings as the chance that it is no noise. Two pairs are as similar as the
@@ -110,21 +90,14 @@ def density_weights(images: Tensor, captions: Tensor, others: Tensor, *, scale: 
     The mean over k, the smaller of the two and the softmax are our reading of a text that leaves the batch open.
 
     Args:
-        images: (B, B) cosines between images, over all processes.
-        captions: (B, B) cosines between captions.
-        others: (B, B) bool, pairs of another image.
-        scale: λ.
-
-    Returns:
-        (B,) weights that sum to λ.
+        images, captions: (B, B) cosines between images and between captions, over all processes.
 
     >>> images = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])  # the first two pairs are alike
     >>> density_weights(images, images, ~torch.eye(3, dtype=torch.bool), scale=3.0)
     tensor([1.1374, 1.1374, 0.7252])
     """
-    similar = torch.where(
-        others, torch.minimum(full_precision(images), full_precision(captions)), float("-inf")
-    )
+    both = torch.minimum(full_precision(images), full_precision(captions))
+    similar = torch.where(negatives, both, float("-inf"))
     nearest = similar.topk(min(AMRANI_NEIGHBOURS, similar.shape[1]), dim=1).values
     exists = torch.isfinite(nearest)
     density = torch.where(exists, nearest, 0.0).sum(1) / exists.sum(1).clamp_min(1)

@@ -1,7 +1,7 @@
 """Sample weights of complementary samples: DIVERSITY, DISCREPANCY, COMBINED-VAL and COMBINED-STATS.
 
 Thomas and Kovashka 2022, eq. 3 and 6-8; the scores come from `neighbour_scores.py`. A batch's weights sum to λ. Nothing
-here carries a gradient.
+here carries a gradient. B counts the pairs of all processes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ def combined_weights(
     scale: float,
     modalities: Modalities = "difference",
 ) -> Tensor:
-    """One weight for each pair of a batch, from the neighbour diversity and discrepancy of its image and its caption.
+    """Weigh each pair of a batch by the neighbour diversity and discrepancy of its image and its caption.
 
     In plain terms: 1. β·Γ·DIV + γ·Γ·DIS is an exponent, of the image and of the caption; 2. a softmax over the batch
     makes α_X and α_Y of them; 3. a second softmax, of |α_X − α_Y|, emphasises pairs whose modalities disagree.
 
     Args:
-        diversity: (B, 2) scores of images and captions, B over all processes.
-        discrepancy: (B, 2).
+        diversity, discrepancy: (B, 2) scores of images and captions.
         shares: β and γ, of `combination_shares`.
         direction: Γ; −1 emphasises samples whose neighbours differ, 1 those whose neighbours agree, 0 none.
         scale: λ > 0.
@@ -51,7 +50,7 @@ def combined_weights(
 def combination_shares(
     kind: str, diversity: Tensor, discrepancy: Tensor, *, validated: tuple[float, float] = (1.0, 1.0)
 ) -> tuple[float, float]:
-    """β of the diversity and γ of the discrepancy.
+    """Return β of the diversity and γ of the discrepancy.
 
     COMBINED-STATS takes μ·σ of either score, Γ left out, as the paper's table 1 has them: with Γ = −1 inside, μ would
     turn negative and the product would favour the very samples that Γ is there to leave behind. Between 0 and 0.06 in
@@ -59,8 +58,7 @@ def combination_shares(
 
     Args:
         kind: "diversity", "discrepancy", "combined", "combined-stats" or "random".
-        diversity: (p, 2) scores of all pairs.
-        discrepancy: (p, 2).
+        diversity, discrepancy: (p, 2) scores of all pairs.
         validated: β and γ of "combined" (COMBINED-VAL), which the paper chooses on dev.
 
     Raises:
@@ -69,24 +67,17 @@ def combination_shares(
     >>> combination_shares("combined-stats", torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 5.0]]))
     (1.0, 6.0)
     """
-    if kind in ("diversity", "random"):
-        return 1.0, 0.0
-    if kind == "discrepancy":
-        return 0.0, 1.0
-    if kind == "combined":
-        return validated
     if kind == "combined-stats":
-        (mean, deviation), (other_mean, other_deviation) = (
-            mean_and_deviation(diversity),
-            mean_and_deviation(discrepancy),
-        )
-        return mean * deviation, other_mean * other_deviation
-    known = '"diversity", "discrepancy", "combined", "combined-stats" or "random"'
-    raise ValueError(f"kind must be {known}, got {kind!r}")
+        (mean, deviation), (other_mean, other) = map(mean_and_deviation, (diversity, discrepancy))
+        return mean * deviation, other_mean * other
+    shares = {"diversity": (1.0, 0.0), "random": (1.0, 0.0), "discrepancy": (0.0, 1.0), "combined": validated}
+    if kind not in shares:
+        raise ValueError(f'kind must be "combined-stats" or one of {", ".join(shares)}, got {kind!r}')
+    return shares[kind]
 
 
 def shuffled(scores: Tensor, random: torch.Generator) -> Tensor:
-    """(p, 2) scores, each pair's given to another pair: the weights of a control, distributed as those of the method.
+    """Give each pair's (p, 2) scores to another pair: the weights of a control, distributed as those of the method.
 
     The paper's table 3 has a row of random weights and does not say how they are drawn.
 
@@ -97,7 +88,7 @@ def shuffled(scores: Tensor, random: torch.Generator) -> Tensor:
 
 
 def mean_and_deviation(scores: Tensor) -> tuple[float, float]:
-    """Mean and population standard deviation over all pairs and both modalities (table 1).
+    """Return mean and population standard deviation over all pairs and both modalities (table 1).
 
     >>> mean_and_deviation(torch.tensor([[0.0, 2.0]]))
     (1.0, 1.0)
@@ -108,14 +99,12 @@ def mean_and_deviation(scores: Tensor) -> tuple[float, float]:
 def pair_weights(
     images: Tensor, texts: Tensor, *, scale: float, modalities: Modalities = "difference"
 ) -> Tensor:
-    """One weight for each pair of a batch, from the exponents of its image and of its caption.
+    """Weigh each pair of a batch by the (B,) exponents of its image and of its caption.
 
-    The outer softmax is printed without λ, but eq. 1 divides by the batch size twice and the paper asks for λ of at
-    least the batch size: the weights must sum to λ, so λ multiplies it.
+    α is λ·softmax over the batch (eq. 3, 6). The outer softmax is printed without λ, but eq. 1 divides by the batch size
+    twice and the paper asks for λ of at least the batch size: the weights must sum to λ, so λ multiplies it.
 
     Args:
-        images: (B,) exponents of the images, B over all processes.
-        texts: (B,) of the captions.
         scale: λ > 0.
         modalities: λ·softmax of |α_X − α_Y| or of α_X + α_Y, or α_X or α_Y itself (table 3).
 
@@ -128,22 +117,10 @@ def pair_weights(
     >>> pair_weights(torch.tensor([3.0, 1.0]).log(), torch.zeros(2), scale=2.0, modalities="image")
     tensor([1.5000, 0.5000])
     """
-    alpha_images, alpha_texts = scaled_softmax(images, scale), scaled_softmax(texts, scale)
-    if modalities == "image":
-        return alpha_images
-    if modalities == "text":
-        return alpha_texts
-    if modalities == "difference":
-        return scaled_softmax((alpha_images - alpha_texts).abs(), scale)
-    if modalities == "sum":
-        return scaled_softmax(alpha_images + alpha_texts, scale)
-    raise ValueError(f'modalities must be "difference", "sum", "image" or "text", got {modalities!r}')
-
-
-def scaled_softmax(exponents: Tensor, scale: float) -> Tensor:
-    """λ·softmax over the batch (eq. 3, 6): (B,), which sum to λ.
-
-    >>> scaled_softmax(torch.zeros(4), scale=4.0)
-    tensor([1., 1., 1., 1.])
-    """
-    return scale * torch.softmax(exponents, dim=0)
+    of_images, of_texts = (scale * torch.softmax(exponents, dim=0) for exponents in (images, texts))
+    if modalities in ("image", "text"):
+        return of_images if modalities == "image" else of_texts
+    if modalities not in ("difference", "sum"):
+        raise ValueError(f'modalities must be "difference", "sum", "image" or "text", got {modalities!r}')
+    both = (of_images - of_texts).abs() if modalities == "difference" else of_images + of_texts
+    return scale * torch.softmax(both, dim=0)

@@ -75,9 +75,6 @@ def projection_matching(
     Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the same
     divergence the other way round, which does not punish a wrong candidate once its share is small.
 
-    Args:
-        temperature: > 0; smaller is sharper.
-
     Raises:
         ValueError: temperature is not positive.
 

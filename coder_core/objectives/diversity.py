@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
@@ -29,7 +30,7 @@ Measure = Literal["std", "entropy"]
 def diversity_std(
     scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, normalise: bool = True
 ) -> Tensor:
-    """Diversity from the standard deviation of each anchor's negatives. CODER eq. 3.
+    """Measure diversity by the standard deviation of each anchor's negatives. CODER eq. 3.
 
     In plain terms: 1. take the deviation of the anchor's similarities to its negatives; 2. squash it to
     1 / sigmoid(ε / deviation), between 1 and 2; 3. divide by the largest over all anchors.
@@ -59,20 +60,16 @@ def diversity_entropy(
     temperature: float = 1.0,
     normalise: bool = True,
 ) -> Tensor:
-    """Diversity from the entropy of each anchor's negatives. CODER supplement eq. 16.
+    """Measure diversity by the entropy of each anchor's negatives. CODER supplement eq. 16.
 
     It ranks anchors in the opposite order to `diversity_std`: equal similarities have the smallest deviation and the
     largest entropy. With the printed temperature of 1 and cosines it varies in the fourth digit only.
 
+    Other arguments and the result are those of `diversity_std`.
+
     Args:
-        scores: (Q, C) similarities.
-        negatives: (Q, C) bool, or `AllExcept`; nothing else enters the statistics.
         epsilon: > 0, the entropy in bits at which the squashing turns.
         temperature: > 0, of the softmax over the negatives.
-        normalise: divide by the largest value over the anchors.
-
-    Returns:
-        (Q,) in (0.5, 1] with the largest exactly 1; in [1, 2) when not normalised.
 
     >>> scores = torch.tensor([[0.1, 0.9], [0.5, 0.5]])
     >>> diversity_entropy(scores, torch.ones(2, 2, dtype=torch.bool), temperature=0.1)
@@ -93,7 +90,7 @@ def anchor_diversity(
     gradient: bool = False,
     largest: Callable[[Tensor], Tensor] = torch.amax,
 ) -> Tensor:
-    """Diversity of every anchor of one modality over its batch and its bank, as training weighs it. CODER section 3.3.
+    """Measure every anchor of one modality over its batch and its bank, as training weighs it. CODER section 3.3.
 
     Args:
         batch: (Q, C) scores and negatives within the batch.
@@ -116,14 +113,12 @@ def anchor_diversity(
     tensor([1.0000, 0.8446])
     """
 
-    def raw(scores: Tensor, negatives: Negatives) -> Tensor:
-        if measure == "std":
-            return diversity_std(scores, negatives, epsilon=epsilon, normalise=False)
-        if measure == "entropy":
-            return diversity_entropy(
-                scores, negatives, epsilon=epsilon, temperature=entropy_temperature, normalise=False
-            )
+    if measure not in ("std", "entropy"):
         raise ValueError(f'measure must be "std" or "entropy", got {measure!r}')
+    spread = deviation if measure == "std" else partial(entropy, temperature=entropy_temperature)
+
+    def raw(scores: Tensor, negatives: Negatives) -> Tensor:
+        return squash(spread(scores, negatives), epsilon)
 
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         blended = raw(*batch)
@@ -154,11 +149,6 @@ def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
 def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -> Tensor:
     """−Σ P log2 P in bits, P the softmax of S/temperature over the negatives; 0 for an anchor without any.
 
-    Args:
-        scores: (Q, C) similarities.
-        negatives: (Q, C) bool, or `AllExcept`.
-        temperature: > 0.
-
     Raises:
         ValueError: temperature is not positive.
 
@@ -180,16 +170,11 @@ def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -
 def blend_raw(
     batch_raw: Tensor, bank_raw: Tensor, *, has_bank: Tensor | bool = True, bank_share: float = 0.5
 ) -> Tensor:
-    """Average the raw diversity of the batch and of the bank; divide by the largest only afterwards.
+    """Average the (Q,) raw diversity over the batch's and over the bank's negatives; normalise only afterwards.
 
     Args:
-        batch_raw: (Q,) raw diversity over the batch's negatives.
-        bank_raw: (Q,) raw diversity over the bank's negatives.
-        has_bank: (Q,) bool, or one bool: False where the bank holds no negative; the batch then stands alone.
+        has_bank: (Q,) bool, or one bool: False where the bank holds no negative; the batch then counts alone.
         bank_share: in [0, 1], the weight of the bank; 0.5 is the paper's average.
-
-    Returns:
-        (Q,) raw diversity in [1, 2).
 
     Raises:
         ValueError: bank_share is outside [0, 1].

@@ -36,7 +36,7 @@ def diversity_contrastive(
 ) -> Tensor:
     """μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) of each anchor i. CODER eq. 4 and 5.
 
-    In plain terms: every negative pushes by how far it stands above γ, softly the most by the hardest; the positive
+    In plain terms: every negative pushes by how far it is above γ, softly the most by the hardest; the positive
     pulls. A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where
     S_ij < γ.
 
@@ -90,18 +90,13 @@ def positive_term(
     >>> positive_term(torch.tensor([0.0, 1.0]))
     tensor([0.0000, 0.6931])
     """
-    positive_scores = full_precision(positive_scores)
-    if positive_clamp == "clamp":
-        pull = torch.log1p(positive_scores.clamp_min(LOWEST_COSINE))
-    elif positive_clamp == "relu":
-        pull = torch.log1p(torch.relu(positive_scores))
-    else:
+    if positive_clamp not in ("clamp", "relu"):
         raise ValueError(f'positive_clamp must be "clamp" or "relu", got {positive_clamp!r}')
-    if positive_scale == "one":
-        return pull
-    if positive_scale == "temperature":
-        return temperature * pull
-    raise ValueError(f'positive_scale must be "one" or "temperature", got {positive_scale!r}')
+    if positive_scale not in ("one", "temperature"):
+        raise ValueError(f'positive_scale must be "one" or "temperature", got {positive_scale!r}')
+    scores = full_precision(positive_scores)
+    pull = torch.log1p(scores.clamp_min(LOWEST_COSINE) if positive_clamp == "clamp" else torch.relu(scores))
+    return pull if positive_scale == "one" else temperature * pull
 
 
 class _ScaledLogSum(torch.autograd.Function):

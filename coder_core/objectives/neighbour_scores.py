@@ -30,10 +30,8 @@ COLUMNS_AT_ONCE = 128
 class NeighbourScores(NamedTuple):
     """Mean cosines of every pair's neighbourhood in one modality, Γ left out."""
 
-    diversity: Tensor
-    """(p,) ‖mean of the neighbours‖²: 1 where all neighbours are embedded alike."""
-    discrepancy: Tensor
-    """(p,) cosine of a sample with its neighbours' neighbours, on average."""
+    diversity: Tensor  # (p,) ‖mean of the neighbours‖²: 1 where all neighbours are embedded alike
+    discrepancy: Tensor  # (p,) cosine of a sample with its neighbours' neighbours, on average
 
 
 def neighbour_scores(
@@ -43,7 +41,7 @@ def neighbour_scores(
     neighbours: Tensor,
     second_neighbours: Tensor,
 ) -> NeighbourScores:
-    """Eq. 4 and 2 without Γ, for every pair at once.
+    """Compute eq. 4 and 2 without Γ, for every pair at once.
 
     A neighbour without an embedding yet is left out. A pair without any neighbour or without an embedding of its own
     has no score; it gets the mean of the others, which weighs it like the average pair.
@@ -79,14 +77,7 @@ def neighbour_scores(
 
 
 def sum_over_neighbours(values: Tensor, rows: Tensor) -> Tensor:
-    """Σ of the values in each row's neighbours.
-
-    Args:
-        values: (M, D).
-        rows: (p, N) int64 rows of `values`; −1 adds nothing.
-
-    Returns:
-        (p, D).
+    """Sum the (M, D) values over each row's neighbours: (p, N) int64 `rows`, of which −1 adds nothing -> (p, D).
 
     >>> sum_over_neighbours(torch.tensor([[1.0], [10.0]]), torch.tensor([[0, 1], [1, -1]]))
     tensor([[11.],
@@ -97,18 +88,13 @@ def sum_over_neighbours(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def sample_neighbours(neighbours: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """`count` of every caption's neighbours, drawn without repetition.
+    """Draw `count` of every caption's neighbours without repetition.
 
     The paper draws at most 1,000 of a sample's N² neighbours of neighbours. Drawing 1,000 / N of every neighbour is the
     same number, equally spread over the neighbours, and lets captions share what was summed.
 
-    Args:
-        neighbours: (p, N) int64.
-        count: how many to draw, at least 1.
-        generator: of the draw.
-
     Returns:
-        (p, min(count, N)) int64; −1 where a caption has fewer.
+        (p, min(count, N)) int64 of (p, N) `neighbours`; −1 where a caption has fewer.
 
     >>> sample_neighbours(torch.tensor([[4, -1, -1]]), 2, torch.Generator().manual_seed(0))
     tensor([[ 4, -1]])
@@ -116,8 +102,8 @@ def sample_neighbours(neighbours: Tensor, count: int, generator: torch.Generator
     if count >= neighbours.shape[1]:
         return neighbours
     chance = torch.rand(neighbours.shape, generator=generator, device=neighbours.device)
-    chosen = torch.where(neighbours < 0, 2.0, chance).topk(count, dim=1, largest=False).indices
-    return neighbours.gather(1, chosen)
+    columns = torch.where(neighbours < 0, 2.0, chance).topk(count, dim=1, largest=False).indices
+    return neighbours.gather(1, columns)
 
 
 def _rows(row_of_caption: Tensor, captions: Tensor) -> Tensor:

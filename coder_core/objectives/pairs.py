@@ -158,11 +158,11 @@ def in_batch_direction(
 def both_directions(
     scores: Tensor, image_ids: Tensor, *, keep_same_image: bool = False
 ) -> tuple[Direction, Direction]:
-    """Image to text and text to image of one square batch; row i and column i are one pair.
+    """Split a square batch into image to text and text to image; row i and column i are one pair.
 
     Args:
         scores: (B, B) similarity of images (rows) to captions (columns).
-        image_ids: (B,) image id of every pair.
+        image_ids: (B,).
         keep_same_image: see `same_image_negatives`.
 
     >>> out, back = both_directions(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))
@@ -178,10 +178,7 @@ def both_directions(
 
 
 def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Score and column of each query's best-scoring negative.
-
-    Returns:
-        (Q,) scores, -inf for a query without negatives, and (Q,) columns.
+    """Return (Q,) scores, -inf for a query without negatives, and (Q,) columns of each query's best negative.
 
     >>> hardest_negatives(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[False, True, True]]))
     (tensor([0.5000]), tensor([2]))

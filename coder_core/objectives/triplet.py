@@ -102,15 +102,13 @@ def polynomial_hardest(
     positive = full_precision(positive_scores)
     counts = (hardest + margin > positive) & (positive < PERFECT)
     finite = torch.where(counts, hardest, 0.0)  # -inf without negatives
-    return torch.where(
-        counts, _relu_polynomial(positive, OF_POSITIVE) + _relu_polynomial(finite, OF_NEGATIVE), 0.0
-    )
+    loss = _relu_polynomial(positive, OF_POSITIVE) + _relu_polynomial(finite, OF_NEGATIVE)
+    return torch.where(counts, loss, 0.0)
 
 
 def _relu_polynomial(scores: Tensor, coefficients: tuple[float, ...]) -> Tensor:
-    return torch.relu(
-        sum((c * scores**power for power, c in enumerate(coefficients)), torch.zeros_like(scores))
-    )
+    terms = (c * scores**power for power, c in enumerate(coefficients))
+    return torch.relu(sum(terms, torch.zeros_like(scores)))
 
 
 def _hinge(negative_scores: Tensor, positive_scores: Tensor, margin: float) -> Tensor:

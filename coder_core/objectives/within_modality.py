@@ -16,17 +16,13 @@ from coder_core.objectives.triplet import npairs_hinge
 def within_modality(
     samples: Tensor, candidates: Tensor, neighbours: Tensor, negatives: Tensor, *, margin: float = 0.1
 ) -> Tensor:
-    """The n-pairs hinge of every sample against those of its own modality, a neighbour as its positive.
+    """Return (B,) n-pairs hinges of every sample against those of its own modality, a neighbour as its positive.
 
     Args:
         samples: (B, D) unit rows of one modality.
         candidates: (C, D) unit rows of the whole batch in the same modality.
         neighbours: (B, D) embedding of one neighbour of each sample.
-        negatives: (B, C) bool: of another image, and no neighbour.
-        margin: of the hinge.
-
-    Returns:
-        (B,) losses.
+        negatives: (B, C) bool: of another image, and not a neighbour.
 
     >>> images = torch.eye(2)
     >>> within_modality(images, images, images.flip(0), ~torch.eye(2, dtype=torch.bool))
@@ -36,20 +32,13 @@ def within_modality(
 
 
 def is_neighbour(neighbours: Tensor, candidates: Tensor) -> Tensor:
-    """Candidates among the neighbours of each sample.
-
-    Args:
-        neighbours: (B, N) int64 captions; −1 where a sample has fewer.
-        candidates: (C,) int64 captions.
-
-    Returns:
-        (B, C) bool.
+    """Mark the (C,) candidates among the (B, N) neighbours of each sample, both captions, −1 for none: (B, C) bool.
 
     >>> is_neighbour(torch.tensor([[3, 5], [7, -1]]), torch.tensor([5, 6, 7]))
     tensor([[ True, False, False],
             [False, False,  True]])
     """
     ordered = neighbours.sort(1).values
-    wanted = candidates.expand(len(neighbours), -1).contiguous()
-    position = torch.searchsorted(ordered, wanted).clamp_max(ordered.shape[1] - 1)
-    return ordered.gather(1, position) == wanted
+    candidates = candidates.expand(len(neighbours), -1).contiguous()
+    position = torch.searchsorted(ordered, candidates).clamp_max(ordered.shape[1] - 1)
+    return ordered.gather(1, position) == candidates

@@ -39,7 +39,7 @@ def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries()
 @pytest.mark.parametrize("k", [0, 51])
 def test_k_outside_the_reference_queries_is_refused(k: int) -> None:
     random = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="k must lie between 1 and the 50 reference queries"):
+    with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
         hub_biases([EmbeddingPair(unit_rows(random, 3, 8), unit_rows(random, 50, 8))], (k,))
 
 
