@@ -119,7 +119,8 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
     values = _measured_and_ends(
         np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed
     )
-    return {name: Difference(*row, False) for name, row in zip(RECALLS, values.tolist(), strict=True)}
+    by_name = zip(RECALLS, values.tolist(), strict=True)
+    return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
 
 def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from coder_core.config.command_line import changed_flags
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config.command_line import changed_flags
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
