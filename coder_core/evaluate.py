@@ -132,15 +132,9 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     """A row for every run or blend, their ensemble, and the runs with scores corrected for hubs."""
     from coder_core.model.device import choose_device
     from coder_core.model.splits import data_folder
+    from coder_core.runs.analysis import rows as analysed
     from coder_core.runs.analysis.blend import blend_rows, check_tuned
     from coder_core.runs.analysis.import_embeddings import is_imported
-    from coder_core.runs.analysis.rows import (
-        embedded_row,
-        ensemble,
-        evaluate_run,
-        hub_corrected_row,
-        read_data,
-    )
     from coder_core.runs.load import load_model
 
     rows: list[RunRow] = []
@@ -154,18 +148,20 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
             data = data_folder(parsed.data or loaded.config.data.data)
             pictures = parsed.pictures or loaded.config.data.pictures or None
         if loaded is None or data is None:
-            rows.append(embedded_row(folder, parsed.split))
+            rows.append(analysed.embedded_row(folder, parsed.split))
         elif parsed.blend:
-            split = read_data(loaded, data, parsed.split, pictures, console)
+            split = analysed.read_data(loaded, data, parsed.split, pictures, console)
             rows += blend_rows(folder, loaded, split, parsed.blend, console)
         else:
-            rows.append(evaluate_run(folder, loaded, data, parsed.split, pictures, console))
+            rows.append(analysed.evaluate_run(folder, loaded, data, parsed.split, pictures, console))
         if parsed.hub_correction:
-            row, note = hub_corrected_row(rows[-1], folder, loaded, data, pictures, parsed.split, console)
+            row, note = analysed.hub_corrected_row(
+                rows[-1], folder, loaded, data, pictures, parsed.split, console
+            )
             corrected.append(row)
             print_faults(console, [note])
     if len(rows) > 1 and not parsed.blend:
-        rows.append(ensemble(rows, parsed.ties))
+        rows.append(analysed.ensemble(rows, parsed.ties))
     return [*rows, *corrected]
 
 
@@ -249,52 +245,46 @@ def _add_probe_accuracy(
 
 
 def _faults(parsed: EvaluateArguments) -> list[Fault]:
-    faults = []
-    if not parsed.runs:
-        faults.append(MISSING_RUN)
+    faults = [] if parsed.runs else [MISSING_RUN]
     if parsed.ways and parsed.ways_repeats < 2:
         fix = "an interval needs two numbers"
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
-    inputs = {"--reviews": parsed.reviews}
-    if str(parsed.positives) not in COCO_JUDGEMENTS:
-        inputs = {"--positives": parsed.positives, **inputs}
-    faults += [
-        Fault(f"{flag} {file}", "there is no such file")
-        for flag, file in inputs.items()
-        if file is not None and not file.is_file()
-    ]
-    outputs = {"--json": parsed.json, "--csv": parsed.csv}
-    outputs |= {"--similarities": parsed.similarities, "--curve": parsed.curve}
-    for flag, file in outputs.items():
-        if file is not None:
-            faults += check_new_file(flag, file, overwrite=parsed.overwrite)
+    packaged = str(parsed.positives) in COCO_JUDGEMENTS
+    for flag, file in (
+        ("--positives", None if packaged else parsed.positives),
+        ("--reviews", parsed.reviews),
+    ):
+        if file is not None and not file.is_file():
+            faults.append(Fault(f"{flag} {file}", "there is no such file"))
+    for name in ("json", "csv", "similarities", "curve"):
+        if file := getattr(parsed, name):
+            faults += check_new_file(f"--{name}", file, overwrite=parsed.overwrite)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
     return faults
 
 
 def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
-    faults, alphas = [], parsed.blend
-    outside = [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]
-    twice = list(dict.fromkeys(repr(alpha) for alpha in alphas if alphas.count(alpha) > 1))
-    if outside:
+    alphas = parsed.blend
+    if not alphas:
+        fix = "add --blend, or leave it out"
+        without = Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", fix)
+        return [] if parsed.curve is None else [without]
+    faults = []
+    if outside := [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]:
         fix = "0 is the zero-shot model, 1 the run"
         faults.append(Fault("--blend", f"holds {' '.join(outside)}", "numbers from 0 to 1", fix))
-    if twice:
+    if twice := dict.fromkeys(repr(alpha) for alpha in alphas if alphas.count(alpha) > 1):
         faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
-    if alphas and len(parsed.runs) > 1:
+    if len(parsed.runs) > 1:
         problem = f"is given with {len(parsed.runs)} runs"
         faults.append(Fault("--blend", problem, "one", "evaluate them one by one"))
-    if parsed.curve is not None and not alphas:
-        fix = "add --blend, or leave it out"
-        faults.append(Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", fix))
-    conflicts = {"--hub-correction": parsed.hub_correction, "--probe": parsed.probe} if alphas else {}
-    faults += [
-        Fault(flag, "is given with --blend", "one of them") for flag, value in conflicts.items() if value
-    ]
+    for flag, value in (("--hub-correction", parsed.hub_correction), ("--probe", parsed.probe)):
+        if value:
+            faults.append(Fault(flag, "is given with --blend", "one of them"))
     return faults
 
 

@@ -97,13 +97,13 @@ def _export(arguments: list[str]) -> int:
     stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
 
     from coder_core.data.reviews import read_reviews
-    from coder_core.embedding.exports.cleaned import REPORT, write_cleaned
+    from coder_core.embedding.exports.cleaned import REPORT, Corrections, write_cleaned
 
     console = open_console()
     reviews = read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
-    verdicts, add_matches = parsed.leave_out, parsed.add_matches
-    cleaning = write_cleaned(parsed.data, reviews, parsed.out, leave_out=verdicts, add_matches=add_matches)
+    corrections = Corrections(reviews, parsed.leave_out, parsed.add_matches)
+    cleaning = write_cleaned(parsed.data, corrections, parsed.out)
     changes = f"pairs left out: {len(cleaning.left_out):,}, added: {len(cleaning.added):,}"
     rest = f"images left without a caption: {len(cleaning.images):,}, verdicts about pairs elsewhere"
     say(console, f"{parsed.out}: {changes}, {rest}: {cleaning.elsewhere:,}; {REPORT} lists the changes")

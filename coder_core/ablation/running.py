@@ -1,7 +1,7 @@
 """Run a table's rows and seeds, one after another or several at once, each as a process of its own.
 
-A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds what it prints. Ctrl-C or SIGTERM
-asks every process to save and leave; the same command continues later.
+A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds its output. Ctrl-C or SIGTERM asks
+every process to save and leave; the same command continues later.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -71,9 +71,7 @@ class TableProgress:
 
 
 class _CountSignals(StopSignals):
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
+    count = 0
 
     def noted(self, number: int) -> None:
         self.count += 1
@@ -164,10 +162,9 @@ def _measure(
 
 
 def _status(folder: Path) -> dict[str, Any]:
-    try:
+    with suppress(InputError):
         return read_status(folder) or {}
-    except InputError:
-        return {}
+    return {}
 
 
 @contextmanager
@@ -179,7 +176,7 @@ def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], 
     with Progress(*columns, facts_column, console=console, transient=True, disable=not live) as bars:
         table = bars.add_task("[bold]table", total=1.0, facts="")
         tasks: dict[str, TaskID] = {}
-        lines = _Lines(console)
+        lines = _printed_lines(console)
 
         def tell(progress: TableProgress) -> None:
             seconds = progress.seconds_left
@@ -204,20 +201,21 @@ def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], 
         yield tell
 
 
-class _Lines:
+def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
     """Print the beginning and failure of every run once, and a summary every minute."""
+    printed, printed_at = set[str](), 0.0
 
-    def __init__(self, console: Console) -> None:
-        self.console, self.printed, self.printed_at = console, set[str](), 0.0
-
-    def __call__(self, progress: TableProgress, facts: str) -> None:
+    def tell(progress: TableProgress, facts: str) -> None:
+        nonlocal printed_at
         events = [f"begins: {name}" for name in progress.active]
         events += [f"failed: {run.folder.name}" for run in progress.failed]
         for event in events:
-            if event not in self.printed:
-                self.printed.add(event)
-                say(self.console, event)
-        if time.monotonic() - self.printed_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
-            self.printed_at = time.monotonic()
+            if event not in printed:
+                say(console, event)
+        printed.update(events)
+        if time.monotonic() - printed_at > SECONDS_BETWEEN_LINES and progress.seconds_left is not None:
+            printed_at = time.monotonic()
             steps = [f"{name} step {step:,} of {of:,}" for name, (step, of, _) in progress.active.items()]
-            say(self.console, " · ".join([facts, *steps]))
+            say(console, " · ".join([facts, *steps]))
+
+    return tell

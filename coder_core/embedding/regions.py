@@ -15,21 +15,12 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.progress import Progress
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.positions import names_digest, note_packed
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.lines import shown
-from coder_core.embedding.resumable import (
-    BlockArrays,
-    Plan,
-    counted,
-    kept_rows,
-    make_plan,
-    only_writer,
-    put_pictures,
-    readable_pictures,
-)
+from coder_core.embedding import resumable
 from coder_core.files import atomic
 from coder_core.model.towers.regions import RegionTower, boxes
 
@@ -48,11 +39,9 @@ class Sizes:
 
 
 class RegionFolder:
-    """The folder of region features.
+    """The folder of a tower's region features, created when missing.
 
     Args:
-        folder: made when missing.
-        tower: that gives the features.
         batch_size: pictures computed at once on a GPU; the CPU computes blocks of 32.
 
     Raises:
@@ -71,8 +60,8 @@ class RegionFolder:
             problem = "was written with another tower, grid or precision"
             raise InputError.at(folder / ABOUT, problem, "this one", fix)
 
-    def _plan(self, split: CaptionedSplit) -> Plan:
-        return make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
+    def _plan(self, split: CaptionedSplit) -> resumable.Plan:
+        return resumable.make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
 
     def is_done(self, split: CaptionedSplit) -> bool:
         """True if the features of exactly these pictures exist.
@@ -98,23 +87,13 @@ class RegionFolder:
         return Sizes(sum(len(split.rows) for split in splits), left * picture_bytes, free)
 
     def extract(
-        self,
-        split: CaptionedSplit,
-        *,
-        workers: int = 1,
-        skip_broken: bool = False,
-        progress: Progress = silent,
+        self, split: CaptionedSplit, *, workers: int, skip_broken: bool, progress: Progress
     ) -> list[Fault]:
-        """Write the files of a split; what an earlier call did of them is kept.
+        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
 
         Args:
-            split: the pictures.
             workers: decoding processes.
             skip_broken: leave out pictures that cannot be read, with their captions.
-            progress: of the pictures.
-
-        Returns:
-            Warnings on pictures that were left out.
 
         Raises:
             InputError: broken pictures without `skip_broken` (what is done stays), or a disk that is full.
@@ -124,15 +103,17 @@ class RegionFolder:
         unfinished = self.folder / f".unfinished-{split.name}-{plan.key}"
         cells = self.tower.regions
         layout = {"ims": ((cells, self.tower.size), "<f2"), "boxes": ((cells, 4), "<f4")}
-        with only_writer(unfinished):
+        with resumable.only_writer(unfinished):
             self._note({})
-            arrays = BlockArrays(unfinished, plan.images, layout)
+            arrays = resumable.BlockArrays(unfinished, plan.images, layout)
             left = arrays.unfinished()
             total = len(split.rows)
             finished = total - sum(len(plan.images[number]) for number in left)
-            report = counted(progress, finished, total)
-            broken = put_pictures(arrays, split, left, self.tower.prepare, self._encode, workers, report)
-            whole, faults = readable_pictures(split, broken, skip=skip_broken)
+            report = resumable.counted(progress, finished, total)
+            broken = resumable.put_pictures(
+                arrays, split, left, self.tower.prepare, self._encode, workers, report
+            )
+            whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
             self._finish(split, unfinished, whole, plan.key)
         shutil.rmtree(unfinished, ignore_errors=True)
         return faults
@@ -144,7 +125,7 @@ class RegionFolder:
     def _finish(self, split: CaptionedSplit, unfinished: Path, whole: np.ndarray, key: str) -> None:
         """Move the files of a split to their names, the captions last: readers look for them."""
         readable = split.keep(whole)
-        files = {name: kept_rows(unfinished / name, whole) for name in ("ims.npy", "boxes.npy")}
+        files = {name: resumable.kept_rows(unfinished / name, whole) for name in ("ims.npy", "boxes.npy")}
         order = np.argsort(readable.image_of_text, kind="stable")
         lines = {
             "ids.txt": [readable.image_names[readable.image_of_text[text]] for text in order],

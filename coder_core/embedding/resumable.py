@@ -65,11 +65,7 @@ def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 @contextmanager
 def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
-    """Make a folder and hold its lock while it is written.
-
-    Args:
-        folder: of unfinished arrays.
-        first: False in the other processes of a command, which share the first one's lock.
+    """Make a folder of unfinished arrays and hold its lock; not in the other processes of a command than its first.
 
     Raises:
         InputError: another command works there, or the disk is full or read-only.
@@ -91,8 +87,7 @@ class BlockArrays:
 
     Args:
         folder: of the files {name}.npy and done.npy; files that fit are continued.
-        blocks: the rows of every block.
-        layout: name → shape of a row and type.
+        blocks: the rows of every block. layout: name → shape of a row and type.
 
     Raises:
         OSError: the disk is full or read-only.

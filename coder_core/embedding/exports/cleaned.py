@@ -21,13 +21,25 @@ from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.captioned.records import Layout, folder_of
 from coder_core.data.dataset import available_splits, find_layout, read_split
 from coder_core.data.features import FeatureRows
-from coder_core.data.reviews import Pair, Reviews, Verdict, judge_split
+from coder_core.data.reviews import Reviews, Verdict, judge_split
 from coder_core.files.atomic import appearing
 
 REPORT = "cleaned.json"
-LEFT_OUT: tuple[Verdict, ...] = ("wrong-caption",)
 TEXT_FILES = ("flickr8k", "flickr30k-results", "kaggle")
 WRITTEN = "precomp, flickr8k (*.token.txt), flickr30k-results (results.csv) or kaggle (captions.txt)"
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """Verdicts on pairs, and those of them that change the data.
+
+    Args:
+        leave_out: verdicts whose pairs are left out. add_matches: write pairs that also match.
+    """
+
+    reviews: Reviews
+    leave_out: Collection[Verdict]
+    add_matches: bool
 
 
 @dataclass
@@ -48,18 +60,8 @@ class Cleaning:
     elsewhere: int = 0
 
 
-def write_cleaned(
-    data: Path,
-    reviews: Reviews,
-    out: Path,
-    *,
-    leave_out: Collection[Verdict] = LEFT_OUT,
-    add_matches: bool = True,
-) -> Cleaning:
+def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
     """Write the cleaned data set as a new folder, which appears when it is complete.
-
-    Args:
-        leave_out: verdicts whose pairs are left out. add_matches: write pairs that also match.
 
     Raises:
         InputError: a layout that cannot be written, data that cannot be read, or `out` exists already.
@@ -71,12 +73,12 @@ def write_cleaned(
         problem = f"is {layout.name if layout else 'of no known layout'}, which cannot be written cleaned"
         fix = "leave the pairs out in training and evaluation instead: --reviews"
         raise InputError.at(data, problem, WRITTEN, fix)
-    cleaning = Cleaning(reviews.fingerprint())
+    cleaning = Cleaning(corrections.reviews.fingerprint())
     with appearing(out) as folder:
         if precomp or layout is None:
-            _write_precomp(data, reviews.verdicts, folder, leave_out, add_matches, cleaning)
+            _write_precomp(data, corrections, folder, cleaning)
         else:
-            _write_lines(data, layout, reviews.verdicts, folder, leave_out, add_matches, cleaning)
+            _write_lines(data, layout, corrections, folder, cleaning)
         report = json.dumps(asdict(cleaning), ensure_ascii=False, indent=1)
         (folder / REPORT).write_text(f"{report}\n", "utf-8")
     return cleaning
@@ -89,23 +91,17 @@ def _is_precomp(data: Path, layout: Layout | None) -> bool:
         return layout is not None and layout.name == "precomp"
 
 
-def _write_precomp(
-    data: Path,
-    verdicts: dict[Pair, Verdict],
-    folder: Path,
-    leave_out: Collection[Verdict],
-    add_matches: bool,
-    cleaning: Cleaning,
-) -> None:
+def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning: Cleaning) -> None:
     """Write captions, one id a caption, and the rows of features in the order of the ids, of every split."""
+    verdicts = corrections.reviews.verdicts
     cleaning.elsewhere = len(verdicts)
     for name, names, captions, image_of_text, features in _splits(data):
         n = len(names) if names is not None else len(features.features) if features is not None else 0
         judged = judge_split(verdicts, names, captions, image_of_text, n)
         cleaning.elsewhere = max(0, cleaning.elsewhere - len(verdicts) + judged.elsewhere)
         ids = names or [str(row) for row in range(n)]
-        dropped = np.isin(judged.labels, list(leave_out))
-        matches = judged.matches if add_matches else judged.matches[:0]
+        dropped = np.isin(judged.labels, list(corrections.leave_out))
+        matches = judged.matches if corrections.add_matches else judged.matches[:0]
         texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
         owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
         for row in np.flatnonzero(dropped):
@@ -141,16 +137,10 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
 
 
 def _write_lines(
-    data: Path,
-    layout: Layout,
-    verdicts: dict[Pair, Verdict],
-    folder: Path,
-    leave_out: Collection[Verdict],
-    add_matches: bool,
-    cleaning: Cleaning,
+    data: Path, layout: Layout, corrections: Corrections, folder: Path, cleaning: Cleaning
 ) -> None:
     """Write the captions' file without the lines left out and with the added ones last; copy the lists of images."""
-    faults: list[Fault] = []
+    faults, verdicts = list[Fault](), corrections.reviews.verdicts
     files = layout.find(data)
     source = layout.source(files)
     file = Path(source["captions"])
@@ -164,7 +154,7 @@ def _write_lines(
         owners_of.setdefault(record.caption, set()).add(record.image)
         splits_of.setdefault(record.image, set()).add(record.split)
         verdict = verdicts.get((record.image, record.caption), verdicts.get((record.image, ""), "none"))
-        if verdict in leave_out and number not in dropped:
+        if verdict in corrections.leave_out and number not in dropped:
             dropped.add(number)
             cleaning.left_out.append((record.split, record.image, record.caption, verdict))
     stop_on_errors(faults)
@@ -175,18 +165,15 @@ def _write_lines(
         owners = owners_of.get(caption, set())
         if image not in lines_of or (caption and not owners):
             cleaning.elsewhere += 1
-        elif add_matches and verdict == "also-matches" and image not in owners:
+        elif corrections.add_matches and verdict == "also-matches" and image not in owners:
             shared = splits_of[image] & {split for owner in owners for split in splits_of[owner]}
             if shared:  # a caption of train is none of test
                 text = LINES[layout.name](image, _free_number(image, retained), caption)
                 retained.append(text.encode())
                 cleaning.added.append((min(shared), image, caption, verdict))
                 gained.add(image)
-    cleaning.images += [
-        (min(splits_of[image]), image)
-        for image, numbers in lines_of.items()
-        if numbers <= dropped and image not in gained
-    ]
+    emptied = [image for image, lines in lines_of.items() if lines <= dropped and image not in gained]
+    cleaning.images += [(min(splits_of[image]), image) for image in emptied]
     (folder / file.name).write_bytes(b"".join(line + b"\n" for line in retained))
     for name in source.values():
         if Path(name) != file:
