@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from benchmarks.synthetic import CAPTIONS_PER_IMAGE
+from benchmarks.synthetic import CAPTIONS_PER_IMAGE, random_concepts
 from coder_core.config.model import ModelConfig
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config, to_document
@@ -23,8 +23,6 @@ from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.build import build_model
-from coder_core.model.concepts.knowledge import Concepts
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
@@ -85,12 +83,7 @@ def _captions(count: int) -> list[str]:
 
 def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> Tables:
     """Tables of a concept branch with random attention."""
-    names = [Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(CONCEPTS)]
-    counts = random.integers(1, 60, (CONCEPTS, CONCEPTS))
-    together = np.triu((random.random((CONCEPTS, CONCEPTS)) < CONNECTED) * counts, 1)
-    vectors = random.standard_normal((CONCEPTS, 8), dtype=np.float32)
-    vocabulary, captions_with = ConceptVocabulary(tuple(names), "textblob"), np.full(CONCEPTS, 100)
-    concepts = Concepts(vocabulary, together + together.T, captions_with, vectors)
+    concepts = random_concepts(random, CONCEPTS, 8, CONNECTED)
     attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
     graph = concepts.graph(threshold=0.3, rescaled=True)
     return concept_tables(SplitEmbeddings(v, w, v, w, *attention), concepts, graph)

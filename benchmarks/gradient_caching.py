@@ -18,7 +18,7 @@ import torch
 import tyro
 
 from benchmarks.synthetic import write_clip, write_features
-from benchmarks.timing import Line, at_most, in_turn, milliseconds, no_bar
+from benchmarks.timing import Line, at_most, in_turn, no_bar
 from benchmarks.training import configuration, on, some_batches, stepper
 from coder_core.config.model import TowersConfig
 from coder_core.config.presets import PRESETS
@@ -80,8 +80,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     steps = {"whole": tower_stepper(clip, 0), "pieces": tower_stepper(clip, PAIRS // PIECES)}
     taken = in_turn(steps, rounds, warm_up)
     name = f"towers, step in {PIECES} pieces of {PAIRS // PIECES} ÷ whole"
-    note = f"whole {milliseconds(taken['whole']):.0f} ms"
-    made = [at_most(name, BAR, taken["pieces"], taken["whole"], note)]
+    made = [at_most(name, BAR, taken["pieces"], taken["whole"], "whole")]
     batch = configuration(folder, 0).training.batch_size
     whole, cached = configurations(folder, batch, batch // PIECES)
     prepared = prepare(whole)

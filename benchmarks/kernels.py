@@ -76,12 +76,10 @@ def dcl(step: Step, negatives_of: Callable[..., Negatives]) -> None:
     directions = zip(step.anchors, reversed(step.keys), in_banks, (in_batch, in_batch.mT), strict=True)
     for anchors, partners, bank_scores, scores in directions:
         diversity = anchor_diversity((scores, batch_negatives), (bank_scores, bank_negatives))
-        for all_scores, positives, negatives in (
-            (scores, scores.diagonal(), batch_negatives),
-            (bank_scores, (anchors * partners).sum(1), bank_negatives),
-        ):
-            loss = diversity_contrastive(all_scores, positives, negatives, diversity=diversity)
-            total = total + loss.mean()
+        in_the_batch = scores, scores.diagonal(), batch_negatives
+        in_the_bank = bank_scores, (anchors * partners).sum(1), bank_negatives
+        for terms in (in_the_batch, in_the_bank):
+            total = total + diversity_contrastive(*terms, diversity=diversity).mean()
     torch.autograd.grad(total, step.anchors)
 
 
@@ -92,12 +90,9 @@ def losses(rounds: int) -> list[Line]:
     programs["trained"] = lambda _: dcl(step, all_except_same_image)
     programs["masks"] = lambda _: dcl(step, same_image_negatives)
     taken = in_turn(programs, rounds, warm_up=5)
-    products = taken["products"]
-    note = f"products {milliseconds(products):.1f} ms"
-    return [
-        at_most("DCL + two bank losses ÷ four products", DCL_BAR, taken["trained"], products, note),
-        no_bar("DCL + two bank losses, negatives as masks ÷ four products", taken["masks"], products),
-    ]
+    products, name = taken["products"], "DCL + two bank losses"
+    line = at_most(f"{name} ÷ four products", DCL_BAR, taken["trained"], products, "products")
+    return [line, no_bar(f"{name}, negatives as masks ÷ four products", taken["masks"], products)]
 
 
 def kmeans(rounds: int) -> list[Line]:

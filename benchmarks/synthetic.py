@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.towers.pretrained import quiet
 
 IMAGES, REGIONS, FEATURES = 512, 36, 2048
@@ -35,6 +37,16 @@ def write_features(folder: Path, seed: int = 0, features: int = FEATURES) -> Non
     words = [random.choice(VOCABULARY, length, p=frequencies / frequencies.sum()) for length in lengths]
     text = "".join(" ".join(f"word{number}" for number in caption) + "\n" for caption in words)
     (folder / "train_caps.txt").write_text(text, encoding="utf-8")
+
+
+def random_concepts(random: np.random.Generator, count: int, width: int, connected: float) -> Concepts:
+    """`count` concepts with random vectors, of which a share of the pairs occurs together in captions."""
+    counts = random.integers(1, 60, (count, count))
+    together = np.triu((random.random((count, count)) < connected) * counts, 1)
+    vectors = random.standard_normal((count, width), dtype=np.float32)
+    names = tuple(Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(count))
+    vocabulary = ConceptVocabulary(names, "textblob")
+    return Concepts(vocabulary, together + together.T, np.full(count, 100), vectors)
 
 
 def write_clip(

@@ -95,7 +95,7 @@ def no_bar(name: str, above: list[Seconds], below: list[Seconds]) -> Line:
     return Line(name, "", *quotient(above, below), milliseconds(above), None)
 
 
-def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], note: str = "") -> Line:
-    """A quotient that should not exceed its bar."""
-    ratio = quotient(above, below)
+def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], divisor: str = "") -> Line:
+    """A quotient that should not exceed its bar; the note has the milliseconds of a named divisor."""
+    ratio, note = quotient(above, below), f"{divisor} {milliseconds(below):.0f} ms" if divisor else ""
     return Line(name, f"≤ {bar:g}", *ratio, milliseconds(above), ratio.processor <= bar, note)

@@ -16,13 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.synthetic import write_features
-from benchmarks.timing import Line, Seconds, at_most, in_turn, milliseconds, no_bar, quotient
+from benchmarks.synthetic import random_concepts, write_features
+from benchmarks.timing import Line, Seconds, at_most, in_turn, no_bar, quotient
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.concepts.knowledge import Concepts
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encoders.gru_kernel import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
@@ -139,22 +137,12 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     }
     taken = in_turn(programs, rounds, warm_up)
     name = f"training step, batch {plain.training.batch_size}, D = {plain.model.dimension}"
-    notes = {kind: f"products {milliseconds(taken[kind]):.0f} ms" for kind in ("products", "lean")}
     with_banks = f"the step with {banks.memory.bank_size} bank slots ÷ without"
     return [
-        at_most(f"{name} ÷ its products", STEP_BAR, taken["step"], taken["products"], notes["products"]),
-        at_most(f"{name} ÷ the model's own", STEP_BAR, taken["step"], taken["lean"], notes["lean"]),
+        at_most(f"{name} ÷ its products", STEP_BAR, taken["step"], taken["products"], "products"),
+        at_most(f"{name} ÷ the model's own", STEP_BAR, taken["step"], taken["lean"], "products"),
         no_bar(with_banks, taken["banks"], taken["step"]),
     ]
-
-
-def random_concepts(count: int, size: int) -> Concepts:
-    """`count` concepts with random vectors and a graph as sparse as captions give."""
-    random = np.random.default_rng(0)
-    together = np.triu(random.random((count, count)) < CONNECTED, 1).astype(np.int64) * 40
-    names = tuple(Concept(f"concept{i}", "object", 100, (f"concept{i}",)) for i in range(count))
-    vectors = random.normal(size=(count, size)).astype(np.float32)
-    return Concepts(ConceptVocabulary(names, "list"), together + together.T, np.full(count, 100), vectors)
 
 
 def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
@@ -172,7 +160,8 @@ def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
 def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
     """The step with random concepts if the configuration has them, and with `count` prototypes unless 0."""
     size = config.model.concepts
-    concepts = random_concepts(size, config.model.word_size) if size else None
+    random = np.random.default_rng(0)
+    concepts = random_concepts(random, size, config.model.word_size, CONNECTED) if size else None
     more = [filled_prototypes(config, count)] if count else []
     return stepper(prepare(config, Inputs(concepts=concepts)), config, *more)
 
@@ -228,7 +217,6 @@ def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
         steps = {"plain": stepper(prepared, plain), "boosted": stepper(prepare(boosted), boosted)}
         taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, count, warm_up)
         size = f"features of {prepared.data.train.feature_size}, D = {plain.model.dimension}"
-        note = f"plain {milliseconds(taken['plain']):.0f} ms"
-        line = at_most(f"boosted step ÷ plain, {size}", BOOSTING_BAR, taken["boosted"], taken["plain"], note)
-        made.append(line)
+        title = f"boosted step ÷ plain, {size}"
+        made.append(at_most(title, BOOSTING_BAR, taken["boosted"], taken["plain"], "plain"))
     return made
