@@ -29,6 +29,8 @@ from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from tests.support.tiny_runs import write_tiny_data
 
+Capture = pytest.CaptureFixture[str]
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The rows of the table "objectives" set bank and prototypes themselves: a flag that changes no row is refused.
 OBJECTIVES: dict[str, Any] = {
@@ -115,7 +117,7 @@ def test_the_tables_hold_means_spreads_and_the_papers_rows(table: Path) -> None:
 
 
 def test_finished_runs_are_not_run_again_and_the_report_takes_every_seed(
-    table: Path, data: Path, capsys: pytest.CaptureFixture[str]
+    table: Path, data: Path, capsys: Capture
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")}
     assert len(before) == 4
@@ -128,7 +130,7 @@ def test_finished_runs_are_not_run_again_and_the_report_takes_every_seed(
 
 
 def test_a_run_with_other_values_in_the_same_place_is_refused(
-    table: Path, data: Path, capsys: pytest.CaptureFixture[str]
+    table: Path, data: Path, capsys: Capture
 ) -> None:
     assert main([*command(data, table), "--temperature=0.5"]) == 1
     message = " ".join(capsys.readouterr().err.split())
@@ -173,9 +175,7 @@ def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path) -> None:
     assert ["--resume" in commands(run, "dev")[0] for run in planned] == [True, False]
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_fails_is_named_and_the_others_go_on(data: Path, tmp_path: Path, capsys: Capture) -> None:
     root, path = tmp_path / "failing", tmp_path / "mine.toml"
     rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n'
     path.write_text(rows, "utf-8")
@@ -189,7 +189,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(
     assert state_of(root / "good-s0") == "finished"
 
 
-def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(command(data, tmp_path / "none", "--dry-run")) == 0
     assert "--loss=infonce" in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
@@ -207,13 +207,13 @@ def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_impossible_requests_name_the_possible_ones(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: Capture
 ) -> None:
     assert main(arguments) == 1
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_without_arguments_the_tables_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_the_tables_are_shown(capsys: Capture) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
     assert [name for name in TABLES if name not in out] == []
@@ -270,7 +270,7 @@ def test_runs_on_different_data_are_not_compared(copied: Path, tmp_path: Path) -
 
 
 def test_a_root_that_cannot_hold_the_results_is_refused_before_anything_is_trained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "runs" / "results.md").mkdir(parents=True)

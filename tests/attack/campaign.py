@@ -100,20 +100,14 @@ class Listener:
 def forked(
     cases: Sequence[Case], task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path, jobs: int
 ) -> Iterator[list[Finding]]:
-    """Fork for every case, `jobs` at once; the findings of each, in order. A child that dies is a traceback."""
+    """Fork for every case, `jobs` at once, and yield the findings of each as it ends. A child that dies is a traceback."""
     running: dict[int, int] = {}
-    done: dict[int, list[Finding]] = {}
-    shown = 0
     for number, case in enumerate(cases):
-        while len(running) >= jobs:
-            _reap(running, done, folder, cases)
+        if len(running) >= jobs:
+            yield _reap(running, folder, cases)
         running[_fork(number, case, task, folder)] = number
-        while shown in done:
-            yield done.pop(shown)
-            shown += 1
     while running:
-        _reap(running, done, folder, cases)
-    yield from (done[number] for number in sorted(done))
+        yield _reap(running, folder, cases)
 
 
 def _fork(
@@ -139,13 +133,9 @@ def _fork(
         os._exit(code)
 
 
-def _reap(
-    running: dict[int, int], done: dict[int, list[Finding]], folder: Path, cases: Sequence[object]
-) -> None:
+def _reap(running: dict[int, int], folder: Path, cases: Sequence[object]) -> list[Finding]:
     pid, status = os.wait()
-    number = running.pop(pid, None)
-    if number is None:
-        return
+    number = running.pop(pid)
     notes, output = folder / f"{number}.findings", folder / f"{number}.output"
     lines = notes.read_text().splitlines() if notes.exists() else []
     findings = [Finding(**json.loads(line)) for line in lines]
@@ -154,10 +144,10 @@ def _reap(
         heard = output.read_bytes().decode("utf-8", "replace")[-3000:] if output.exists() else ""
         name, door = findings[-1].case if findings else str(cases[number]), f"after door {len(findings)}"
         findings.append(Finding(name, door, "traceback", f"ended with {code}: {heard}"))
-    done[number] = findings
     for path in (notes, output):
         path.unlink(missing_ok=True)
     shutil.rmtree(folder / str(number), ignore_errors=True)
+    return findings
 
 
 def import_all(folder: Path, warm_up: Callable[[Path], object]) -> None:

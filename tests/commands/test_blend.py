@@ -22,6 +22,7 @@ from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
 from tests.support.tiny_runs import quiet
+from tests.support.tiny_towers import embedded_by_transformers
 from tests.support.tower_runs import tower_config
 
 LORA: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
@@ -45,17 +46,9 @@ def run(
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def cosines_of_transformers(towers_folder: Path, analysis: Analysis) -> dict[str, float]:
-    from transformers import AutoModel, AutoProcessor, AutoTokenizer
-
-    folder = towers_folder / "clip"
+def zero_shot_metrics(towers_folder: Path, analysis: Analysis) -> dict[str, float]:
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-    pixels = AutoProcessor.from_pretrained(folder, backend="pil")(images=pictures, return_tensors="pt")
-    shape = {"truncation": True, "max_length": 16, "padding": True}
-    tokens = AutoTokenizer.from_pretrained(folder)(analysis.captions, return_tensors="pt", **shape)
-    with torch.no_grad():
-        output = AutoModel.from_pretrained(folder).eval()(pixel_values=pixels["pixel_values"], **tokens)
-    rows = output.image_embeds.numpy(), output.text_embeds.numpy()
+    rows = embedded_by_transformers(towers_folder / "clip", pictures, analysis.captions)
     return dict(retrieval_metrics(*rows, analysis.image_of_text))
 
 
@@ -73,7 +66,7 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(
     zero_shot, _, tuned = rows.values()
     analysis = open_analysis(run, "dev")
     assert tuned == analysis.metrics
-    assert zero_shot == pytest.approx(cosines_of_transformers(towers_folder, analysis), abs=1e-5)
+    assert zero_shot == pytest.approx(zero_shot_metrics(towers_folder, analysis), abs=1e-5)
     assert abs(tuned["md"] - zero_shot["md"]) > 1e-3  # the run learned something
     sheet = csv.DictReader(files["--csv"].open(encoding="utf-8"))
     assert [float(row["alpha"]) for row in sheet] == [0, 0.5, 1]

@@ -16,6 +16,8 @@ from coder_core.files.sealed import read_manifest
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
 
+Capture = pytest.CaptureFixture[str]
+
 IMAGES = 12
 
 
@@ -50,7 +52,7 @@ def with_pictures(folder: Path) -> list[str]:
     return [f"--ids={folder / 'ids.txt'}", f"--pictures={folder / 'pictures'}"]
 
 
-def refused(folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+def refused(folder: Path, capsys: Capture, *more: str) -> str:
     """Message when the files are refused; nothing is left behind."""
     assert run_import(folder, *more) == 1
     assert not list((folder.parent / "runs").glob("*"))
@@ -65,9 +67,7 @@ def reverse(file: Path) -> None:
     np.save(file, np.load(file)[::-1])
 
 
-def test_it_becomes_a_run_with_the_ranks_of_its_cosines(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files: Path, runs: Path, capsys: Capture) -> None:
     assert run_import(files, *with_pictures(files)) == 0
     printed = capsys.readouterr().out
     for text in ("R@sum", "float16", "length 3 to 3"):
@@ -138,9 +138,7 @@ def test_another_split_leaves_the_first_as_it_was(files: Path, runs: Path) -> No
     assert [path.name for path in runs.iterdir()] == ["clip"]
 
 
-def test_a_split_is_replaced_only_on_request(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_split_is_replaced_only_on_request(files: Path, runs: Path, capsys: Capture) -> None:
     run = runs / "clip"
     assert run_import(files) == 0
     assert run_import(files, "--split=test") == 0
@@ -155,7 +153,7 @@ def test_a_split_is_replaced_only_on_request(
 
 
 def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, runs: Path, capsys: Capture
 ) -> None:
     assert run_import(files) == 0
     for name in ("i", "t"):
@@ -169,9 +167,7 @@ def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
 
 
 @pytest.mark.parametrize("name", ["../up", "/abs", "-dash", "", "a b", ".hidden"])
-def test_a_name_cannot_leave_the_folder_of_runs(
-    files: Path, runs: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_cannot_leave_the_folder_of_runs(files: Path, runs: Path, name: str, capsys: Capture) -> None:
     assert run_import(files, name=name) == 1
     assert "--name" in capsys.readouterr().err
     assert not runs.exists()
@@ -187,7 +183,7 @@ def test_a_name_cannot_leave_the_folder_of_runs(
     ],
 )
 def test_a_destination_that_cannot_be_written_is_refused_before_the_files_are_read(
-    flags: list[str], culprit: str, capsys: pytest.CaptureFixture[str]
+    flags: list[str], culprit: str, capsys: Capture
 ) -> None:
     assert main(["import", "--images=x", "--texts=x", "--captions=x", *flags]) == 1
     message = capsys.readouterr().err
@@ -239,7 +235,7 @@ def with_value(row: int, value: float) -> np.ndarray:
     ],
 )
 def test_every_wrong_array_is_named_and_none_is_unpickled(
-    files: Path, array: np.ndarray, culprit: str, capsys: pytest.CaptureFixture[str]
+    files: Path, array: np.ndarray, culprit: str, capsys: Capture
 ) -> None:
     np.save(files / "i.npy", array, allow_pickle=True)
     message = refused(files, capsys)
@@ -247,7 +243,7 @@ def test_every_wrong_array_is_named_and_none_is_unpickled(
     assert "allow_pickle" not in message
 
 
-def test_files_that_do_not_fit_are_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_do_not_fit_are_refused(files: Path, capsys: Capture) -> None:
     captions, ids = files / "c.txt", f"--ids={files / 'ids.txt'}"
     whole = captions.read_text()
     captions.write_text("a\n" * 59)
@@ -266,7 +262,7 @@ def test_files_that_do_not_fit_are_refused(files: Path, capsys: pytest.CaptureFi
 
 
 def test_missing_pictures_and_collapsed_embeddings_are_warnings(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, runs: Path, capsys: Capture
 ) -> None:
     shutil.rmtree(files / "pictures")
     (files / "pictures").mkdir()
@@ -281,9 +277,7 @@ def test_missing_pictures_and_collapsed_embeddings_are_warnings(
     assert any("1.0000" in note for note in notes)
 
 
-def test_a_folder_that_cannot_be_written_leaves_nothing(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_cannot_be_written_leaves_nothing(files: Path, runs: Path, capsys: Capture) -> None:
     runs.write_text("a file")
     assert run_import(files) == 1
     assert "runs is a file" in capsys.readouterr().err
@@ -297,7 +291,7 @@ def save_queries(folder: Path, texts: list[str], width: int = 32, rows: int = 2)
 
 
 def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
-    files: Path, runs: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, runs: Path, capsys: Capture
 ) -> None:
     assert run_import(files, *save_queries(files, ["a unicorn", "ein Hund 🐶"])) == 0
     assert "2 saved queries" in capsys.readouterr().out
@@ -331,14 +325,12 @@ def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
     ],
 )
 def test_queries_that_do_not_fit_are_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], texts: list[str], width: int, rows: int, culprit: str
+    files: Path, capsys: Capture, texts: list[str], width: int, rows: int, culprit: str
 ) -> None:
     assert culprit in refused(files, capsys, *save_queries(files, texts, width, rows))
 
 
-def test_queries_without_texts_or_with_a_row_of_zeros_are_refused(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_queries_without_texts_or_with_a_row_of_zeros_are_refused(files: Path, capsys: Capture) -> None:
     flags = save_queries(files, ["a", "b"])
     for given, missing in zip(flags, ("--query-texts: ", "--queries: "), strict=True):
         assert missing in refused(files, capsys, given)

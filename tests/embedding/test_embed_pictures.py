@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -25,7 +26,15 @@ from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
 from tests.support.several_processes import run_two
-from tests.support.tiny_towers import LONGEST, write_tiny_clip, write_tiny_naflex, write_tiny_siglip
+from tests.support.tiny_towers import (
+    LONGEST,
+    embedded_by_transformers,
+    write_tiny_clip,
+    write_tiny_naflex,
+    write_tiny_siglip,
+)
+
+Capture = pytest.CaptureFixture[str]
 
 WORDS = sorted(
     {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
@@ -70,35 +79,18 @@ def assert_same_bits(first: dict[str, np.ndarray], second: dict[str, np.ndarray]
         np.testing.assert_array_equal(array, second[name], err_msg=name, strict=True)
 
 
-def own_cosines(folder: Path, pad: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Images and texts as transformers itself embeds them, all at once, from the model's own forward pass."""
-    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
-
-    model = AutoModel.from_pretrained(folder).eval()
-    read = AutoImageProcessor.from_pretrained(folder, backend="pil")
-    texts = [caption for name in TRAIN for caption in CAPTIONS[name]]
-    shape = {"padding": "max_length" if pad else True, "truncation": True, "max_length": LONGEST}
-    tokens = AutoTokenizer.from_pretrained(folder)(texts, return_tensors="pt", **shape)
-    if pad:
-        tokens = {"input_ids": tokens["input_ids"]}
-    files = [Image.open(folder.parent / name).convert("RGB") for name in TRAIN]
-    with torch.inference_mode():
-        output = model(**read(images=files, return_tensors="pt"), **tokens)
-    return output.image_embeds.numpy(), output.text_embeds.numpy()
-
-
 @pytest.mark.parametrize("kind", ["clip", "siglip", "naflex"])
 def test_embeddings_and_metrics_are_those_of_transformers(
-    kind: str, models: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, models: Path, pictures: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    for name in TRAIN:
-        (models / name).write_bytes(draw(NAMES.index(name)))
+    drawn = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in TRAIN]
+    captions = [caption for name in TRAIN for caption in CAPTIONS[name]]
     assert embed_train(pictures, models / kind, tmp_path) == 0
     out = capsys.readouterr().out
     assert f"{models / kind}, prompt '{{}}'" in out
     assert (f"6 captions are longer than the {LONGEST} tokens" in out) == (kind == "clip")
     stored = arrays(tmp_path)
-    v, w = own_cosines(models / kind, pad=kind != "clip")
+    v, w = embedded_by_transformers(models / kind, drawn, captions, pad=kind != "clip")
     np.testing.assert_allclose(stored["image_embeddings"] @ stored["text_embeddings"].T, v @ w.T, atol=1e-6)
     owner = np.repeat(np.arange(len(TRAIN)), 2)
     np.testing.assert_array_equal(stored["image_of_text"], owner)
@@ -125,7 +117,7 @@ def test_the_app_opens_the_run_and_knows_its_origin(models: Path, pictures: Path
 
 
 def test_another_split_must_come_from_the_same_towers(
-    models: Path, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Path, pictures: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     assert embed_train(pictures, models / "clip", tmp_path) == 0
     assert embed_train(pictures, models / "clip", tmp_path) == 1
@@ -193,11 +185,7 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
 
 
 def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
-    models: Path,
-    pictures: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     data = shutil.copytree(pictures, tmp_path / "data")
@@ -298,14 +286,14 @@ def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_flags_that_cannot_work_are_refused(
-    flags: list[str], culprit: str, pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    flags: list[str], culprit: str, pictures: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
     assert culprit in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_flags_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_flags_are_explained(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["pictures", "--help"])
     assert "--skip-broken" in capsys.readouterr().out

@@ -27,6 +27,8 @@ from tests.support.precomp_folders import refusal
 from tests.support.tiny_runs import quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
+Capture = pytest.CaptureFixture[str]
+
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
@@ -49,7 +51,7 @@ def arrays(out: Path, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_features_are_the_patches_of_the_model_with_their_boxes(
-    model: str, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: str, base: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     from transformers import AutoImageProcessor, AutoModel
 
@@ -102,7 +104,7 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
 
 
 def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     assert extract(base, tmp_path / "whole", "--grid=2") == 0
@@ -137,7 +139,7 @@ def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
 
 
 def test_broken_pictures_and_a_disk_without_room(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     data = shutil.copytree(base / "data", tmp_path / "data")
     (data / "Flicker8k_Dataset" / TRAIN[1]).write_bytes(draw(0)[:-100])

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 
 SIZE, WIDTH, LONGEST = 32, 32, 16
 _LAYERS = {"hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -77,3 +79,19 @@ def _word_tokenizer(words: Sequence[str]) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     special = {"pad_token": "<pad>", "unk_token": "<unk>"}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LONGEST, **special)
+
+
+def embedded_by_transformers(
+    folder: Path, pictures: Sequence[Image.Image], captions: Sequence[str], *, pad: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images and captions as transformers itself embeds them, all at once; `pad`, as SigLIP reads texts, without a mask."""
+    from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+    shape = {"padding": "max_length" if pad else True, "truncation": True, "max_length": LONGEST}
+    tokens = AutoTokenizer.from_pretrained(folder)(list(captions), return_tensors="pt", **shape)
+    tokens = {"input_ids": tokens["input_ids"]} if pad else dict(tokens)
+    images = [picture.convert("RGB") for picture in pictures]
+    pixels = AutoImageProcessor.from_pretrained(folder, backend="pil")(images=images, return_tensors="pt")
+    with torch.inference_mode():
+        output = AutoModel.from_pretrained(folder, use_safetensors=True).eval()(**pixels, **tokens)
+    return output.image_embeds.numpy(), output.text_embeds.numpy()
