@@ -120,7 +120,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))
-        for _, what, key, values in (change for change in CHANGES if change[0] == page):
+        for _, name, key, values in (change for change in CHANGES if change[0] == page):
             if page == "similarity":
                 app.session_state["batch-of"] = "split"
                 app.run()
@@ -128,7 +128,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
             for value in values:
                 app.session_state[key] = value
                 taken.append([*seconds(app.run)])
-            tell((f"{page}: {what}", taken))
+            tell((f"{page}: {name}", taken))
     app.session_state["ask"] = "text"
     app.session_state["text"] = "the first one loads the models"
     app.run()
@@ -248,8 +248,10 @@ def visit(browser: Any, port: int, server: psutil.Process) -> tuple[float, float
 
 
 def _spent_by_both(server: psutil.Process) -> tuple[float, float]:
-    others = [process for process in psutil.Process().children(recursive=True) if process.pid != server.pid]
-    return spent(others), spent([server])
+    processes = [
+        process for process in psutil.Process().children(recursive=True) if process.pid != server.pid
+    ]
+    return spent(processes), spent([server])
 
 
 def first_visits(root: Path) -> list[Line]:

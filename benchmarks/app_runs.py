@@ -149,6 +149,6 @@ def _write_run(
 def _best(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
     """(Q, 10) random candidates with the match at its rank; exact ranks of the largest size would take hours."""
     best = random.integers(candidates, size=(len(ranks), LISTED))
-    listed = np.flatnonzero(ranks < LISTED)
-    best[listed, ranks[listed]] = match[listed]
+    within = np.flatnonzero(ranks < LISTED)
+    best[within, ranks[within]] = match[within]
     return best

@@ -70,7 +70,7 @@ def _speed(folder: Path, rounds: int) -> Line:
     plan, workers = make_plan(split, towers.about, "cpu", 0), usual_workers("cpu")
     numbers = range(len(plan.images))
     blocks = [block.prepared for block in prepared_blocks(split, plan.images, numbers, towers.prepare, 0)]
-    pixels = [torch.from_numpy(np.stack([one["pixel_values"] for one in block])) for block in blocks]
+    pixels = [torch.from_numpy(np.stack([picture["pixel_values"] for picture in block])) for block in blocks]
 
     def bare() -> None:
         with torch.inference_mode():
@@ -169,20 +169,20 @@ def answers(folder: Path, rounds: int) -> list[Line]:
     split = read_captioned(data).split(SPLIT)
     embed_split(split, DualEncoder(str(clip)), folder / "first", "run", SPLIT, workers=0)
     picture = data / SPLIT / split.image_names[0].rpartition("/")[2]
-    made = []
+    result = []
     for kind, name in ANSWERS.items():
         command = ("-m", "benchmarks.embedding", kind, f"{folder}/first/run", str(picture))
         taken: dict[str, list[Seconds]] = {"loading": [], "first": [], "bare": []}
         for _ in range(rounds):
-            for what, seconds in in_a_process(*command).items():
-                taken[what].append(Seconds(*seconds))
-        wall = {what: statistics.median(seconds.wall for seconds in values) for what, values in taken.items()}
+            for part, seconds in in_a_process(*command).items():
+                taken[part].append(Seconds(*seconds))
+        wall = {part: statistics.median(seconds.wall for seconds in values) for part, values in taken.items()}
         clocks = f"{wall['first']:.2f} s on the clock, bare {wall['bare']:.2f} s"
         note = f"{clocks}; loading {wall['loading']:.1f} s"
         ratio, reached = quotient(taken["first"], taken["bare"]), wall["first"] <= BUDGET
         title, spent = f"first answer to {name} ÷ bare ViT-B/32", milliseconds(taken["first"])
-        made.append(Line(title, f"{BUDGET:g} s", *ratio, spent, reached, note))
-    return made
+        result.append(Line(title, f"{BUDGET:g} s", *ratio, spent, reached, note))
+    return result
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     steps = {"whole": tower_stepper(clip, 0), "pieces": tower_stepper(clip, PAIRS // PIECES)}
     taken = in_turn(steps, rounds, warm_up)
     name = f"towers, step in {PIECES} pieces of {PAIRS // PIECES} ÷ whole"
-    made = [at_most(name, BAR, taken["pieces"], taken["whole"], "whole")]
+    result = [at_most(name, BAR, taken["pieces"], taken["whole"], "whole")]
     batch = configuration(folder, 0).training.batch_size
     whole, cached = configurations(folder, batch, batch // PIECES)
     prepared = prepare(whole)
@@ -88,7 +88,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     steppers = {"whole": stepper(prepared, whole), "pieces": stepper(prepare(cached), cached)}
     taken = in_turn({kind: on(step, batches) for kind, step in steppers.items()}, rounds, warm_up)
     name = f"regions and BiGRU, step in {PIECES} pieces of {batch // PIECES} ÷ whole"
-    return [*made, no_bar(name, taken["pieces"], taken["whole"])]
+    return [*result, no_bar(name, taken["pieces"], taken["whole"])]
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def embeddings(images: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def ranking(rounds: int) -> list[Line]:
     """Exact ranks in both directions ÷ one product, and the peak memory above the embeddings."""
-    made = []
+    lines = []
     for images, texts in RANKED:
         image, text, image_of_text = embeddings(images)
         scores = torch.empty(images, texts)
@@ -201,8 +201,8 @@ def ranking(rounds: int) -> list[Line]:
         product = f"product {milliseconds(taken['product']):.0f} ms"
         note = f"{product}; {peak:.0f} MiB above the embeddings (bar {MEMORY_BAR:g})"
         name, bar = f"ranks both ways, {images:,} × {texts:,} ÷ their product", f"≤ {RANKING_BAR:g}"
-        made.append(Line(name, bar, *ratio, milliseconds(taken["metrics"]), reached, note))
-    return made
+        lines.append(Line(name, bar, *ratio, milliseconds(taken["metrics"]), reached, note))
+    return lines
 
 
 def peak_memory(images: int) -> float:

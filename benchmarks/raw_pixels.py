@@ -66,8 +66,8 @@ def chance(images: int, captions: int) -> float:
     """Expected R@sum of random scores, with `captions` captions per image."""
     total = 0.0
     for k in (1, 5, 10):
-        places = images * captions - np.arange(min(k, images * captions))
-        total += 1 - float(np.prod(np.clip(1 - captions / places, 0, 1))) + min(k, images) / images
+        free = images * captions - np.arange(min(k, images * captions))
+        total += 1 - float(np.prod(np.clip(1 - captions / free, 0, 1))) + min(k, images) / images
     return 100 * total
 
 

@@ -82,8 +82,8 @@ def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Pr
     """Products of a linear layer: forward, to its weight, to its inputs."""
     x, w, g = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
     y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
-    made: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
-    return [*made, lambda: torch.mm(g, w, out=to_x)] if to_inputs else made
+    result: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
+    return [*result, lambda: torch.mm(g, w, out=to_x)] if to_inputs else result
 
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
@@ -93,12 +93,12 @@ def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
         w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
     states, gates = torch.randn(sum(steps), size), torch.randn(sum(steps), 3 * size)
     to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), torch.empty(3 * size, size)
-    made: Products = []
+    result: Products = []
     for x, y in zip(states.split(steps), to_gates.split(steps), strict=True):
-        made.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
+        result.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
     for g, x in zip(gates.split(steps), to_states.split(steps), strict=True):
-        made.append(lambda g=g, x=x: torch.mm(g, w, out=x))  # type: ignore[misc]
-    return [*made, lambda: torch.mm(gates.T, states, out=to_w)]
+        result.append(lambda g=g, x=x: torch.mm(g, w, out=x))  # type: ignore[misc]
+    return [*result, lambda: torch.mm(gates.T, states, out=to_w)]
 
 
 def products(batch: Batch, config: Config, *, lean: bool) -> Products:
@@ -107,13 +107,13 @@ def products(batch: Batch, config: Config, *, lean: bool) -> Products:
     pairs, regions, features = batch.regions.shape
     rows, steps = pairs * regions, pack(batch.word_lengths, batch.words.shape[1]).steps
     inputs = len(batch.words.unique()) if lean else sum(steps)
-    made = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
-    made += layer(rows, half, size)
+    result = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
+    result += layer(rows, half, size)
     for _ in range(2):  # directions, of the GRU and of the loss
-        made += layer(inputs, config.model.word_size, 3 * size)
-        made += recurrence(steps[1:], size, PADDING if lean else 0)
-        made += layer(pairs, size, pairs)
-    return made
+        result += layer(inputs, config.model.word_size, 3 * size)
+        result += recurrence(steps[1:], size, PADDING if lean else 0)
+        result += layer(pairs, size, pairs)
+    return result
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
@@ -209,7 +209,7 @@ def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     small = folder / "small"
     small.mkdir(exist_ok=True)
     write_features(small, features=SMALL_FEATURES)
-    made = []
+    result = []
     for name, data, count in (("small", small, 4 * rounds), ("large", folder, rounds)):
         plain, boosted = boosting_configurations(data, name)
         prepared = prepare(plain)
@@ -218,5 +218,5 @@ def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
         taken = in_turn({kind: on(step, batches) for kind, step in steps.items()}, count, warm_up)
         size = f"features of {prepared.data.train.feature_size}, D = {plain.model.dimension}"
         title = f"boosted step ÷ plain, {size}"
-        made.append(at_most(title, BOOSTING_BAR, taken["boosted"], taken["plain"], "plain"))
-    return made
+        result.append(at_most(title, BOOSTING_BAR, taken["boosted"], taken["plain"], "plain"))
+    return result

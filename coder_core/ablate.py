@@ -91,7 +91,7 @@ def _print_tables(console: Console) -> None:
     for table in TABLES.values():
         rows = ", ".join(row.name for row in table.rows)
         source = f" ({table.source})" if table.source else ""
-        listing.add_row(table.name, Text(f"{table.about}{source}\nrows: {rows}"))
+        listing.add_row(table.name, Text(f"{table.title}{source}\nrows: {rows}"))
     say(console, "\nTables:\n")
     console.print(listing)
 
@@ -200,7 +200,7 @@ def _print_results(results: Results, console: Console) -> None:
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
         seeds, total = " ".join(map(str, row.seeds)), shown(row.metrics[SUM])
-        table.add_row(row.row.name, row.row.about, seeds, total, against_shown(row), f"{row.minutes:.1f}")
+        table.add_row(row.row.name, row.row.title, seeds, total, against_shown(row), f"{row.minutes:.1f}")
     console.print(table)
     for line in legend(results):
         say(console, line)

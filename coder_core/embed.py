@@ -89,8 +89,8 @@ class PicturesArguments:
 
     DATA is a folder of pictures with captions in any layout of docs/data.md, section 9. Zero-shot metrics, diversity,
     similarity, joint space and clusters work on the run, and retrieval with new texts and pictures, through the same
-    model. Weights are read from safetensors only; nothing is downloaded. A command that was killed goes on where it was
-    when it is started again. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
+    model. Weights are read from safetensors only; nothing is downloaded. A command that was killed continues when it
+    is started again. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
     """
 
     data: tyro.conf.Positional[Path]
@@ -200,10 +200,10 @@ def _embed_pictures(arguments: list[str]) -> int:
     if result is not None:
         folder, metrics, faults = result
         print_faults(console, faults[len(notes) :])
-        about = towers.about
-        revision = f" at {str(about['revision'])[:12]}" if about.get("revision") else ""
-        model = about.get("model") or about.get("tower")
-        say(console, f"{folder}: embedded with {model}{revision}, prompt {about['prompt']!r}")
+        facts = towers.about
+        revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
+        model = facts.get("model") or facts.get("tower")
+        say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
         console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
     return 0
 

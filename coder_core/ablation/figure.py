@@ -63,7 +63,7 @@ def figure(results: Results) -> go.Figure:
     else:
         _add_differences(picture, results)
     height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
-    heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.about)}</sup>"
+    heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.title)}</sup>"
     picture.update_layout(
         title={"text": heading, "x": 0.01, "xanchor": "left"},
         height=height,
@@ -78,7 +78,7 @@ def figure(results: Results) -> go.Figure:
 
 
 def _labels(rows: Sequence[ResultRow]) -> list[str]:
-    return [html.escape(row.row.about or row.row.name) for row in rows]
+    return [html.escape(row.row.title or row.row.name) for row in rows]
 
 
 def _spread(row: ResultRow) -> Interval:

@@ -79,9 +79,9 @@ def _rows(tables: Any, path: Path) -> list[Row]:
         raise InputError.at(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"')
     rows = []
     for table in tables:
-        name, about = table.pop("name"), str(table.pop("about", ""))
+        name, title = table.pop("name"), str(table.pop("about", ""))
         _check_keys(table, f"{path} row {name}")
-        rows.append(Row(name, about, table))
+        rows.append(Row(name, title, table))
     return rows
 
 

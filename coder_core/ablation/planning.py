@@ -189,7 +189,7 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
     """Return the commands left, in this order; none when the run is finished and evaluated.
 
     Args:
-        split: to evaluate. threads: CPU threads of the run; 0 leaves what the configuration says.
+        split: to evaluate. threads: CPU threads of the run; 0 keeps that of the configuration.
     """
     folder, state = run.folder, state_of(run.folder)
     left = []

@@ -158,8 +158,8 @@ def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
     best = [best_save(folder).document("metrics")["metrics"] or {} for folder in runs.values()]
     if not all(CHOSEN_HALF in metrics and OTHER_HALF in metrics for metrics in best):
         return None
-    chosen, other = (measured([metrics[half] for metrics in best]) for half in (CHOSEN_HALF, OTHER_HALF))
-    return chosen, other
+    first, second = (measured([metrics[half] for metrics in best]) for half in (CHOSEN_HALF, OTHER_HALF))
+    return first, second
 
 
 def measured(values: Sequence[float]) -> Measured:

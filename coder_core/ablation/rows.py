@@ -33,7 +33,7 @@ class Row:
     """One row.
 
     Args:
-        name: of the row and, with the seed, of its run folders. about: a few words.
+        name: of the row and, with the seed, of its run folders. title: a few words.
         changes: flag (as on the command line, without dashes in front) → value.
         needs: flags that must not be 0 in this row.
         reported: the paper's figures. source: where it prints them.
@@ -42,7 +42,7 @@ class Row:
     """
 
     name: str
-    about: str
+    title: str
     changes: Mapping[str, Change] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     reported: Recalls | None = None
@@ -61,7 +61,7 @@ class AblationTable:
     """A table of a paper, or a user's own.
 
     Args:
-        name: as on the command line. about: the question it answers.
+        name: as on the command line. title: the question it answers.
         source: where the paper prints it; "" when it does not.
         rows: in order. reference: the row the others are compared with.
         x_name: the meaning of `Row.x`, when the table is a curve.
@@ -70,7 +70,7 @@ class AblationTable:
     """
 
     name: str
-    about: str
+    title: str
     source: str
     rows: tuple[Row, ...]
     reference: str

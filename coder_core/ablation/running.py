@@ -90,7 +90,7 @@ def run_all(
 
     Args:
         split: to evaluate them on. jobs: processes at a time.
-        threads: CPU threads of each; 0 leaves what the configuration says.
+        threads: CPU threads of each; 0 keeps that of the configuration.
         gpus: handed out in turn; none for the CPU.
         tell: called about twice a second.
 
@@ -107,7 +107,7 @@ def run_all(
             while len(active) < jobs and not signals.count and (startable := ready(waiting, active)):
                 run = startable[0]
                 waiting.remove(run)
-                run.slot = min(set(range(jobs)) - {other.slot for other in active})
+                run.slot = min(set(range(jobs)) - {process.slot for process in active})
                 run.start_next(gpus)
                 active.append(run)
             if signals.count > signals_sent:

@@ -50,7 +50,7 @@ def markdown(results: Results, command: str) -> str:
     heads += ["minutes", "MiB", "the paper", "its R@sum"]
     cells = [
         [
-            f"{row.row.name}: {row.row.about}",
+            f"{row.row.name}: {row.row.title}",
             ", ".join(map(str, row.seeds)),
             *(shown(row.metrics[name]) for name in RECALLS),
             f"**{shown(row.metrics[SUM])}**",
@@ -66,7 +66,7 @@ def markdown(results: Results, command: str) -> str:
     lines = ["| " + " | ".join(line) + " |" for line in (heads, *cells)]
     lines.insert(1, "|" + "---|" * len(heads))
     table = results.table
-    opening = [f"# {table.name}", "", f"{table.about[:1].upper()}{table.about[1:]}.", ""]
+    opening = [f"# {table.name}", "", f"{table.title[:1].upper()}{table.title[1:]}.", ""]
     return "\n".join([*opening, *lines, "", *legend(results), "", f"    {command}", ""])
 
 
@@ -98,7 +98,7 @@ def latex(results: Results) -> str:
     columns = pd.MultiIndex.from_tuples([row_head, *LATEX_HEADS, delta, paper])
     cells = [
         [
-            row.row.about,
+            row.row.title,
             *(_math(row.metrics[name]) for name in METRICS),
             _difference(row),
             _number(reported_sum(row.row.reported)).replace("–", "--"),
@@ -110,7 +110,7 @@ def latex(results: Results) -> str:
     text = style.to_latex(hrules=True, column_format="l" + "r" * (len(columns) - 1), multicol_align="c")
     for letter, command in SYMBOLS.items():
         text = text.replace(letter, command)
-    return f"% {results.table.name}: {' '.join(results.table.about.split())}\n{text}"
+    return f"% {results.table.name}: {' '.join(results.table.title.split())}\n{text}"
 
 
 def comma_separated(results: Results) -> str:
@@ -125,7 +125,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
     measured |= dict(zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False))
     return {
         "row": row.row.name,
-        "about": row.row.about,
+        "about": row.row.title,
         "split": results.split,
         "seeds": " ".join(map(str, row.seeds)),
         **{

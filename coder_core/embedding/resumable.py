@@ -44,12 +44,12 @@ class Plan:
     key: str
 
 
-def make_plan(split: CaptionedSplit, about: Mapping[str, Any], device: str, batch_size: int) -> Plan:
+def make_plan(split: CaptionedSplit, tower: Mapping[str, Any], device: str, batch_size: int) -> Plan:
     """Plan the blocks of a split: of 32 samples if `device`, a type, is the CPU, of `batch_size` on a GPU."""
     size = BLOCK_ON_CPU if device == "cpu" else batch_size
     lengths = np.array([len(caption) for caption in split.captions])
     order = np.argsort(-lengths, kind="stable")
-    digest = hashlib.sha256(json.dumps([VERSION, size, about], sort_keys=True, default=str).encode())
+    digest = hashlib.sha256(json.dumps([VERSION, size, tower], sort_keys=True, default=str).encode())
     for image, name in enumerate(split.image_names):
         state = split.positions.state(int(split.rows[image]))
         digest.update(f"{name}\0{state}\n".encode("utf-8", "surrogatepass"))

@@ -35,23 +35,23 @@ RM = _printed(79.3, 59.1, 95.4, 83.0)  # both branches online, in tables II and 
 AM = _printed(79.0, 58.5, 94.9, 83.1)
 
 
-def _imitation(form: str, about: str, scenario: str, reported: Recalls) -> Row:
+def _imitation(form: str, title: str, scenario: str, reported: Recalls) -> Row:
     """A row beside the baseline, whose run is the teacher of "offline"."""
     changes: Changes = {**HARDEST, "boosting": form, "boosting-scenario": scenario}
     changes["boosting-teacher"] = RunOf(_BASELINE.name) if scenario == "offline" else ""
     if scenario == "online":
         changes |= TOGETHER
-    return Row(f"{form}-{scenario}", f"{about}, {scenario}", changes, (), reported, "table II")
+    return Row(f"{form}-{scenario}", f"{title}, {scenario}", changes, (), reported, "table II")
 
 
-def _inferior(name: str, about: str, training: Changes, model: Changes) -> tuple[Row, Row]:
+def _inferior(name: str, title: str, training: Changes, model: Changes) -> tuple[Row, Row]:
     """A teacher weaker than the baseline by its training, or by the model both are; and AM over it."""
     teacher = f"teacher-{name}"
     boosted: Changes = {**HARDEST, **model, "boosting": "am", "boosting-scenario": "offline"}
     boosted["boosting-teacher"] = RunOf(teacher)
     return (
-        Row(teacher, f"no second branch, {about}", {**_ALONE, **training, **model}),
-        Row(f"am-offline-{name}", f"AM, offline, the teacher {about}", boosted, reference=teacher),
+        Row(teacher, f"no second branch, {title}", {**_ALONE, **training, **model}),
+        Row(f"am-offline-{name}", f"AM, offline, the teacher {title}", boosted, reference=teacher),
     )
 
 
@@ -95,9 +95,9 @@ OFFLINE = AblationTable(
 )
 
 
-def _online(name: str, about: str, form: str, reported: Recalls, *, soft: bool = False) -> Row:
+def _online(name: str, title: str, form: str, reported: Recalls, *, soft: bool = False) -> Row:
     changes: Changes = {**ONLINE, "boosting-soft": soft, "boosting": form}
-    return Row(name, about, changes, (), reported, f"table IV #{name[0].upper()}")
+    return Row(name, title, changes, (), reported, f"table IV #{name[0].upper()}")
 
 
 CONFIGURATIONS = AblationTable(
@@ -171,9 +171,9 @@ BRANCHES = AblationTable(
 )
 
 
-def _loss(name: str, about: str, *reported: float) -> Row:
+def _loss(name: str, title: str, *reported: float) -> Row:
     changes: Changes = {"loss": name, **TRIPLET, "boosting": "none"}
-    return Row(name, about, changes, (), _printed(*reported), "table III")
+    return Row(name, title, changes, (), _printed(*reported), "table III")
 
 
 METRIC_LEARNING = AblationTable(
@@ -192,10 +192,10 @@ METRIC_LEARNING = AblationTable(
 )
 
 
-def _scorer(name: str, about: str, reported: Recalls | None = None, **changes: Change) -> Row:
+def _scorer(name: str, title: str, reported: Recalls | None = None, **changes: Change) -> Row:
     flags = {flag.replace("_", "-"): value for flag, value in changes.items()}
     plain: Changes = {**_ALONE, "scorer": "cosine", "embeddings": 1}
-    return Row(name, about, {**plain, **flags}, (), reported, "table II" if reported else "")
+    return Row(name, title, {**plain, **flags}, (), reported, "table II" if reported else "")
 
 
 _PVSE = "… both: PVSE as its paper has it"

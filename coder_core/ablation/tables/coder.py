@@ -119,8 +119,8 @@ CLUSTERS = AblationTable(
 
 def _batch_row(name: str, size: int, banks: str, changes: Changes, needs: tuple[str, ...]) -> Row:
     changes = {"batch-size": size, **changes}
-    about, reported = f"batch {size}, {banks} banks", FIGURE_3.get(name)
-    return Row(name, about, changes, needs, reported, "section 4.4.1", size, f"{name.split('-')[0]} M-DCL")
+    title, reported = f"batch {size}, {banks} banks", FIGURE_3.get(name)
+    return Row(name, title, changes, needs, reported, "section 4.4.1", size, f"{name.split('-')[0]} M-DCL")
 
 
 BATCH_SIZE = AblationTable(
@@ -202,8 +202,8 @@ MASKING = AblationTable(
 )
 
 
-def _scale_row(name: str, about: str, scale: str, clamp: str) -> Row:
-    return Row(name, about, {"positive-scale": scale, "positive-clamp": clamp})
+def _scale_row(name: str, title: str, scale: str, clamp: str) -> Row:
+    return Row(name, title, {"positive-scale": scale, "positive-clamp": clamp})
 
 
 POSITIVE_SCALE = AblationTable(
@@ -219,15 +219,15 @@ POSITIVE_SCALE = AblationTable(
 )
 
 
-def _ambiguity_row(share: float, name: str, about: str, changes: Changes, needs: tuple[str, ...]) -> Row:
+def _ambiguity_row(share: float, name: str, title: str, changes: Changes, needs: tuple[str, ...]) -> Row:
     percent = round(100 * share)
     return Row(
         f"{name}-{percent}",
-        f"{about}, {percent}% vague",
+        f"{title}, {percent}% vague",
         {**changes, "vague-captions": share},
         needs,
         x=percent,
-        group=about,
+        group=title,
         reference=f"dcl-i-{percent}",
     )
 

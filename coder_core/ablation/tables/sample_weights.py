@@ -28,25 +28,25 @@ WITHIN = 0.1  # of THOMAS, whose paper chooses its two weights on dev
 RANDOM = "DIVERSITY's weights, each given to another pair"
 
 
-def _row(name: str, about: str, weights: str, source: str, *reported: float, **changes: Change) -> Row:
+def _row(name: str, title: str, weights: str, source: str, *reported: float, **changes: Change) -> Row:
     """`reported`: accuracy of images and of texts; none where the paper has no figure."""
     flags = {flag.replace("_", "-"): value for flag, value in changes.items()}
     recalls: Recalls | None = (reported[0], None, None, reported[1], None, None) if reported else None
-    return Row(name, about, {**PLAIN, "sample-weights": weights, **flags}, reported=recalls, source=source)
+    return Row(name, title, {**PLAIN, "sample-weights": weights, **flags}, reported=recalls, source=source)
 
 
 def _combined(diversity: int, discrepancy: int) -> Row:
     reported = (70.56, 70.13) if (diversity, discrepancy) == CHOSEN_ON_COCO else ()
-    about = f"COMBINED-VAL, {diversity}·DIV + {discrepancy}·DIS"
+    title = f"COMBINED-VAL, {diversity}·DIV + {discrepancy}·DIS"
     shares: dict[str, Change] = {"diversity_share": float(diversity), "discrepancy_share": float(discrepancy)}
-    return _row(f"combined-{diversity}-{discrepancy}", about, "combined", TABLE_2, *reported, **shares)
+    return _row(f"combined-{diversity}-{discrepancy}", title, "combined", TABLE_2, *reported, **shares)
 
 
-def _recipe(name: str, about: str, weights: str, discrepancy_share: float) -> Row:
+def _recipe(name: str, title: str, weights: str, discrepancy_share: float) -> Row:
     """A row under the paper's own recipe."""
     settings: dict[str, Change] = {"batch_size": 32, "warmup_steps": 0, "learning_rate": 1e-4}
     settings |= {"weight_decay": 1e-5, "schedule": "plateau", "discrepancy_share": discrepancy_share}
-    row = _row(f"recipe-{name}", f"the paper's recipe, {about}", weights, "", **settings)
+    row = _row(f"recipe-{name}", f"the paper's recipe, {title}", weights, "", **settings)
     return replace(row, reference="recipe-none")
 
 
@@ -90,15 +90,15 @@ _KINDS = ("diversity", "discrepancy")
 
 def _direction(kind: str, direction: int) -> Row:
     reported = _DIRECTIONS[direction][_KINDS.index(kind)]
-    about = f"{kind.upper()}, Γ = {direction:+d}"
-    return _row(f"{kind}-gamma{direction}", about, kind, TABLE_3, *reported, weight_direction=direction)
+    title = f"{kind.upper()}, Γ = {direction:+d}"
+    return _row(f"{kind}-gamma{direction}", title, kind, TABLE_3, *reported, weight_direction=direction)
 
 
 def _modality(kind: str, form: str) -> Row:
     reported = _MODALITIES[form][_KINDS.index(kind)]
     alpha = "α_X + α_Y" if form == "sum" else f"α of the {form} alone"
-    about = f"{kind.upper()}, {alpha}"
-    return _row(f"{kind}-{form}", about, kind, TABLE_3, *reported, weight_modalities=form)
+    title = f"{kind.upper()}, {alpha}"
+    return _row(f"{kind}-{form}", title, kind, TABLE_3, *reported, weight_modalities=form)
 
 
 WEIGHT_FORMS = AblationTable(

@@ -35,7 +35,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     Raises:
         InputError: it has layers that such a model has no place for; the first is named.
     """
-    config, about = read_config(run)
+    config, notes = read_config(run)
     towers, model = config.towers, config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
     reasons = {
@@ -49,7 +49,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
         if holds:
             expected = "two pretrained towers in their own space"
             raise InputError.at(run, f"{reason}, which no transformers model has", expected, FIX)
-    return config, about
+    return config, notes
 
 
 def write_huggingface(run: Path, folder: Path, split: str) -> None:
@@ -63,17 +63,17 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     Raises:
         InputError: as for `check_run`; the files of a tower are missing; the folder exists.
     """
-    config, about = check_run(run)
+    config, notes = check_run(run)
     loaded = load_model(run)
     towers = loaded.towers
     assert towers is not None and towers.image is not None and towers.text is not None  # noqa: PT018
-    noted = [towers.image.about, towers.text.about]
-    for side in noted:
+    sides = [towers.image.about, towers.text.about]
+    for side in sides:
         if side["kind"] != TRANSFORMERS:
             raise InputError.at(run, f"has the own tower {side['tower']!r}", "towers of transformers", FIX)
     images, texts = (
         TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
-        for side in noted
+        for side in sides
     )
     modules = []
     for encoder in (loaded.model.regions, loaded.model.words):
@@ -91,7 +91,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
         plain.save_pretrained(unfinished)
         load_processor(sources[0], str(run)).save_pretrained(unfinished)
         load_tokenizer(sources[1], str(run)).save_pretrained(unfinished)
-        card = _card(run, config, about, noted, text.padded_to, split)
+        card = _card(run, config, notes, sides, text.padded_to, split)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -157,11 +157,11 @@ def _set_scale(plain: Any, run: Path, config: Config) -> None:
 
 
 def _card(
-    run: Path, config: Config, about: dict[str, Any], noted: list[dict[str, Any]], padded_to: int, split: str
+    run: Path, config: Config, notes: dict[str, Any], sides: list[dict[str, Any]], padded_to: int, split: str
 ) -> str:
     """The model card: origin, data and recall; texts are padded to `padded_to` tokens, 0 for a mask."""
     towers, name = config.towers, run.resolve().name
-    models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in noted))
+    models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in sides))
     texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
     lines = [
         CARD_HEAD,
@@ -171,13 +171,13 @@ def _card(
         f"Texts are read {texts}.",
         "",
         f"- loss: {config.objective.loss}, {config.training.epochs} epochs, batches of {config.training.batch_size}",
-        f"- data: {config.data.data}, {about.get('train_images', '?')} images and {about.get('train_captions', '?')} "
+        f"- data: {config.data.data}, {notes.get('train_images', '?')} images and {notes.get('train_captions', '?')} "
         "captions",
-        f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in noted))}",
+        f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in sides))}",
         "",
         "Trained with",
         "",
-        f"    {about.get('command', '')}",
+        f"    {notes.get('command', '')}",
         "",
     ]
     try:

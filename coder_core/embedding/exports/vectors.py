@@ -122,9 +122,9 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> 
         index.add(np.ascontiguousarray(rows[start : start + ROWS]))
         progress(min(start + ROWS, len(rows)), len(rows))
     analysis = vectors.analysis
-    about = {"run": vectors.run, "split": vectors.split, "model": analysis.fingerprint, "rows": side}
+    document = {"run": vectors.run, "split": vectors.split, "model": analysis.fingerprint, "rows": side}
     names = analysis.image_names if side == "images" else analysis.captions
     with replacing(file) as temporary:
         faiss.write_index(index, str(temporary))
         temporary.chmod(file.parent.stat().st_mode & 0o666)
-        replace_file(names_file(file), json.dumps(about | {"names": names}, ensure_ascii=False, indent=1))
+        replace_file(names_file(file), json.dumps(document | {"names": names}, ensure_ascii=False, indent=1))
