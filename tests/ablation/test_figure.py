@@ -32,33 +32,33 @@ def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results
 
 
 def test_seeds_means_differences_and_the_papers() -> None:
-    found = figure(results(TABLES["components"], {"1-btr": (250.0, 254.0), "2-dcl": (262.0,)}))
-    by_name = {trace.name: trace for trace in found.data}
+    drawing = figure(results(TABLES["components"], {"1-btr": (250.0, 254.0), "2-dcl": (262.0,)}))
+    by_name = {trace.name: trace for trace in drawing.data}
     assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
     assert list(by_name["mean ± spread"].x) == [252.0, 262.0]
     assert by_name["mean ± spread"].error_x.array == pytest.approx((8**0.5, 0.0))
-    differences = next(trace for trace in found.data if trace.name is None)
+    differences = next(trace for trace in drawing.data if trace.name is None)
     assert list(differences.x) == [10.0]
     assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
 
 
 def test_a_curve_has_a_line_for_every_group() -> None:
     names = [row.name for row in TABLES["batch-size"].rows]
-    found = figure(results(TABLES["batch-size"], {name: (200.0 + i,) for i, name in enumerate(names)}))
-    lines = {trace.name: list(trace.y) for trace in found.data if trace.mode == "lines+markers"}
+    drawing = figure(results(TABLES["batch-size"], {name: (200.0 + i,) for i, name in enumerate(names)}))
+    lines = {trace.name: list(trace.y) for trace in drawing.data if trace.mode == "lines+markers"}
     assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
 
 
 def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
     table = AblationTable("mine", evil, "", (Row("a", evil), Row("b", "b")), "a")
-    found = results(table, {"a": (1.0,), "b": (2.0,)})
-    page = write_figure(found, tmp_path).read_text("utf-8")
+    table_results = results(table, {"a": (1.0,), "b": (2.0,)})
+    page = write_figure(table_results, tmp_path).read_text("utf-8")
     assert "<title>Ablation: mine</title>" in page
     assert "<a href" not in page.split("</script>")[-2]
-    assert "&lt;a href" in str(figure(found).data[0].y)
-    assert r"\$\textbackslash alpha\$\_\%" in latex(found)
-    assert markdown(found, "command").count("|\n") == 4
+    assert "&lt;a href" in str(figure(table_results).data[0].y)
+    assert r"\$\textbackslash alpha\$\_\%" in latex(table_results)
+    assert markdown(table_results, "command").count("|\n") == 4
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -120,10 +120,10 @@ def _fork(
     code = 70
     try:
         signal.alarm(LONGEST)
-        own = folder / str(number)
-        own.mkdir()
+        case_folder = folder / str(number)
+        case_folder.mkdir()
         with (folder / f"{number}.findings").open("w") as file:
-            for finding in task(case, own, Listener(folder / f"{number}.output")):
+            for finding in task(case, case_folder, Listener(folder / f"{number}.output")):
                 file.write(json.dumps(asdict(finding)) + "\n")
                 file.flush()
         code = 0
@@ -215,10 +215,10 @@ def arguments(name: str, cases: int | None) -> argparse.Namespace:
 
 def command(name: str, campaign: Callable[..., Campaign], cases: int) -> int:
     """Run one campaign as a program; the exit status."""
-    given = arguments(name, cases)
+    parsed = arguments(name, cases)
     torch.set_num_threads(1)
     with workplace() as folder:
-        return report([campaign(folder, given.cases, given.seed, given.jobs)], given.show)
+        return report([campaign(folder, parsed.cases, parsed.seed, parsed.jobs)], parsed.show)
 
 
 def report(campaigns: Sequence[Campaign], show: int = 20) -> int:

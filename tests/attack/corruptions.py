@@ -67,7 +67,7 @@ def three_epochs(name: str, folder: Path) -> Path:
 
 
 def prepare_runs(folder: Path) -> None:
-    """Make both runs, their derived results, and what each door says of them while they are intact."""
+    """Make both runs, their derived results, and the facts of each door while they are intact."""
     use_onednn()  # as the commands do
     for name in RUNS:
         run = stop_during(three_epochs(name, folder / "like" / name), folder / "runs" / name, LAST_STEP)
@@ -241,8 +241,9 @@ def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> C
         return Corruption(run, path, kind, changed, f"bit {bit} of byte {position} flipped")
     files = [file for file in sorted((base / "runs").rglob("*")) if file.is_file()]
     files = [file for file in files if file.read_bytes() != content]
-    other = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
-    return Corruption(run, path, kind, other.read_bytes(), f"replaced by {other.relative_to(base / 'runs')}")
+    source = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
+    about = f"replaced by {source.relative_to(base / 'runs')}"
+    return Corruption(run, path, kind, source.read_bytes(), about)
 
 
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:

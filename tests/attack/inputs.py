@@ -3,7 +3,7 @@
     python -m tests.attack.inputs --cases 400 --seed 0
 
 A case is silent when `check_data` or `train` takes what the other refuses, when `evaluate` refuses what `check_data`
-takes, or when one of them says an error in other words. The inputs stand in `bad_features.py` and its neighbours.
+takes, or when one of them prints an error in other words. The inputs are those of `bad_inputs.py`.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
     checking = [str(data), "--word-threshold=1", "--batch-size=4", "--word-size=3", *vectors]
     training = [*SMALL, f"--data={data}", f"--root={folder}", "--name=run", *flags]
     checked, words = listener.hear(lambda: check_data.main(checking))
-    trained, said = listener.hear(lambda: train.main(training))
-    text = f"check_data {checked}: {words}\ntrain {trained}: {said}"
-    errors = {line for line in said.splitlines() if line.startswith("error: ")}
+    trained, output = listener.hear(lambda: train.main(training))
+    text = f"check_data {checked}: {words}\ntrain {trained}: {output}"
+    errors = {line for line in output.splitlines() if line.startswith("error: ")}
     if {checked, trained} - {0, *USUAL_EXITS}:
         yield Finding(str(case), "check_data" if checked is None else "train", "traceback", text[-1500:])
     elif case.family == "configuration":
-        refusal: Outcome = "named" if said else "silent"
+        refusal: Outcome = "named" if output else "silent"
         yield Finding(str(case), "train", refusal if trained else "harmless", text)
         yield read_as_document(case, listener)
     elif bool(checked) != bool(trained):
@@ -92,16 +92,16 @@ def attack(case: BadInput, folder: Path, listener: Listener) -> Iterator[Finding
         yield Finding(str(case), "both", "named" if mentioned else "harmless", text)
     if case.family not in ("configuration", "word vectors"):
         run = Path(shutil.copytree(folder.parents[1] / RUN, folder / "trained"))
-        evaluated, said = listener.hear(lambda: evaluate.main([str(run), f"--data={data}"]))
-        yield judge_evaluation(case, evaluated, said, checked, words)
+        evaluated, output = listener.hear(lambda: evaluate.main([str(run), f"--data={data}"]))
+        yield judge_evaluation(case, evaluated, output, checked, words)
 
 
 def judge_evaluation(
-    case: BadInput, status: int | None, said: str, checked: int | None, words: str
+    case: BadInput, status: int | None, output: str, checked: int | None, words: str
 ) -> Finding:
     """`evaluate` reads one split: what it refuses, `check_data` refused in the same words."""
-    text = f"check_data {checked}: {words}\nevaluate {status}: {said}"
-    errors = {line for line in said.splitlines() if line.startswith("error: ")}
+    text = f"check_data {checked}: {words}\nevaluate {status}: {output}"
+    errors = {line for line in output.splitlines() if line.startswith("error: ")}
     if status not in (0, *USUAL_EXITS):
         return Finding(str(case), "evaluate", "traceback", text[-1500:])
     if not status:

@@ -18,24 +18,24 @@ CASES = 200
 
 
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 1) -> Campaign:
-    """Kill `cases` times, half of them in saves; one at a time, whatever `jobs` says."""
+    """Kill `cases` times, half of them in saves; one at a time, whatever `jobs` is."""
     data = str(write_tiny_data(folder / "data"))
-    import_all(folder, lambda place: train(data, place / "warm-up", "run"))
+    import_all(folder, lambda base: train(data, base / "warm-up", "run"))
     in_saves = cases // 2
-    told = kills(data, folder / "runs", anywhere=cases - in_saves, in_saves=in_saves, seed=seed)
-    lost = {number: difference(folder / "runs", number) for number in range(told["runs"])}
-    found = Campaign("kills")
-    for number, kill in enumerate(told["kills"]):
+    report = kills(data, folder / "runs", anywhere=cases - in_saves, in_saves=in_saves, seed=seed)
+    lost = {number: difference(folder / "runs", number) for number in range(report["runs"])}
+    findings = []
+    for number, kill in enumerate(report["kills"]):
         case = f"kill {number}, {kill['kind']}, run {kill['run']}"
         if kill["code"] != -9:
-            found.cases.append([Finding(case, "train", "traceback", f"ended with {kill['code']}")])
+            findings.append(Finding(case, "train", "traceback", f"ended with {kill['code']}"))
         elif kill["damaged"] or kill["after"] < kill["before"] or lost[kill["run"]]:
-            found.cases.append([Finding(case, "resume", "silent", f"{kill} {lost[kill['run']]}")])
+            findings.append(Finding(case, "resume", "silent", f"{kill} {lost[kill['run']]}"))
         else:
-            found.cases.append([Finding(case, "resume", "harmless")])
-    if told["last"] or told["whole"]:
-        found.cases.append([Finding("a run that nobody killed", "train", "traceback", str(told))])
-    return found
+            findings.append(Finding(case, "resume", "harmless"))
+    if report["last"] or report["whole"]:
+        findings.append(Finding("a run that was never killed", "train", "traceback", str(report)))
+    return Campaign("kills", [[finding] for finding in findings])
 
 
 def difference(root: Path, number: int) -> str:

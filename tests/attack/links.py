@@ -143,23 +143,23 @@ def surroundings(folder: Path, subject: str) -> Path:
     """The subject, its neighbour and, outside, a folder and a file that nothing may touch."""
     (folder / "runs" / "neighbour").mkdir(parents=True)
     (folder / "runs" / "neighbour" / "mine").write_text("x")
-    made = SUBJECTS[subject].make(folder / "runs")
+    subject_folder = SUBJECTS[subject].make(folder / "runs")
     shutil.copytree(FIXTURE / "checkpoints" / "whole" / "analysis", folder / OUTSIDE / "folder")
     (folder / OUTSIDE / "folder" / "9").mkdir()
     (folder / OUTSIDE / "dotfile").write_text("export PATH=/bin\nno newline at the end")
-    return made
+    return subject_folder
 
 
 def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
     """One thing at one place, then every door."""
-    made = surroundings(folder, case.subject)
-    path = put(made, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
+    subject_folder = surroundings(folder, case.subject)
+    path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
     # A hard link stops only what writes in place; a job that is forgotten loses its own files.
     watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
     watched += [folder / "runs"] if case.kind != HARD_LINK and case.subject != "jobs" else []
     before = [digest(path) for path in watched]
     for door, use in SUBJECTS[case.subject].doors.items():
-        status, text = listener.hear(lambda use=use: use(made))
+        status, text = listener.hear(lambda use=use: use(subject_folder))
         refused = bool(status) and str(path) in text
         if status is None or status not in (0, *USUAL_EXITS):
             yield Finding(str(case), door, "traceback", f"{status}: {text}")
@@ -174,9 +174,9 @@ def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
 def warm_up(folder: Path) -> None:
     """Import everything that a case imports."""
     for number, (name, subject) in enumerate(SUBJECTS.items()):
-        made = surroundings(folder / f"warm-up-{number}", name)
+        subject_folder = surroundings(folder / f"warm-up-{number}", name)
         for use in subject.doors.values():
-            use(made)
+            use(subject_folder)
 
 
 def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Campaign:

@@ -106,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="flips, the same number in each package")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    parsed = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
@@ -122,7 +122,7 @@ def main() -> int:
             files = sorted((folder / package).rglob("*.py"))
             counts = {file: len(list(sites(ast.parse(file.read_text("utf-8"))))) for file in files}
             every = [(file, site) for file, count in counts.items() for site in range(count)]
-            for file, site in random.Random(given.seed).sample(every, given.count // len(TESTS)):
+            for file, site in random.Random(parsed.seed).sample(every, parsed.count // len(TESTS)):
                 source = file.read_text("utf-8")
                 text, line, what = flipped(source, site)
                 file.write_text(text, "utf-8")

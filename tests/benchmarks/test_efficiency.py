@@ -59,7 +59,7 @@ def test_figure_and_numbers_come_out(
     runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["run"] for row in rows] == list(RUNS)
@@ -71,7 +71,7 @@ def test_figure_and_numbers_come_out(
         queries, images = float(row["queries"]), len(analysis.image_names)
         assert queries > 0
         assert float(row["pairs"]) == pytest.approx(queries * images / 1000)
-        assert row["run"] in said
+        assert row["run"] in output
     assert (tmp_path / "new" / "efficiency.html").is_file()
 
 

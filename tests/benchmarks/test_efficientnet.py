@@ -30,9 +30,9 @@ def test_features_are_those_of_the_plain_network_and_every_row_is_planned(
     karpathy(data)
     (data / "dataset_own.json").rename(data / "dataset_flickr8k.json")
     assert main([str(data), f"--out={tmp_path}", "--rows", "baseline", "coder", "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "coder_core.train flickr8k-baseline" in said
-    assert "coder_core.train coder-flickr8k" in said
+    output = capsys.readouterr().out
+    assert "coder_core.train flickr8k-baseline" in output
+    assert "coder_core.train coder-flickr8k" in output
     features = np.load(tmp_path / "features" / "train_ims.npy")
     assert features.shape == (6, 36, 1280)
 

@@ -14,8 +14,8 @@ from coder_core.demo import make_demo
 
 def test_chance_is_the_mean_over_all_orders() -> None:
     """Three images with two captions: the best of an image's two places among six, a caption's image among three."""
-    places = list(combinations(range(6), 2))
-    by_image = sum(sum(min(pair) < k for pair in places) / len(places) for k in (1, 5, 10))
+    pairs = list(combinations(range(6), 2))
+    by_image = sum(sum(min(pair) < k for pair in pairs) / len(pairs) for k in (1, 5, 10))
     assert chance(3, 2) == pytest.approx(100 * (by_image + 1 / 3 + 1 + 1))
 
 

@@ -48,24 +48,24 @@ def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: C
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
     assert main([*map(str, runs), f"--positives={file}", f"--json={document}"]) == 0
     assert "2 positives beyond the labels, 1 line " in printed(capsys)
-    one = open_analysis(runs[0], "dev")
-    owner = np.asarray(one.image_of_text)
+    analysis = open_analysis(runs[0], "dev")
+    owner = np.asarray(analysis.image_of_text)
     second, first = np.flatnonzero(owner == 0)[1], np.flatnonzero(owner == 2)[0]
     pairs = np.concatenate([np.stack([np.arange(len(owner)), owner], 1), [[second, 3], [first, 1]]])
-    scored = score_tiles([EmbeddingPair(one.image_embeddings, one.text_embeddings)], owner)
+    scored = score_tiles([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)], owner)
     rows = json.loads(document.read_text())["runs"]
     row = rows[str(runs[0])]
     for name, value in extended_metrics(scored, pairs).items():
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
-    assert row["rsum"] == one.metrics["rsum"]  # the labels' recall is not touched
+    assert row["rsum"] == analysis.metrics["rsum"]  # the labels' recall is not touched
     run = open_run(runs[0])  # the app shows the same
     table = judged_recall(["one"], [judged_values(run, "dev", run_judgements(run, "dev", file))])
     for line in table.to_dict("records"):
         way = line["direction"]
         assert line["map_at_r"] == pytest.approx(row[f"{way}_map_at_r"])
         assert line["judged_5"] == pytest.approx(row[f"{way}_extended_r5"])
-        assert line["labels_1"] == pytest.approx(one.metrics[f"{way}_r1"])
+        assert line["labels_1"] == pytest.approx(analysis.metrics[f"{way}_r1"])
     assert main([str(runs[0]), "--positives", str(tmp_path / "none.tsv")]) == 1
     assert "none.tsv" in capsys.readouterr().err
 
@@ -78,9 +78,9 @@ def test_diversity_is_compared_with_the_disagreement_of_experts(
     fields = [(f"image {(i + 1) % 4}", f"image {i}#0", *map(str, grades[i])) for i in range(4)]
     file.write_text("".join("\t".join(line) + "\n" for line in fields))
     row = row_of(runs[0], tmp_path, file)
-    one = open_analysis(runs[0], "dev")
-    owner = np.asarray(one.image_of_text)
-    scores = one.image_embeddings.astype(np.float64) @ one.text_embeddings.T.astype(np.float64)
+    analysis = open_analysis(runs[0], "dev")
+    owner = np.asarray(analysis.image_of_text)
+    scores = analysis.image_embeddings.astype(np.float64) @ analysis.text_embeddings.T.astype(np.float64)
     captions = [int(np.flatnonzero(owner == image)[0]) for image in range(4)]
     spread = [np.std(np.delete(scores[:, caption], owner[caption])) for caption in captions]
     disagreement = [np.std(numbers) for numbers in grades]

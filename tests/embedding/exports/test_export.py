@@ -35,7 +35,7 @@ def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
 
     folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
-    for rows, queries, own, names in (
+    for rows, queries, candidates, names in (
         ("images", w, v, analysis.image_names),
         ("captions", v, w, analysis.captions),
     ):
@@ -43,18 +43,18 @@ def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
         assert export([str(folder), "--to", "faiss", str(file), "--rows", rows]) == 0
         index = faiss.read_index(str(file))
         assert index.metric_type == faiss.METRIC_INNER_PRODUCT
-        np.testing.assert_array_equal(index.reconstruct_n(0, index.ntotal), own)
+        np.testing.assert_array_equal(index.reconstruct_n(0, index.ntotal), candidates)
         scores, best = index.search(np.ascontiguousarray(queries), 10)
-        np.testing.assert_allclose(scores, np.take_along_axis(queries @ own.T, best, 1), atol=1e-6)
+        np.testing.assert_allclose(scores, np.take_along_axis(queries @ candidates.T, best, 1), atol=1e-6)
         expected = analysis.text_best if rows == "images" else analysis.image_best
         np.testing.assert_array_equal(best[:, : expected.shape[1]], expected)
-        about = json.loads((tmp_path / f"{rows}.faiss.json").read_text(encoding="utf-8"))
-        assert about["names"] == list(names)
-        assert (about["rows"], about["split"], about["run"]) == (rows, "dev", folder.name)
-    # A caption's rank is the place of its image among all.
+        document = json.loads((tmp_path / f"{rows}.faiss.json").read_text(encoding="utf-8"))
+        assert document["names"] == list(names)
+        assert (document["rows"], document["split"], document["run"]) == (rows, "dev", folder.name)
+    # A caption's rank is the position of its image among all.
     everything = faiss.read_index(str(tmp_path / "images.faiss")).search(np.ascontiguousarray(w), len(v))[1]
-    places = (everything == analysis.image_of_text[:, None]).argmax(1)
-    np.testing.assert_array_equal(places, analysis.text_ranks)
+    positions = (everything == analysis.image_of_text[:, None]).argmax(1)
+    np.testing.assert_array_equal(positions, analysis.text_ranks)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,8 +70,8 @@ def test_parquet_holds_ids_captions_names_and_embeddings(
     )
     for table, rows in ((images, v), (captions, w)):
         assert table.schema.field("embedding").type == pa.list_(pa.float32(), v.shape[1])
-        found = table["embedding"].combine_chunks().flatten().to_numpy().reshape(rows.shape)
-        np.testing.assert_array_equal(found, rows)
+        embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(rows.shape)
+        np.testing.assert_array_equal(embeddings, rows)
         assert table["id"].to_pylist() == list(range(len(rows)))
         assert set(table["split"].to_pylist()) == {"dev"}
         assert table.schema.metadata[b"run"] == folder.name.encode()
@@ -79,8 +79,8 @@ def test_parquet_holds_ids_captions_names_and_embeddings(
     assert captions["caption"].to_pylist() == analysis.captions
     assert captions["image_id"].to_pylist() == analysis.image_of_text.tolist()
     assert captions["name"].to_pylist() == [analysis.image_names[image] for image in analysis.image_of_text]
-    place = analysis.picture_folder
-    expected = [str(Path(place) / name) if place else "" for name in analysis.image_names]
+    pictures = analysis.picture_folder
+    expected = [str(Path(pictures) / name) if pictures else "" for name in analysis.image_names]
     assert images["file"].to_pylist() == expected
 
 
