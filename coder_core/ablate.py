@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coder_core.ablation.rows import AblationTable
+from coder_core.ablation.rows import AblationTable, read_grid
 from coder_core.ablation.tables import TABLES
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, named_settings, parse
@@ -100,8 +100,6 @@ def _find_table(name: str) -> AblationTable:
     if name in TABLES:
         return TABLES[name]
     if name.endswith(".toml"):
-        from coder_core.ablation.grid import read_grid
-
         return read_grid(Path(name))
     raise InputError.at(f"table {name!r}", "does not exist", f"one of {', '.join(TABLES)}, or a .toml file")
 
@@ -134,11 +132,10 @@ def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
 
 
 def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str], console: Console) -> int:
-    from coder_core.ablation.figure import write_figure
     from coder_core.ablation.planning import gpus, named_flags, plan, processors
     from coder_core.ablation.results import collect
     from coder_core.ablation.running import LOGS, run_all, watching
-    from coder_core.ablation.writing import write_all
+    from coder_core.ablation.writing import write_all, write_figure
 
     command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
     root = parsed.root or ROOT / f"ablation-{table.name}"

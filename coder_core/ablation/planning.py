@@ -9,18 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from coder_core.ablation.rows import AblationTable, Change, Row, Times
+from coder_core.ablation.rows import AblationTable, Change, Row, Times, changed, value_of
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import (
-    MAY_CHANGE,
-    Config,
-    changed_flags,
-    differences,
-    find_setting,
-    named_settings,
-    with_settings,
-)
+from coder_core.config.schema import MAY_CHANGE, Config, changed_flags, differences, named_settings
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
@@ -130,28 +122,6 @@ def row_config(
         Fault(where, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing
     )
     return start, replace(config, name=name)
-
-
-def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
-    """Apply the changes of a row.
-
-    Args:
-        changes: flag → value; `Times` multiplies the configuration's value. where: they are made, for messages.
-
-    Raises:
-        InputError: an unknown flag, a value of the wrong type or out of range.
-    """
-    values = {}
-    for flag, value in changes.items():
-        before = value_of(config, flag)
-        values[flag] = type(before)(round(before * value.factor)) if isinstance(value, Times) else value
-    return with_settings(config, values, where)
-
-
-def value_of(config: Config, flag: str) -> Any:
-    """Return the value of a setting, named by its flag; None when there is no such setting."""
-    setting = find_setting(flag)
-    return getattr(getattr(config, setting.section), setting.key) if setting else None
 
 
 def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:

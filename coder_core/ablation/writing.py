@@ -1,11 +1,19 @@
-"""Write a finished table as Markdown, LaTeX and CSV: the measured figures beside those of the paper."""
+"""Write a finished table as Markdown, LaTeX and CSV, and draw it: the measured figures beside those of the paper.
+
+The drawing is one HTML file with Plotly inside, which opens offline.
+"""
 
 from __future__ import annotations
 
+import html
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
@@ -19,6 +27,10 @@ SYMBOLS = {
     **{"μ": r"$\mu$", "ε": r"$\varepsilon$", "γ": r"$\gamma$", "α": r"$\alpha$"},
     **{"Δ": r"$\Delta$", "×": r"$\times$", "→": r"$\to$"},
 }
+MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
+LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00")
+SEEDS = "rgba(11, 110, 138, 0.45)"
+ROW_HEIGHT, MARGINS, SMALLEST = 46, 190, 330
 
 
 def write_all(results: Results, folder: Path, command: str) -> list[Path]:
@@ -167,3 +179,165 @@ def _difference(row: ResultRow) -> str:
     if row.against is None:
         return "--"
     return f"${row.against.mean:+.1f}{'^{*}' if row.against.beyond_noise else ''}$"
+
+
+class Interval(NamedTuple):
+    """A value and the ends of its error bar."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def write_figure(results: Results, folder: Path) -> Path:
+    """Write `results.html` in `folder`."""
+    path = folder / "results.html"
+    page = figure(results).to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
+    title = html.escape(f"Ablation: {results.table.name}")
+    path.write_text(page.replace("<head>", f"<head><title>{title}</title>", 1), "utf-8")
+    return path
+
+
+def figure(results: Results) -> go.Figure:
+    """Draw R@sum on the left, mean and spread, every seed a dot (a curve where the table is one); on the right R@sum
+    minus the reference's with its 95% interval, and the paper's difference."""
+    rows, table = results.rows, results.table
+    curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
+    gains = curve and bool(table.compared_with)
+    picture = make_subplots(
+        cols=2,
+        rows=1,
+        horizontal_spacing=0.1 if gains else 0.24 if curve else 0.04,
+        shared_yaxes=not curve,
+        subplot_titles=(f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"),
+    )
+    if curve:
+        _add_lines(picture, results, 1, _spread)
+        picture.update_yaxes(title="R@sum", row=1, col=1)
+    else:
+        _add_seeds(picture, rows)
+    if gains:
+        _add_lines(picture, results, 2, _gain)
+        picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
+    else:
+        _add_differences(picture, results)
+    height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
+    heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.title)}</sup>"
+    picture.update_layout(
+        title={"text": heading, "x": 0.01, "xanchor": "left"},
+        height=height,
+        template="plotly_white",
+        margin={"t": 110, "l": 20},
+        font={"size": 14},
+        legend={"orientation": "h", "y": -70 / (height - MARGINS), "x": 0},
+    )
+    for axis in () if gains else ("yaxis2",) if curve else ("yaxis", "yaxis2"):
+        picture.layout[axis].update(categoryorder="array", categoryarray=_labels(rows)[::-1])
+    return picture
+
+
+def _labels(rows: Sequence[ResultRow]) -> list[str]:
+    return [html.escape(row.row.title or row.row.name) for row in rows]
+
+
+def _spread(row: ResultRow) -> Interval:
+    """R@sum, one standard deviation both ways."""
+    mean, spread = row.metrics[SUM].mean, row.metrics[SUM].spread or 0.0
+    return Interval(mean, mean - spread, mean + spread)
+
+
+def _gain(row: ResultRow) -> Interval | None:
+    """R@sum minus that of the reference, with its 95% interval."""
+    return Interval(row.against.mean, row.against.low, row.against.high) if row.against else None
+
+
+def _bars(values: Sequence[Interval], **style: Any) -> dict[str, Any]:
+    """Plotly's error bars."""
+    above = [value.high - value.mean for value in values]
+    below = [value.mean - value.low for value in values]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **style}
+
+
+def _add_lines(
+    picture: go.Figure, results: Results, column: int, interval: Callable[[ResultRow], Interval | None]
+) -> None:
+    """The rows' intervals by `x`, a line for every group."""
+    ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
+    groups = dict.fromkeys(row.row.group for row in results.rows)
+    for colour, group in zip(cycle(LINES), groups, strict=False):
+        points = [(row, interval(row)) for row in ordered if row.row.group == group]
+        values = [value for _, value in points if value is not None]
+        picture.add_scatter(
+            x=[f"{row.row.x:g}" for row, value in points if value is not None],
+            y=[value.mean for value in values],
+            mode="lines+markers",
+            error_y=_bars(values),
+            name=html.escape(group) or "mean ± spread",
+            line={"color": colour},
+            marker={"size": 11},
+            legendgroup=group,
+            showlegend=column == 1,
+            hovertemplate=None if column == 1 else "%{y:+.1f}",
+            row=1,
+            col=column,
+        )
+    positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
+    title = html.escape(results.table.x_name)
+    order = {"categoryorder": "array", "categoryarray": positions}
+    picture.update_xaxes(title=title, type="category", **order, row=1, col=column)
+
+
+def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
+    labels = _labels(rows)
+    counts = [len(row.seeds) for row in rows]
+    left = {"mode": "markers", "row": 1, "col": 1}
+    picture.add_scatter(
+        x=[value for row in rows for value in row.sums],
+        y=[label for label, count in zip(labels, counts, strict=True) for _ in range(count)],
+        name="one seed",
+        marker={"size": 8, "color": SEEDS},
+        customdata=[seed for row in rows for seed in row.seeds],
+        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
+        **left,
+    )
+    means = [_spread(row) for row in rows]
+    picture.add_scatter(
+        x=[value.mean for value in means],
+        y=labels,
+        name="mean ± spread",
+        marker={"size": 13, "color": MEASURED},
+        error_x=_bars(means),
+        hovertemplate="mean %{x:.1f}<extra></extra>",
+        **left,
+    )
+
+
+def _add_differences(picture: go.Figure, results: Results) -> None:
+    right = {"mode": "markers", "row": 1, "col": 2}
+    compared = [row for row in results.rows if row.against is not None]
+    gains = [gain for row in compared if (gain := _gain(row))]
+    beyond = [row.against is not None and row.against.beyond_noise for row in compared]
+    picture.add_scatter(
+        x=[gain.mean for gain in gains],
+        y=_labels(compared),
+        showlegend=False,
+        marker={"size": 13, "color": [MEASURED if clear else NOISE for clear in beyond]},
+        error_x=_bars(gains, color=NOISE),
+        hovertemplate="%{x:+.1f}<extra></extra>",
+        **right,
+    )
+    for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
+        picture.add_scatter(x=[None], y=[None], marker={"size": 11, "color": colour}, name=name, **right)
+    reported = {row.name: reported_sum(row.reported) for row in results.table.rows}
+    base = reported.pop(results.reference, None)
+    rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
+    if rows:
+        picture.add_scatter(
+            x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows],
+            y=_labels(rows),
+            name="the paper's difference (Flickr30K)",
+            marker={"size": 11, "color": PAPER, "symbol": "diamond-open", "line": {"width": 2}},
+            hovertemplate="the paper: %{x:+.1f}<extra></extra>",
+            **right,
+        )
+    picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coder_core.ablation.figure import figure, write_figure
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, measured
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.ablation.tables import TABLES
-from coder_core.ablation.writing import latex, markdown
+from coder_core.ablation.writing import figure, latex, markdown, write_figure
 from coder_core.evaluation.bootstrap import Difference
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from coder_core.ablate import read_arguments as read_ablation
-from coder_core.ablation.grid import read_grid
-from coder_core.ablation.planning import changed, named_flags, plan, row_config
-from coder_core.ablation.rows import AblationTable, Row, Times
+from coder_core.ablation.planning import named_flags, plan, row_config
+from coder_core.ablation.rows import AblationTable, Row, Times, changed, read_grid
 from coder_core.ablation.running import RowProcess, ready
 from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
