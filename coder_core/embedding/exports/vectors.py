@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, within
+from coder_core.console.progress import Progress
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.atomic import appearing, replace_file, replacing
 from coder_core.runs.analysis.read import Analysis, open_analysis
@@ -53,9 +52,7 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
         images     id int64, name string, file string, split string, embedding fixed_size_list<float>[D]
         captions   id int64, image_id int64, caption string, name string, file string, split string, embedding
 
-    `file` is the path of the picture, "" when it is not known.
-
-    The folder appears when both tables are complete.
+    `file` is the path of the picture, "" when it is not known. The folder appears when both tables are complete.
 
     Raises:
         InputError: the folder exists, or the disk has no room.
@@ -64,36 +61,24 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
     pictures = analysis.picture_folder
     names = np.array(analysis.image_names, dtype=object)
     files = np.array([str(Path(pictures) / name) if pictures else "" for name in names], dtype=object)
-    owner, n, m = analysis.image_of_text, len(vectors.images), len(vectors.texts)
+    owner = np.asarray(analysis.image_of_text, dtype=np.int64)
+    n, m = len(vectors.images), len(vectors.texts)
     images = {"id": np.arange(n), "name": names, "file": files}
     captions = {"id": np.arange(m), "image_id": owner, "caption": np.array(analysis.captions, dtype=object)}
     captions |= {"name": names[owner], "file": files[owner]}
     with appearing(folder, needed=vectors.images.nbytes + vectors.texts.nbytes) as unfinished:
-        parts = within(progress, 0, n / (n + m)), within(progress, n / (n + m), 1)
-        _write(unfinished / "images.parquet", images, vectors.images, vectors, parts[0])
-        _write(unfinished / "captions.parquet", captions, vectors.texts, vectors, parts[1])
+        _write(unfinished / "images.parquet", images, vectors.images, vectors)
+        progress(n, n + m)
+        _write(unfinished / "captions.parquet", captions, vectors.texts, vectors)
+        progress(n + m, n + m)
 
 
-def _write(
-    file: Path, columns: dict[str, Any], embeddings: np.ndarray, vectors: Vectors, progress: Progress
-) -> None:
-    width = embeddings.shape[1]
-    kinds = {name: pa.int64() if values.dtype != object else pa.string() for name, values in columns.items()}
-    schema = pa.schema(
-        [*kinds.items(), ("split", pa.string()), ("embedding", pa.list_(pa.float32(), width))],
-        metadata={"run": vectors.run, "split": vectors.split, "model": vectors.analysis.fingerprint},
-    )
-    with pq.ParquetWriter(file, schema) as writer:
-        for start in range(0, len(embeddings), ROWS):
-            part = slice(start, start + ROWS)
-            rows = np.ascontiguousarray(embeddings[part], dtype=np.float32)
-            arrays: Sequence[Any] = [
-                *(pa.array(values[part], kinds[name]) for name, values in columns.items()),
-                pa.array([vectors.split] * len(rows), pa.string()),
-                pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), width),
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            progress(start + len(rows), len(embeddings))
+def _write(file: Path, columns: dict[str, np.ndarray], embeddings: np.ndarray, vectors: Vectors) -> None:
+    rows = np.ascontiguousarray(embeddings, dtype=np.float32)
+    arrays: dict[str, Any] = columns | {"split": np.full(len(rows), vectors.split, dtype=object)}
+    arrays["embedding"] = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    facts = {"run": vectors.run, "split": vectors.split, "model": vectors.analysis.fingerprint}
+    pq.write_table(pa.table(arrays).replace_schema_metadata(facts), file, row_group_size=ROWS)
 
 
 def names_file(index: Path) -> Path:
