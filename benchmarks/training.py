@@ -21,7 +21,7 @@ from benchmarks.timing import Line, Seconds, at_most, in_turn, no_bar, quotient
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.encoders.gru_kernel import PADDING, pack
+from coder_core.model.encoders.recurrent import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
 from coder_core.training.parts.make import MomentumMemory, make_parts

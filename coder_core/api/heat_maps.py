@@ -171,7 +171,7 @@ def _lacking(run: Run, way: Way) -> str:
 
 
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
-    from coder_core.model.towers.patches import encode_patches  # torch is needed from here on, and only here
+    from coder_core.model.towers.regions import encode_patches  # torch is needed from here on, and only here
 
     picture = image if isinstance(image, Image) else run.open_picture(split, image)
     patches = encode_patches(run.towers, picture)

@@ -16,8 +16,7 @@ from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import PAIRS_AT_MOST, Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
 from coder_core.geometry import points as clouds
-from coder_core.geometry.layout import FEWEST, Layout, lay_out, layout_seconds
-from coder_core.geometry.neighbour_layouts import MOST_POINTS as MOST_TSNE
+from coder_core.geometry.layout import FEWEST, MOST_TSNE, Layout, lay_out, layout_seconds
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
 from coder_core.runs.derived.compute import layout_folder, read_layout
 

@@ -25,8 +25,7 @@ from coder_core.data.pictures import read_picture
 from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.model.scoring import InteractionScorer
 from coder_core.model.towers.dual_encoder import DualEncoder
-from coder_core.model.towers.patches import encode_patches
-from coder_core.model.towers.regions import boxes
+from coder_core.model.towers.regions import boxes, encode_patches
 from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.run_folders import import_run_folder

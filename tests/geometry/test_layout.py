@@ -9,8 +9,17 @@ from coder_core.console.faults import InputError
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.kmeans import cluster_pairs, nearest_centroid
-from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, onto, principal_plane
-from coder_core.geometry.neighbour_layouts import nearest, place_by_neighbours, usable_perplexity
+from coder_core.geometry.layout import (
+    MEASURED,
+    STARTING,
+    lay_out,
+    layout_seconds,
+    nearest,
+    onto,
+    place_by_neighbours,
+    principal_plane,
+    usable_perplexity,
+)
 from coder_core.geometry.points import Points, stratified
 from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings, Method
 
@@ -69,7 +78,7 @@ def test_one_dimension_is_a_line() -> None:
 def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not come before the point itself
-    monkeypatch.setattr("coder_core.geometry.neighbour_layouts.TILE_ELEMENTS", 11 * len(rows))
+    monkeypatch.setattr("coder_core.geometry.layout.TILE_ELEMENTS", 11 * len(rows))
     neighbours, distances = nearest(rows, rows, 6)
     assert (neighbours[:, 0] == np.arange(len(rows))).all()
     assert (distances[:, 0] == 0).all()

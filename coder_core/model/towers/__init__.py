@@ -4,6 +4,5 @@ pretrained    models of transformers: found on this machine, checked, loaded wit
 dual_encoder  both encoders of such a model (CLIP, SigLIP, SigLIP 2), and the interface `Towers`
 own           towers of a user's own code, package.module:function
 halves        one encoder that a run trains on; `tuning` freezes it, adapts it or trains it in full
-regions       patch tokens or feature-map cells of a picture tower, pooled to a grid
-patches       a picture's patches in the space of its towers, and the attention that reads them
+regions       patch tokens or feature-map cells of a picture tower, pooled to a grid; patches in the space of two towers
 """
