@@ -11,17 +11,7 @@ import pytest
 import tomli_w
 from sklearn.metrics import roc_auc_score
 
-from coder_core.api import Run, open_run
-from coder_core.api.data_quality import (
-    NEIGHBOURS,
-    VERDICTS,
-    caption_table,
-    cross_fitted,
-    mismatches,
-    splits_of_run,
-    suspicion,
-    unseen_images,
-)
+from coder_core.api import Run, data_quality, open_run
 from coder_core.api.sampling import draw_sample, whole_split
 from coder_core.console.faults import InputError
 from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
@@ -34,7 +24,7 @@ def slow_scores(v: np.ndarray, w: np.ndarray, owner: np.ndarray, spaces: list[np
     s = v @ w.T
 
     def level(values: np.ndarray) -> float:
-        return float(np.sort(values)[-NEIGHBOURS:].mean()) if len(values) else 0.0
+        return float(np.sort(values)[-data_quality.NEIGHBOURS :].mean()) if len(values) else 0.0
 
     def standardised(values: list[float]) -> np.ndarray:
         centre = np.nanmedian(values)
@@ -59,7 +49,7 @@ def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
     w, owner = w[keep], owner[keep]
     space = np.random.default_rng(1).normal(size=(len(w), 6))
     spaces = [w, space] if per_image > 1 else []
-    own, random = suspicion(whole_split(v, w, owner), spaces)
+    own, random = data_quality.suspicion(whole_split(v, w, owner), spaces)
     np.testing.assert_allclose(own, slow_scores(v, w, owner, spaces), rtol=1e-4, atol=1e-4)
     assert random.shape == own.shape
     assert np.isfinite(random).all()
@@ -82,15 +72,17 @@ def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) ->
     folder, wrong = exchanged
     run = open_run(folder)
     owner = run.image_of_text("dev")
-    table = mismatches(run, "dev")
+    table = data_quality.mismatches(run, "dev")
     assert (np.diff(table["score"]) <= 0).all()
     assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     assert np.array_equal(table["image"], owner[table["caption"]])
-    by_verdict = {verdict: wrong[table["caption"][table["verdict"] == verdict]] for verdict in VERDICTS}
-    assert by_verdict[VERDICTS[0]].mean() > 0.8
-    assert by_verdict[VERDICTS[2]].mean() < 0.05
+    by_verdict = {
+        verdict: wrong[table["caption"][table["verdict"] == verdict]] for verdict in data_quality.VERDICTS
+    }
+    assert by_verdict[data_quality.VERDICTS[0]].mean() > 0.8
+    assert by_verdict[data_quality.VERDICTS[2]].mean() < 0.05
     sample = draw_sample(40, owner, scores=2_000)
-    part = mismatches(run, "dev", sample=sample)
+    part = data_quality.mismatches(run, "dev", sample=sample)
     assert sorted(part["caption"]) == sample.texts.tolist()
     assert set(part["image"]) <= set(sample.images.tolist())
 
@@ -111,21 +103,21 @@ def changed(folder: Path, to: Path, **values: object) -> Run:
 def test_two_halves_judge_what_they_did_not_see(tmp_path: Path) -> None:
     folders, wrong = write_halves(tmp_path / "runs")
     first, second = map(open_run, folders)
-    table = cross_fitted(first, second)
+    table = data_quality.cross_fitted(first, second)
     assert sorted(table["caption"]) == list(range(300))
     assert np.array_equal(table["image"], first.image_of_text("train")[table["caption"]])
-    for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
+    for run, unseen in zip((first, second), data_quality.unseen_images(first, second), strict=True):
         assert set(table["image"][table["judge"] == run.name]) == set(unseen)
         assert len(unseen) == 30
     assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
-    alone = mismatches(first, "train")
+    alone = data_quality.mismatches(first, "train")
     assert roc_auc_score(wrong[alone["caption"]], alone["score"].to_numpy()) < 0.9, (
         "its own half looks right to it"
     )
     assert (np.diff(table["score"]) <= 0).all()
-    assert cross_fitted(second, first)["score"].tolist() == table["score"].tolist()
+    assert data_quality.cross_fitted(second, first)["score"].tolist() == table["score"].tolist()
     sample = draw_sample(60, first.image_of_text("train"), scores=3_000)
-    assert sorted(cross_fitted(first, second, sample=sample)["caption"]) == sample.texts.tolist()
+    assert sorted(data_quality.cross_fitted(first, second, sample=sample)["caption"]) == sample.texts.tolist()
 
 
 def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path: Path) -> None:
@@ -146,22 +138,24 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
         (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),
     ):
         with pytest.raises(InputError, match=fact):
-            cross_fitted(one, second)
+            data_quality.cross_fitted(one, second)
 
 
 def test_one_image_is_no_evidence(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path, "demo", images=1, per_image=1))
-    table = mismatches(run, "dev")
+    table = data_quality.mismatches(run, "dev")
     assert table["score"].tolist() == [0.0]
-    assert table["verdict"].tolist() == [VERDICTS[2]]
+    assert table["verdict"].tolist() == [data_quality.VERDICTS[2]]
 
 
 def test_a_run_of_scores_needs_no_embeddings(exchanged: tuple[Path, np.ndarray]) -> None:
     run = open_run(exchanged[0])
     v, w = run.embeddings("dev")
     none = np.empty((40, 0), np.float32), np.empty((200, 0), np.float32)
-    of_scores = suspicion(whole_split(*none, run.image_of_text("dev"), v @ w.T), [])
-    np.testing.assert_allclose(of_scores[0], suspicion(run.part("dev"), [])[0], rtol=1e-3, atol=1e-3)
+    of_scores = data_quality.suspicion(whole_split(*none, run.image_of_text("dev"), v @ w.T), [])
+    np.testing.assert_allclose(
+        of_scores[0], data_quality.suspicion(run.part("dev"), [])[0], rtol=1e-3, atol=1e-3
+    )
 
 
 def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
@@ -174,19 +168,21 @@ def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
     for split, captions in (("train", [f"train {i}" for i in range(20)]), ("dev", run.captions("dev"))):
         np.save(data / f"{split}_ims.npy", np.ones((4, 2, 3), np.float32))
         (data / f"{split}_caps.txt").write_text("".join(f"{caption}\n" for caption in captions))
-    assert [split.name for split in splits_of_run(run)] == ["train", "dev"]
+    assert [split.name for split in data_quality.splits_of_run(run)] == ["train", "dev"]
     shutil.move(data / "train_caps.txt", tmp_path / "elsewhere.txt")
     (data / "train_caps.txt").symlink_to(tmp_path / "elsewhere.txt")
-    assert [split.name for split in splits_of_run(run)] == ["dev"]  # a link leads out of the data
+    assert [split.name for split in data_quality.splits_of_run(run)] == [
+        "dev"
+    ]  # a link leads out of the data
     (data / "train_caps.txt").unlink()
     shutil.move(tmp_path / "elsewhere.txt", data / "train_caps.txt")
     (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
-    [dev] = splits_of_run(run)  # other data lies there now
+    [dev] = data_quality.splits_of_run(run)  # other data lies there now
     assert dev.captions == run.captions("dev")
 
 
 def test_captions_that_say_little_have_few_content_words() -> None:
-    table = caption_table(
+    table = data_quality.caption_table(
         ["There is something in this picture .", "A dog .", "two red balls on the grass", ""]
     )
     assert table["content"].tolist() == [0, 1, 4, 0]

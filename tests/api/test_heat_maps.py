@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, open_run
-from coder_core.api.heat_maps import (
-    NO_FILE,
-    PARTS_ONLY,
-    HeatMap,
-    cosines,
-    heat_map,
-    heat_map_ways,
-    interaction_attention,
-    lay_over,
-)
+from coder_core.api import InputError, heat_maps, open_run
 from coder_core.data.pictures import read_picture
 from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
 from coder_core.model.scoring import InteractionScorer
@@ -44,7 +34,7 @@ def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None
     random = np.random.default_rng(3)
     words, regions = random.normal(size=(4, 6)), random.normal(size=(5, 6))
     regions[3] = 0  # missing in the data
-    s, attention = cosines(words, regions), interaction_attention(words, regions, 9.0)
+    s, attention = heat_maps.cosines(words, regions), heat_maps.interaction_attention(words, regions, 9.0)
     for t in range(4):
         exponents = {}
         for k in (0, 1, 2, 4):
@@ -63,7 +53,7 @@ def test_the_attention_is_the_one_that_scores() -> None:
     torch.manual_seed(0)
     scorer = InteractionScorer(6, size=3, sharpness=9.0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (5, 4))
-    attention = torch.from_numpy(interaction_attention(w[0].numpy(), v[0].numpy(), 9.0))
+    attention = torch.from_numpy(heat_maps.interaction_attention(w[0].numpy(), v[0].numpy(), 9.0))
     aligned = torch.nn.functional.normalize(scorer.align((attention @ v[0] - w[0]).square()), dim=-1)
     expected = scorer(v, w, torch.tensor([5]), torch.tensor([4]))
     torch.testing.assert_close(torch.tanh(scorer.score(aligned.mean(0))), expected[0], atol=1e-5, rtol=0)
@@ -71,7 +61,7 @@ def test_the_attention_is_the_one_that_scores() -> None:
 
 def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
     places = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.5], [0, 0.75, 1, 1], [0, 0, 1, 1]], np.float32)
-    laid = lay_over(np.array([1.0, 3.0, 7.0, np.nan]), places)
+    laid = heat_maps.lay_over(np.array([1.0, 3.0, 7.0, np.nan]), places)
     np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
     np.testing.assert_allclose(laid.y, [0, 0.5, 0.75, 1])
     np.testing.assert_allclose(laid.values, [[1, 2, 3], [np.nan] * 3, [7, 7, 7]])
@@ -85,12 +75,12 @@ def test_the_demo_knows_where_its_regions_lie() -> None:
 @pytest.mark.parametrize("name", ["plain", "words"])
 def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str) -> None:
     run = open_run(base / "runs" / name)
-    ways = heat_map_ways(run, "dev")
+    ways = heat_maps.heat_map_ways(run, "dev")
     assert ways == (("attention", "cosine") if name == "words" else ("cosine",))
     words = torch.from_numpy(run.model.word_features(CAPTION)[1])
     regions = torch.from_numpy(run.model.region_features(np.load(base / "features" / "dev_ims.npy")[0]))
     for way in ways:
-        heat = heat_map(run, "dev", CAPTION, 0, way)
+        heat = heat_maps.heat_map(run, "dev", CAPTION, 0, way)
         assert heat.words == CAPTION.replace(",", "").split()
         assert heat.values.shape == (len(heat.words), 4)
         np.testing.assert_allclose(heat.boxes, np.load(base / "features" / "dev_boxes.npy")[0])
@@ -99,8 +89,10 @@ def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str
             np.testing.assert_allclose(heat.values, expected, atol=1e-5)
         else:
             np.testing.assert_allclose(heat.values.sum(1), 1, atol=1e-5)
-    new = heat_map(run, "dev", CAPTION, read_picture(draw(6), "new"), "cosine")  # the first picture of dev
-    old = heat_map(run, "dev", CAPTION, 0, "cosine")
+    new = heat_maps.heat_map(
+        run, "dev", CAPTION, read_picture(draw(6), "new"), "cosine"
+    )  # the first picture of dev
+    old = heat_maps.heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(new.values, old.values, atol=1e-5)
     np.testing.assert_allclose(new.boxes, old.boxes)
 
@@ -108,8 +100,8 @@ def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str
 def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> None:
     shutil.copytree(base / "runs", tmp_path / "runs")
 
-    def heat_of(name: str) -> HeatMap:
-        return heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
+    def heat_of(name: str) -> heat_maps.HeatMap:
+        return heat_maps.heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
 
     full = {name: heat_of(name) for name in ("plain", "words")}
     away = (base / "features").rename(base / "features-away")
@@ -119,14 +111,16 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
         np.testing.assert_allclose(plain.values, full["plain"].values, atol=1e-5)
         no_picture = open_run(tmp_path / "runs" / "words")
         no_picture.analysis("dev").manifest["documents"].remove("regions")
-        words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # by the parts that its analysis keeps
+        words = heat_maps.heat_map(
+            no_picture, "dev", CAPTION, 0, "cosine"
+        )  # by the parts that its analysis keeps
         np.testing.assert_allclose(words.values, full["words"].values, atol=1e-3)
-        assert (words.boxes, words.unknown) == (None, PARTS_ONLY)
+        assert (words.boxes, words.unknown) == (None, heat_maps.PARTS_ONLY)
     finally:
         away.rename(base / "features")
     file = base / "features" / "dev_boxes.npy"
     for content, fact in (
-        (None, NO_FILE),
+        (None, heat_maps.NO_FILE),
         (np.zeros((3, 4, 3), np.float32), "(3, 4, 3)"),
         (np.full((3, 4, 4), 9, np.float32), "no shares"),
         (np.zeros(3, int), file.name),
@@ -143,9 +137,9 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
 
 def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) -> None:
     run = open_run(base / "runs" / "clip")
-    assert heat_map_ways(run, "dev") == ("cosine", "tower")
+    assert heat_maps.heat_map_ways(run, "dev") == ("cosine", "tower")
     picture = read_picture(draw(6), "6.jpg")
-    heat = heat_map(run, "dev", CAPTION, picture, "cosine")
+    heat = heat_maps.heat_map(run, "dev", CAPTION, picture, "cosine")
     assert heat.words == CAPTION.replace(",", "").split()
     patches = encode_patches(run.towers, picture).features
     unit = patches / np.linalg.norm(patches, axis=1, keepdims=True)
@@ -153,9 +147,9 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) ->
     np.testing.assert_allclose(heat.values, embedded @ unit.T, atol=1e-5)
     square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
-    same = heat_map(run, "dev", CAPTION, 0, "cosine")
+    same = heat_maps.heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
-    attention = heat_map(run, "dev", CAPTION, picture, "tower")
+    attention = heat_maps.heat_map(run, "dev", CAPTION, picture, "tower")
     assert attention.values.shape == (1, 16)
 
 
@@ -206,8 +200,8 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_p
 
 def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
     run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
-    assert heat_map_ways(run, "dev") == ()
+    assert heat_maps.heat_map_ways(run, "dev") == ()
     with pytest.raises(InputError, match="imported embeddings"):
-        heat_map(run, "dev", "a dog", 0, "cosine")
+        heat_maps.heat_map(run, "dev", "a dog", 0, "cosine")
     with pytest.raises(InputError, match="'tower'"):
-        heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
+        heat_maps.heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")

@@ -1,4 +1,4 @@
-"""Hubs, margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
+"""Hubs, retrieval.margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
 
 from __future__ import annotations
 
@@ -8,25 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import InputError, Run, open_run, sampling
-from coder_core.api.retrieval import (
-    LikelyMatches,
-    OtherSplitError,
-    diversity_changes,
-    found_by,
-    hubness,
-    judged_recall,
-    judged_results,
-    judged_values,
-    judgement_files,
-    likely_matches,
-    margins,
-    occurrences,
-    rank_correlation,
-    run_judgements,
-    sampled_space,
-    text_vectors,
-)
+from coder_core.api import InputError, Run, open_run, retrieval, sampling
 from coder_core.api.reviews import data_folder
 from tests.support.run_folders import write_embeddings, write_run
 
@@ -51,34 +33,34 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
         for candidate in order[query, :k]:
             count[candidate] += 1
             right[candidate] += match[query, candidate]
-    table = occurrences(run, "dev", direction, k=k)
+    table = retrieval.occurrences(run, "dev", direction, k=k)
     for column, expected in (("count", count), ("right", right), ("wrong", count - right)):
         np.testing.assert_array_equal(table[column], expected)
     largest = int(count.argmax())
-    queries = found_by(run, "dev", direction, largest, k=k)
+    queries = retrieval.found_by(run, "dev", direction, largest, k=k)
     places = {query: order[query].tolist().index(largest) + 1 for query in range(len(scores))}
     expected = {query: place for query, place in places.items() if place <= k}
     assert dict(zip(queries["query"], queries["place"], strict=True)) == expected
     assert queries["match"].tolist() == match[queries["query"], largest].tolist()
     assert queries["place"].is_monotonic_increasing
-    even = hubness(count, k)
+    even = retrieval.hubness(count, k)
     assert even.mean == pytest.approx(len(scores) * k / scores.shape[1])
     assert even.never == pytest.approx(100 * (count == 0).mean())
 
 
 def test_hubness_by_hand() -> None:
     """Three candidates found 0, 0, 3 times: mean 1, deviations −1, −1, 2, second moment 2, third 2, 2 / 2^1.5."""
-    uneven = hubness(np.array([0, 0, 3]), 1)
+    uneven = retrieval.hubness(np.array([0, 0, 3]), 1)
     assert uneven.skewness == pytest.approx(2 / 2**1.5)
     assert uneven.never == pytest.approx(200 / 3)
-    assert hubness(np.array([2, 2]), 1).skewness == 0.0
-    assert hubness(np.zeros(0), 1).mean == 0.0
+    assert retrieval.hubness(np.array([2, 2]), 1).skewness == 0.0
+    assert retrieval.hubness(np.zeros(0), 1).mean == 0.0
 
 
 @both_directions
 def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None:
     scores, match = scores_of(run, direction)
-    table = margins(run, "dev", direction)
+    table = retrieval.margins(run, "dev", direction)
     assert table["query"].tolist() == list(range(len(scores)))
     own, wrong = np.where(match, scores, -9), np.where(match, -9, scores)
     np.testing.assert_array_equal(table["match"], own.argmax(1))
@@ -87,7 +69,7 @@ def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
     sample = run.sample("dev", scores=600)
     rows = sample.texts if direction == "t2i" else sample.images
-    part = margins(run, "dev", direction, sample=sample)
+    part = retrieval.margins(run, "dev", direction, sample=sample)
     pd.testing.assert_frame_equal(part, table.iloc[rows].reset_index(drop=True))
 
 
@@ -98,7 +80,7 @@ def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
     w = np.array([[1.0, 0.001 * i, 0.0] for i in range(12)] + [[0.3, 1.0, 0.0]], np.float32)
     w /= np.linalg.norm(w, axis=1, keepdims=True)
     write_embeddings(folder, v, w, np.array([0] * 12 + [1]))
-    table = margins(open_run(folder), "dev", "i2t")
+    table = retrieval.margins(open_run(folder), "dev", "i2t")
     assert table["wrong"].tolist() == [12, 11]
     np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
 
@@ -109,12 +91,12 @@ def test_changes_of_diversity_by_hand() -> None:
         pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values, "spread": values})
         for values in ([1.0, 0.8, 0.9], [0.6, 0.8, 1.0])
     ]
-    changes = diversity_changes(*tables)
+    changes = retrieval.diversity_changes(*tables)
     assert changes["place_a"].tolist() == [100.0, 0.0, 50.0]
     assert changes["place_b"].tolist() == [0.0, 50.0, 100.0]
     assert changes["change"].tolist() == [-100.0, 50.0, 50.0]
     with pytest.raises(InputError, match="3 anchors and 2 others"):
-        diversity_changes(tables[0], tables[1].iloc[:2])
+        retrieval.diversity_changes(tables[0], tables[1].iloc[:2])
 
 
 @pytest.mark.parametrize(
@@ -126,13 +108,13 @@ def test_changes_of_diversity_by_hand() -> None:
     ],
 )
 def test_rank_correlation_by_hand(first: list[float], second: list[float], rho: float) -> None:
-    assert rank_correlation(np.array(first), np.array(second)) == pytest.approx(rho, nan_ok=True)
+    assert retrieval.rank_correlation(np.array(first), np.array(second)) == pytest.approx(rho, nan_ok=True)
 
 
 @both_directions
 def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direction: str) -> None:
-    vectors, owner = text_vectors(run, "dev"), run.image_of_text("dev")
-    guesses = likely_matches(run, "dev", direction, vectors)
+    vectors, owner = retrieval.text_vectors(run, "dev"), run.image_of_text("dev")
+    guesses = retrieval.likely_matches(run, "dev", direction, vectors)
     for query, results in enumerate(run.best("dev", direction)):
         own = [query] if direction == "t2i" else np.flatnonzero(owner == query)
         for place, result in enumerate(results):
@@ -147,7 +129,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direc
 
 
 def test_a_likely_result_counts_beside_the_labels_only() -> None:
-    guesses = LikelyMatches(
+    guesses = retrieval.LikelyMatches(
         likeness=np.array([[1.0, 0.2], [0.6, 0.9], [0.4, 0.7], [0.1, 0.1], [0.9, 0.9]]),
         match=np.array([[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]], bool),
         ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
@@ -170,9 +152,9 @@ def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
     sample = run.query_sample("dev")
     assert (len(sample.images), len(sample.texts)) == (8, 40)
     queries = sample.texts if direction == "t2i" else sample.images
-    space = sampled_space(run, "dev", run.sample("dev"))
-    whole = likely_matches(run, "dev", direction, space.encode(run.captions("dev")))
-    guesses = likely_matches(run, "dev", direction, space, queries)
+    space = retrieval.sampled_space(run, "dev", run.sample("dev"))
+    whole = retrieval.likely_matches(run, "dev", direction, space.encode(run.captions("dev")))
+    guesses = retrieval.likely_matches(run, "dev", direction, space, queries)
     np.testing.assert_allclose(guesses.likeness[queries], whole.likeness[queries], atol=1e-6)
     np.testing.assert_array_equal(guesses.match[queries], whole.match[queries])
     others = np.setdiff1d(np.arange(len(whole.ranks)), queries)
@@ -188,7 +170,7 @@ def test_images_without_captions_are_like_nothing(tmp_path: Path) -> None:
     owner = run.image_of_text("dev").copy()
     owner[owner == 2] = 3  # nothing is left that describes image 2
     run.image_of_text = lambda split: owner
-    guesses = likely_matches(run, "dev", "t2i", text_vectors(run, "dev"))
+    guesses = retrieval.likely_matches(run, "dev", "t2i", retrieval.text_vectors(run, "dev"))
     assert (guesses.likeness[run.best("dev", "t2i") == 2] == -1).all()
 
 
@@ -207,11 +189,11 @@ def three(tmp_path: Path) -> Run:
 def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) -> None:
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
     names = ["positives.tsv", "CrowdFlowerAnnotations.txt"]
-    assert [file.name for file in judgement_files(tmp_path)] == names
-    judgements = run_judgements(three, "dev", tmp_path / names[0])
+    assert [file.name for file in retrieval.judgement_files(tmp_path)] == names
+    judgements = retrieval.run_judgements(three, "dev", tmp_path / names[0])
     assert judgements.fact.startswith("2 positives")
-    values = judged_values(three, "dev", judgements)
-    table = judged_recall(["three"], [values]).set_index("direction")
+    values = retrieval.judged_values(three, "dev", judgements)
+    table = retrieval.judged_recall(["three"], [values]).set_index("direction")
     columns = [*(f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)), "map_at_r", "r_precision"]
     expected = {
         "i2t": [1 / 3, 1, 1, 2 / 3, 1, 1, 2 / 3, 2 / 3],
@@ -221,7 +203,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) 
         np.testing.assert_allclose(table.loc[direction, columns].astype(float), 100 * np.array(row))
     assert table["queries"].tolist() == [3, 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
-    part = judged_recall(["three"], [values], queries).set_index("direction")
+    part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
     columns = ["queries", "labels_1", "judged_1", "map_at_r"]
     assert part.loc["t2i", columns].tolist() == [1, 0, 0, 25]
     assert part.loc["i2t", columns].tolist() == [1, 0, 100, 100]
@@ -229,9 +211,9 @@ def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) 
 
 @both_directions
 def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path, direction: str) -> None:
-    judgements = run_judgements(three, "dev", tmp_path / "positives.tsv")
+    judgements = retrieval.run_judgements(three, "dev", tmp_path / "positives.tsv")
     best = three.best("dev", direction)
-    judged = np.argwhere(judged_results(three, "dev", direction, judgements))
+    judged = np.argwhere(retrieval.judged_results(three, "dev", direction, judgements))
     pairs = {(int(query), int(best[query, place])) for query, place in judged}
     assert pairs == ({(1, 0), (2, 0)} if direction == "t2i" else {(0, 1), (0, 2)})
 
@@ -239,12 +221,12 @@ def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path
 def test_a_file_about_other_splits_is_no_damage_and_another_line_is(three: Run, tmp_path: Path) -> None:
     file = tmp_path / "positives.tsv"
     file.write_text("elsewhere.png#0\t0.png\n")
-    with pytest.raises(OtherSplitError):
-        run_judgements(three, "dev", file)
+    with pytest.raises(retrieval.OtherSplitError):
+        retrieval.run_judgements(three, "dev", file)
     file.write_text(LINES + "1.png 0.png\n")
     with pytest.raises(InputError, match=r"positives.tsv line 4: .*1.png 0.png") as raised:
-        run_judgements(three, "dev", file)
-    assert not isinstance(raised.value, OtherSplitError)
+        retrieval.run_judgements(three, "dev", file)
+    assert not isinstance(raised.value, retrieval.OtherSplitError)
 
 
 def test_judgements_lie_in_the_data_folder_that_the_app_was_started_with(tmp_path: Path) -> None:

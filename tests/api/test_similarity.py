@@ -32,6 +32,8 @@ def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
     np.testing.assert_array_equal(one.images, run.image_of_text("dev")[one.texts])
     assert "20 of 150" in one.about
     assert len(choose(run, "seed", size=9_999).texts) == 150
+    with pytest.raises(InputError, match="has 1 pair"):
+        choose(run, "seed", size=1)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +59,6 @@ def test_a_selection_by_number_or_by_words(run: Run, chosen: str, texts: list[in
             choose(run, "chosen", chosen=chosen)
     else:
         assert choose(run, "chosen", chosen=chosen).texts.tolist() == list(texts)
-
-
-def test_a_pair_alone_is_refused(run: Run) -> None:
-    with pytest.raises(InputError, match="has 1 pair"):
-        choose(run, "seed", size=1)
 
 
 @pytest.mark.parametrize("within", [None, np.array([3, 10, 11, 14, 75, 149])])
@@ -216,16 +213,12 @@ def test_one_pair_by_hand() -> None:
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
     spread = scaling.anchor_diversity(s, loss)
     pair = open_pair(s, spread, loss, 0, 1, paired=True)
-    assert pair.negatives == 2
-    assert pair.spread == pytest.approx(0.3, abs=1e-6)
-    assert pair.raw == pytest.approx(1 + np.exp(-0.1 / 0.3), abs=1e-6)
-    assert pair.diversity == pytest.approx(pair.raw / pair.largest)
-    assert pair.plain == pytest.approx(3.0, abs=1e-5)
-    assert pair.exponent == pytest.approx(3.0 / pair.diversity, abs=1e-5)
-    assert pair.total_plain == pytest.approx(1 + np.exp(3.0) + np.exp(-3.0), rel=1e-5)
-    assert pair.share_plain == pytest.approx(np.exp(3.0) / pair.total_plain, rel=1e-5)
-    assert pair.share == pytest.approx(np.exp(pair.exponent) / pair.total, rel=1e-6)
-    assert pair.positive == pytest.approx(1.0)
+    raw, total = 1 + np.exp(-0.1 / 0.3), 1 + np.exp(3.0) + np.exp(-3.0)
+    numbers = {"negatives": 2, "spread": 0.3, "raw": raw, "diversity": raw / pair.largest, "plain": 3.0}
+    numbers |= {"exponent": 3.0 / pair.diversity, "total_plain": total, "share_plain": np.exp(3.0) / total}
+    numbers |= {"share": np.exp(pair.exponent) / pair.total, "positive": 1.0}
+    for name, value in numbers.items():
+        assert getattr(pair, name) == pytest.approx(value, rel=1e-5), name
     with pytest.raises(IndexError):
         open_pair(s, spread, loss, 3, 0, paired=True)
 

@@ -7,18 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import InputError, Run, open_run
-from coder_core.api.slices import (
-    Columns,
-    Slice,
-    images_counted,
-    search,
-    select,
-    slice_columns,
-    slice_table,
-    table,
-    usual_slices,
-)
+from coder_core.api import InputError, Run, open_run, slices
+from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.support.concept_runs import write_concept_run
@@ -29,7 +19,7 @@ TOKENS = [tokenise(caption) for caption in CAPTIONS]
 WORDS = {
     word: np.array([row for row in range(4) if word in TOKENS[row]]) for words in TOKENS for word in words
 }
-COLUMNS = Columns(
+COLUMNS = slices.Columns(
     4,
     {"length": np.array([2, 6, 2, 8]), "colours": np.array([0, 1, 0, 2])},
     {"words": WORDS},
@@ -40,109 +30,78 @@ CONDITION = "not a condition"
 
 
 @pytest.mark.parametrize(
-    ("expression", "rows"),
+    ("rows", "expressions"),
     [
-        ("length > 2", [1, 3]),
-        ("2 < length <= 6", [1]),
-        ("length != 2 and colours == 1", [1]),
-        ("colours", [1, 3]),
-        ("not colours", [0, 2]),
-        ('"dog" in words', [0]),
-        ('"DOG" in caption', [0, 1, 3]),
-        ('"dog" not in caption', [2]),
-        ('"wolf" in words or length == 8', [3]),
-        ('("cat" in words or colours) and length < 7', [1, 2]),
-        ('concept == "Dog"', [0, 3]),
-        ('concept != "dog" and colours', [1]),
-        ('concept == "wolf"', []),
-        ("length > -1", [0, 1, 2, 3]),
-        ("length", [0, 1, 2, 3]),
-        ("'3' in words", [3]),
-        ("not " * 120 + "length", [0, 1, 2, 3]),
-        ("length > 9" + "0" * 400, []),
+        ([0], ['"dog" in words']),
+        ([1], ["2 < length <= 6", "length != 2 and colours == 1", 'concept != "dog" and colours']),
+        ([2], ['"dog" not in caption']),
+        ([3], ['"wolf" in words or length == 8', "'3' in words"]),
+        ([0, 2], ["not colours"]),
+        ([0, 3], ['concept == "Dog"']),
+        ([1, 2], ['("cat" in words or colours) and length < 7']),
+        ([1, 3], ["length > 2", "colours"]),
+        ([0, 1, 3], ['"DOG" in caption']),
+        ([0, 1, 2, 3], ["length > -1", "length", "not " * 120 + "length"]),
+        ([], ['concept == "wolf"', "length > 9" + "0" * 400]),
     ],
 )
-def test_an_expression_selects_captions(expression: str, rows: list[int]) -> None:
-    for question in (select, search):
-        assert np.flatnonzero(question(expression, COLUMNS)).tolist() == rows
+def test_an_expression_selects_captions(rows: list[int], expressions: list[str]) -> None:
+    for expression in expressions:
+        for question in (slices.select, slices.search):
+            assert np.flatnonzero(question(expression, COLUMNS)).tolist() == rows, expression
 
 
 @pytest.mark.parametrize(
-    ("expression", "fact"),
+    ("fact", "expressions"),
     [
-        ("", "is empty"),
-        ("length >", "cannot be read"),
-        ("width > 3", "one of caption, colours, concept, length, words"),
-        ("concept > 3", 'concept == "dog"'),
-        ('"dog" in concept', 'concept == "dog"'),
-        ("concept", CONDITION),
-        ("concept == dog", 'concept == "dog"'),
-        ('length == "dog"', "compares"),
-        ("length > colours * 1 or colours", "compares 'colours * 1'"),
-        ("dog in words", '"dog"'),
-        ('"dog" in images', "'images'"),
-        ("words > 3", '"word" in words'),
-        ("caption", CONDITION),
-        ("__import__('os').system('true')", CONDITION),
-        ("length.__class__ > 3", "compares"),
-        ("[x for x in words]", CONDITION),
-        ("(lambda: 1)()", CONDITION),
-        ("length > True", "compares 'True'"),
-        ("length > 3 if length else colours", "not a c"),
-        ("(" * 300 + "length" + ")" * 190, "cannot be read"),
-        ("length > 1 " + "or 1" * 200, "500"),
-        ("a := 3", "cannot be read"),
-        ("\0", "cannot be read"),
-        ("{**words}", CONDITION),
+        ("is empty", [""]),
+        ("500", ["length > 1 " + "or 1" * 200, "dog " * 200]),
+        ("cannot be read", ["length >", "(" * 300 + "length" + ")" * 190, "a := 3", "\0"]),
+        (CONDITION, ["concept", "caption", "__import__('os').system('true')", "[x for x in words]"]),
+        (CONDITION, ["(lambda: 1)()", "{**words}", "length > 3 if length else colours", "dog & cat", "..."]),
+        ("one of caption, colours, concept, length, words", ["width > 3"]),
+        ('concept == "dog"', ["concept > 3", '"dog" in concept', "concept == dog"]),
+        ("compares", ['length == "dog"', "length.__class__ > 3"]),
+        ("compares 'colours * 1'", ["length > colours * 1 or colours"]),
+        ("compares 'True'", ["length > True"]),
+        ('"dog"', ["dog in words"]),
+        ("'images'", ['"dog" in images']),
+        ('"word" in words', ["words > 3"]),
         # a typing error is an error and not a search for words
-        ("lenght > 3", "'lenght'"),
-        ("length 3", "cannot be read"),
-        ("dog in word", '"dog"'),
-        ('"dog" in word', "'word'"),
-        ('"dog', "cannot be read"),
-        ("“dog” in words", "invalid character"),
-        ("length 3 and colours", "cannot be read"),
-        ("not colors", CONDITION),
-        ('length 3 and "dog" in caption', "cannot be read"),
-        ("12 in neighbors", "'neighbors'"),
-        ("man in red", '"man in red"'),
-        ("...", CONDITION),
-        ("dog & cat", CONDITION),
-        ("<img src=x onerror=alert(1)>", "cannot be read"),
-        ("__import__", CONDITION),
-        ("dog " * 200, "at most 500"),
-        ("'a' in " * 60 + "words", CONDITION),
-        ("not " * 120 + "x", CONDITION),
+        ("'lenght'", ["lenght > 3"]),
+        ("'word'", ['"dog" in word']),
+        ("'neighbors'", ["12 in neighbors"]),
+        ('"dog"', ["dog in word"]),
+        ('"man in red"', ["man in red"]),
+        ("invalid character", ["“dog” in words"]),
+        ("cannot be read", ["length 3", '"dog', "length 3 and colours", 'length 3 and "dog" in caption']),
+        ("cannot be read", ["<img src=x onerror=alert(1)>"]),
+        (CONDITION, ["not colors", "__import__", "'a' in " * 60 + "words", "not " * 120 + "x"]),
     ],
 )
-def test_everything_else_of_python_and_typing_errors_are_refused(expression: str, fact: str) -> None:
-    with pytest.raises(InputError) as raised:
-        search(expression, COLUMNS)
-    assert fact in str(raised.value)
-    with pytest.raises(InputError):
-        select(expression, COLUMNS)
+def test_everything_else_of_python_and_typing_errors_are_refused(fact: str, expressions: list[str]) -> None:
+    for expression in expressions:
+        with pytest.raises(InputError) as raised:
+            slices.search(expression, COLUMNS)
+        assert fact in str(raised.value), expression
+        with pytest.raises(InputError):
+            slices.select(expression, COLUMNS)
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    ("rows", "texts"),
     [
-        ("dog", [0]),
-        ("DOG, a!", [0]),
-        ("red blue", [3]),
-        ("on a red", [1]),
-        ("“on a red” mat", [1]),
-        ('"hotdog"', [3]),
-        ('"dog" red', [1, 3]),
-        ("3", [3]),
-        ("wolf", []),
-        ("red Colours", []),
-        ("colors", []),
-        ("is True", []),
-        ("a " * 249, [0, 1, 3]),
+        ([0], ["dog", "DOG, a!"]),
+        ([1], ["on a red", "“on a red” mat"]),
+        ([3], ["red blue", '"hotdog"', "3"]),
+        ([1, 3], ['"dog" red']),
+        ([0, 1, 3], ["a " * 249]),
+        ([], ["wolf", "red Colours", "colors", "is True"]),
     ],
 )
-def test_plain_words_search(text: str, rows: list[int]) -> None:
-    assert np.flatnonzero(search(text, COLUMNS)).tolist() == rows
+def test_plain_words_search(rows: list[int], texts: list[str]) -> None:
+    for text in texts:
+        assert np.flatnonzero(slices.search(text, COLUMNS)).tolist() == rows, text
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
@@ -154,11 +113,11 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
         open_run(write_run(tmp_path, name, noise=noise, images=150, captions=captions, pictures=False))
         for name, noise in (("first", 3.0), ("second", 2.0))
     ]
-    columns = slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
+    columns = slices.slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
     both = '"dog" in words and colours'
     expressions = ['"cat" in words', "colours", "image == 3", both, "tenth <= 3"]
-    slices = [Slice("kind", expression) for expression in expressions]
-    recalls = slice_table(runs, "dev", direction, 5, slices, columns).set_index("expression")
+    asked = [Slice("kind", expression) for expression in expressions]
+    recalls = slices.slice_table(runs, "dev", direction, 5, asked, columns).set_index("expression")
     assert set(recalls.index) == {*expressions} - {"image == 3"}  # that one has too few queries
     owner, ranks = runs[0].image_of_text("dev"), [run.ranks("dev")[direction] for run in runs]
     discovery = set(np.random.default_rng(HALVES_SEED).permutation(150)[:75].tolist())
@@ -166,7 +125,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
     half = [query for query, image in enumerate(image_of) if image not in discovery]
     overall = np.mean([ranks[1][query] < 5 for query in half])
     for expression, row in recalls.iterrows():
-        mask = select(str(expression), columns)
+        mask = slices.select(str(expression), columns)
         queries = np.flatnonzero(mask) if direction == "t2i" else np.unique(owner[mask])
         assert row["queries"] == len(queries)
         assert row["share"] == pytest.approx(100 * len(queries) / len(ranks[0]))
@@ -186,9 +145,9 @@ def test_a_large_split_is_counted_by_a_sample_of_its_images(
 ) -> None:
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=150, pictures=False))
     monkeypatch.setattr(table, "MOST_IMAGES", 100)
-    images, columns = images_counted(run, "dev"), slice_columns(run, "dev")
+    images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")
     assert len(set(images.tolist())) == 100
-    [row] = slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0")], columns).itertuples()
+    [row] = slices.slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0")], columns).itertuples()
     right = (run.ranks("dev")["t2i"] < 1).reshape(150, 5)[images]
     reported = np.setdiff1d(np.arange(100), np.random.default_rng(HALVES_SEED).permutation(100)[:50])
     assert row.queries == 500
@@ -196,12 +155,12 @@ def test_a_large_split_is_counted_by_a_sample_of_its_images(
 
 
 def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run: Run) -> None:
-    columns, (images, texts) = slice_columns(run, "dev"), run.scoring("dev")
+    columns, (images, texts) = slices.slice_columns(run, "dev"), run.scoring("dev")
     nearest = np.argsort(-(texts @ texts[12]))[:51]
-    assert np.flatnonzero(select("12 in neighbours", columns)).tolist() == sorted(nearest)
-    assert not select('150 in neighbours or "dog" in neighbours', columns).any()
+    assert np.flatnonzero(slices.select("12 in neighbours", columns)).tolist() == sorted(nearest)
+    assert not slices.select('150 in neighbours or "dog" in neighbours', columns).any()
     near = np.argsort(-(images @ images[12]))[:11]
-    inside = select("12 in image_neighbours", columns)
+    inside = slices.select("12 in image_neighbours", columns)
     np.testing.assert_array_equal(inside, np.isin(run.image_of_text("dev"), near))
     assert inside.sum() == 55
 
@@ -215,23 +174,23 @@ def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path: Path) -> None:
         ("x" * 600, "object"),
     ]
     run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
-    columns, most = slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)
-    slices = [one for one in usual_slices(columns) if one.kind == "concept"]
+    columns, most = slices.slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)
+    usual = [one for one in slices.usual_slices(columns) if one.kind == "concept"]
     labels = ["dog", "run (motion)", "run (object)", '<b>\\"']  # the long one has no room in an expression
-    assert {one.expression for one in slices} == {f'concept == "{label}"' for label in labels}
+    assert {one.expression for one in usual} == {f'concept == "{label}"' for label in labels}
     counts = {}
     for number, label in enumerate(labels):
-        mask = select(f'concept == "{label}"', columns)
+        mask = slices.select(f'concept == "{label}"', columns)
         np.testing.assert_array_equal(mask, most == number)
         counts[f'concept == "{label}"'] = int(mask.sum())
-    recalls = slice_table([run], "dev", "t2i", 1, slices, columns)
+    recalls = slices.slice_table([run], "dev", "t2i", 1, usual, columns)
     assert recalls.set_index("expression")["queries"].to_dict() == counts
 
 
 def test_the_usual_slices_can_all_be_selected(run: Run) -> None:
-    columns = slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
-    slices = usual_slices(columns)
-    assert {one.kind for one in slices} >= {"length", "kind of word", "diversity", "word", "tag"}
-    masks = [(one.kind, select(one.expression, columns)) for one in slices]
+    columns = slices.slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
+    usual = slices.usual_slices(columns)
+    assert {one.kind for one in usual} >= {"length", "kind of word", "diversity", "word", "tag"}
+    masks = [(one.kind, slices.select(one.expression, columns)) for one in usual]
     assert [np.flatnonzero(mask).tolist() for kind, mask in masks if kind == "tag"] == [[4], [3], [3]]
     assert all(mask.dtype == bool for _, mask in masks)
