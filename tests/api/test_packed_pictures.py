@@ -126,15 +126,6 @@ def refusal(run: Path, image: int = 0) -> str:
     return str(caught.value)
 
 
-def test_opening_a_run_needs_no_file_of_its_pictures(own: Path) -> None:
-    shutil.rmtree(own / "tar")
-    run = open_run(own / "runs" / "tar")
-    assert len(run.diversity("dev")) == 6
-    assert run.image_names("dev")[0] == f"dev/0/s{DEV[0]:07d}.jpg"
-    assert run.picture("dev", 0) is None
-    assert "no such file" in refusal(run.path)
-
-
 def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -> None:
     run, tar = own / "runs" / "tar", own / "tar" / "dev" / "0.tar"
     outside = shutil.copy(tar, own / "outside.tar")
@@ -175,6 +166,12 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -
     assert open_run(run).picture("dev", 0) is None
     tar.unlink()
     os.mkfifo(tar)
+    assert "no such file" in refusal(run)
+    shutil.rmtree(own / "tar")  # opening the run needs no file of its pictures
+    opened = open_run(run)
+    assert len(opened.diversity("dev")) == 6
+    assert opened.image_names("dev")[0] == f"dev/0/s{DEV[0]:07d}.jpg"
+    assert opened.picture("dev", 0) is None
     assert "no such file" in refusal(run)
 
 

@@ -15,7 +15,6 @@ from coder_core.api import (
     InputError,
     Run,
     RunSummary,
-    compare,
     config_differences,
     facts,
     list_runs,
@@ -33,7 +32,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("lab") / "runs"
     write_run(root, "a-baseline", loss="btr-hardest", noise=3.0, images=12)
     write_run(root, "b", noise=1.5, images=12)
-    write_run(root, "other", images=6, pictures=False)
     damage(write_run(root, "torn", images=6, pictures=False))
     (root / ".training").mkdir()
     (root / "not a run").mkdir()
@@ -42,7 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -> None:
     runs = {run.name: run for run in list_runs(root)}
-    assert list(runs) == ["a-baseline", "b", "other", "torn"]
+    assert list(runs) == ["a-baseline", "b", "torn"]
     assert runs["b"].state == "finished"
     assert runs["b"].usable
     assert runs["b"].metrics["dev"]["rsum"] > 0
@@ -112,13 +110,6 @@ def test_outcomes_by_hand() -> None:
     assert changes["outcome"].tolist() == ["both right", "fixed", "both wrong", "broken", "broken"]
     assert changes["change"].tolist() == [0, 1, -4, -3, -2]
     assert outcomes(np.array([4]), np.array([5]), at=5).tolist() == ["broken"]
-
-
-def test_compare_refuses_other_samples(root: Path) -> None:
-    baseline, run, other = (open_run(root / name) for name in ("a-baseline", "b", "other"))
-    assert len(compare(baseline, run, "dev")) == 12 + 60
-    with pytest.raises(InputError, match=r"run a-baseline: .* in other;"):
-        compare(baseline, other, "dev")
 
 
 def test_differences_name_only_what_differs(root: Path) -> None:
