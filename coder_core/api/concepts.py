@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sides import Array, Modality, slices
+from coder_core.api.sides import BOTH, Array, Modality, slices
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.concepts import ConceptTables
 
@@ -70,45 +70,36 @@ class ConceptView:
     def table(self) -> pd.DataFrame:
         """One row a concept: concept, word, kind, count (train captions), forms, reads (edges from it), read_by."""
         edges = self._edges()
-        return pd.DataFrame(
-            {
-                "concept": np.arange(len(self.words)),
-                "word": self.words,
-                "kind": self.kinds,
-                "count": self._tables.counts,
-                "forms": [", ".join(forms) for forms in self._tables.forms],
-                "reads": edges.sum(1),
-                "read_by": edges.sum(0),
-            }
-        )
+        columns = {
+            "concept": np.arange(len(self.words)),
+            "word": self.words,
+            "kind": self.kinds,
+            "count": self._tables.counts,
+            "forms": [", ".join(forms) for forms in self._tables.forms],
+            "reads": edges.sum(1),
+            "read_by": edges.sum(0),
+        }
+        return pd.DataFrame(columns)
 
     def edges(self) -> pd.DataFrame:
         """The graph, one row an edge: concept, neighbour, weight (Â), together (train captions that hold both),
         probability (of the neighbour in a caption that holds the concept); the strongest first."""
-        rows, columns = np.nonzero(self._edges())
-        together = np.asarray(self._tables.together)[rows, columns]
-        frame = pd.DataFrame(
-            {
-                "concept": rows,
-                "neighbour": columns,
-                "weight": np.asarray(self._tables.graph)[rows, columns],
-                "together": together,
-                "probability": together / np.maximum(np.asarray(self._tables.counts), 1)[rows],
-            }
-        )
+        concept, neighbour = np.nonzero(self._edges())
+        together = np.asarray(self._tables.together)[concept, neighbour]
+        frame = pd.DataFrame({"concept": concept, "neighbour": neighbour})
+        frame["weight"] = np.asarray(self._tables.graph)[concept, neighbour]
+        frame["together"] = together
+        frame["probability"] = together / np.maximum(np.asarray(self._tables.counts), 1)[concept]
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
 
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
         """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
         the largest difference of either sign first."""
-        rows = {
-            "image": self.rows("image", np.array([image]))[0],
-            "text": self.rows("text", np.array([text]))[0],
-        }
-        table = pd.DataFrame(
-            {"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds, **rows}
-        )
-        table["difference"] = rows["image"] - rows["text"]
+        rows = [
+            self.rows(side, np.array([number]))[0] for side, number in zip(BOTH, (image, text), strict=True)
+        ]
+        table = pd.DataFrame({"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds})
+        table = table.assign(image=rows[0], text=rows[1], difference=rows[0] - rows[1])
         return table.iloc[np.argsort(-table["difference"].abs(), kind="stable")[:top]].reset_index(drop=True)
 
     def readers(
@@ -185,14 +176,12 @@ def summarise_attention(
     return AttentionSummary(numbers, perplexity, first, share, total / max(len(numbers), 1))
 
 
-def shared_attention(
-    view: ConceptView, image_of_text: Array, texts: Array | None = None, *, seed: int = 0
-) -> SharedAttention:
+def shared_attention(view: ConceptView, image_of_text: Array, texts: Array | None = None) -> SharedAttention:
     """Agreement of captions (None: all) and their images (`image_of_text`: (m,) of the split) on the concepts they read."""
     owner = np.asarray(image_of_text)
     numbers = np.arange(len(owner)) if texts is None else np.asarray(texts)
     images = view.count("image")
-    away = np.random.default_rng(seed).integers(1, max(images, 2), len(numbers))
+    away = np.random.default_rng(0).integers(1, max(images, 2), len(numbers))
     strangers = (owner[numbers] + away) % images
     own, other = np.zeros(len(numbers)), np.zeros(len(numbers))
     for piece in slices(len(numbers), PIECE):

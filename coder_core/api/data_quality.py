@@ -135,13 +135,12 @@ def _flags(part: float, seed: int, other: bool) -> str:
     return "all images" if part == 1 else f"--train-part {part:g}{' --other-part' * other} --seed {seed}"
 
 
-def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[Array, Array]:
+def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     """Suspicion of every pair, and of every caption with a random other image.
 
     Args:
         part: n images and m captions.
         spaces: (m, ·) rows of the captions; the inner product of two is how like they are.
-        seed: of the random images.
 
     Returns:
         (m,) and (m,) float64, higher is more suspicious; the second is empty where there is one image.
@@ -149,7 +148,7 @@ def suspicion(part: SplitPart, spaces: list[Array], *, seed: int = 0) -> tuple[A
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
     if n > 1:
-        pairs.append((owner + np.random.default_rng(seed).integers(1, n, len(owner))) % n)
+        pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
     image_level, text_level = _neighbour_levels(part)
     similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
     beside = [

@@ -280,7 +280,7 @@ class Anchor:
     Args:
         modality: "image" or "text"; number: its row in the split.
         candidates: (N,) rows of its negatives in the other modality; similarities: (N,) cosines to them.
-        positives: (P,) similarities to its own candidates; positive_rows: (P,) their rows.
+        positives: (P,) similarities to its own candidates.
         spread: standard deviation (or entropy, bits) of the similarities; raw: 1 / sigmoid(ε / spread).
         diversity: raw over the largest raw of the modality, in (0.5, 1].
         temperature: the effective one, μ·div.
@@ -293,7 +293,6 @@ class Anchor:
     candidates: Array
     similarities: Array
     positives: Array
-    positive_rows: Array
     spread: float
     raw: float
     diversity: float
@@ -305,14 +304,13 @@ class Anchor:
     def nearest(self, count: int = 10) -> pd.DataFrame:
         """The negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
         rows = np.argsort(-self.similarities, kind="stable")[:count]
-        return pd.DataFrame(
-            {
-                "candidate": self.candidates[rows],
-                "similarity": self.similarities[rows].astype(np.float64),
-                "weight_plain": self.plain[rows],
-                "weight_diversity": self.scaled[rows],
-            }
-        )
+        columns = {
+            "candidate": self.candidates[rows],
+            "similarity": self.similarities[rows].astype(np.float64),
+            "weight_plain": self.plain[rows],
+            "weight_diversity": self.scaled[rows],
+        }
+        return pd.DataFrame(columns)
 
 
 def open_anchor(
@@ -333,7 +331,7 @@ def open_anchor(
     own = split.candidate_images == split.anchor_images[number]
     candidates = _candidates(part, settings, position, draw)  # an image may be among them more than once
     candidates = candidates[~own[candidates]]
-    similarities, positives = split.row(number, candidates), np.flatnonzero(own)
+    similarities = split.row(number, candidates)
     if position >= 0:
         spread = float(spreads[position])
     else:
@@ -349,8 +347,7 @@ def open_anchor(
         number=number,
         candidates=candidates,
         similarities=similarities,
-        positives=split.row(number, positives),
-        positive_rows=positives,
+        positives=split.row(number, np.flatnonzero(own)),
         spread=spread,
         raw=raw,
         diversity=diversity,

@@ -187,12 +187,7 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one picture.
-
-    Args:
-        features: (R, F) float32. boxes: (R, 4) left, top, right, bottom as shares of the picture's sides, or None.
-        unknown: why there are no boxes; "" where there are.
-    """
+    """The regions of one picture: features (R, F) float32; boxes and unknown as in `HeatMap`."""
 
     features: Array
     boxes: Array | None = None

@@ -46,9 +46,9 @@ def principal_layout(
     return lay_out(clouds.Points(part.images, part.texts), settings, reference=plane)
 
 
-def draw_points(images: int, captions: int, most: int, *, seed: int = 0) -> Array:
+def draw_points(images: int, captions: int, most: int) -> Array:
     """Points to be drawn one by one: all, or `most` at random, images and captions in proportion. Ascending."""
-    return clouds.stratified((images, captions), most, seed)
+    return clouds.stratified((images, captions), most, seed=0)
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,11 @@ def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> Modal
 
 
 def distributions(
-    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0, sample: Sample | None = None
+    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, sample: Sample | None = None
 ) -> Distributions:
     """Histograms of the instance embeddings' similarities, of a split or a sample of it."""
     part = run.part(split, sample)
-    source = EmbeddingPair(part.images, part.texts)
-    return pairs_apart.distributions([source], part.owner, pairs=pairs, seed=seed)
+    return pairs_apart.distributions([EmbeddingPair(part.images, part.texts)], part.owner, pairs=pairs)
 
 
 def score_separation(run: Run, split: str) -> Separation:
@@ -83,9 +82,9 @@ def score_separation(run: Run, split: str) -> Separation:
     return pairs_apart.separation([_scored(run, split)], run.image_of_text(split))
 
 
-def score_distributions(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, seed: int = 0) -> Distributions:
+def score_distributions(run: Run, split: str) -> Distributions:
     """Histograms of the scores by which the run ranks."""
-    return pairs_apart.distributions([_scored(run, split)], run.image_of_text(split), pairs=pairs, seed=seed)
+    return pairs_apart.distributions([_scored(run, split)], run.image_of_text(split))
 
 
 def _scored(run: Run, split: str) -> Source:
@@ -118,18 +117,17 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
     tables = [occurrences(run, split, direction, sample=sample) for direction in ("t2i", "i2t")]
     lengths = np.array([caption.count(" ") + 1.0 for caption in captions])
-    table = pd.DataFrame(
-        {
-            "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
-            "number": np.concatenate([part.image_rows, part.text_rows]),
-            "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
-            "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
-            "rank": np.where(rank < 1, np.nan, rank),
-            "similarity": np.concatenate([best, similarity]),
-            "hubness": np.concatenate([table["count"].to_numpy() for table in tables]),
-            "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
-        }
-    )
+    columns = {
+        "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
+        "number": np.concatenate([part.image_rows, part.text_rows]),
+        "image": np.concatenate([part.image_rows, part.image_rows[owner]]),
+        "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
+        "rank": np.where(rank < 1, np.nan, rank),
+        "similarity": np.concatenate([best, similarity]),
+        "hubness": np.concatenate([table["count"].to_numpy() for table in tables]),
+        "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
+    }
+    table = pd.DataFrame(columns)
     if n * m <= SCORES_AT_MOST:
         epsilon = run.loss.epsilon
         tables = [run.diversity(split, epsilon=epsilon, sample=sample, modality=side) for side in BOTH]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from coder_core.api.retrieval.likely import LikelyMatches
+from coder_core.api.retrieval.results import LikelyMatches
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
 from coder_core.data.reviews import (
@@ -112,10 +112,7 @@ def reviewed_recall(
     judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
-    answers = [
-        _reviewed_answers(run, split, direction, judged, owner, counted[direction])
-        for direction in DIRECTIONS
-    ]
+    answers = [_reviewed_answers(run, split, way, judged, owner, counted[way]) for way in DIRECTIONS]
     rows: list[dict[str, object]] = []
     for group in ("all", "changed"):
         hits = []

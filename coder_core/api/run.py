@@ -97,10 +97,7 @@ class Run(StoredRun):
     def unknown_words(self, text: str) -> list[str]:
         """The words of a free text that the run's model cannot tell apart, because training never saw them; pretrained
         towers split words into pieces and know them all."""
-        if self.noted_towers is not None:
-            return []
-        unknown: list[str] = self.model.known_and_unknown(text)[1]
-        return unknown
+        return [] if self.noted_towers is not None else list(self.model.known_and_unknown(text)[1])
 
     def _check_words(self, text: str) -> None:
         if self.noted_towers is not None:

@@ -37,10 +37,6 @@ class Sample:
         """Rows of the queries of a direction."""
         return self.texts if direction == "t2i" else self.images
 
-    def candidates(self, direction: Direction) -> Array:
-        """Rows of the candidates of a direction."""
-        return self.images if direction == "t2i" else self.texts
-
 
 @dataclass(frozen=True)
 class SplitPart:
@@ -99,28 +95,23 @@ def draw_sample(
 
 
 def draw_points_sample(
-    images: int,
-    image_of_text: Array,
-    *,
-    points: int = POINTS_AT_MOST,
-    scores: int | None = None,
-    seed: int = 0,
+    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int | None = None
 ) -> Sample | None:
     """About `points` images and captions together; None where `draw_sample` takes the whole split."""
     texts = len(image_of_text)
     if images * texts <= (SCORES_AT_MOST if scores is None else scores):
         return None
-    return _draw(points * images / (images + texts), images, image_of_text, seed)
+    return _draw(points * images / (images + texts), images, image_of_text)
 
 
-def draw_query_sample(images: int, image_of_text: Array, *, seed: int = 0) -> Sample | None:
+def draw_query_sample(images: int, image_of_text: Array) -> Sample | None:
     """Images with about QUERIES_AT_MOST captions; None where `draw_sample` takes the whole split."""
     if images * len(image_of_text) <= SCORES_AT_MOST:
         return None
-    return _draw(round(QUERIES_AT_MOST * images / len(image_of_text)), images, image_of_text, seed)
+    return _draw(round(QUERIES_AT_MOST * images / len(image_of_text)), images, image_of_text)
 
 
-def _draw(count: float, images: int, image_of_text: Array, seed: int) -> Sample:
+def _draw(count: float, images: int, image_of_text: Array, seed: int = 0) -> Sample:
     rows = np.random.default_rng(seed).choice(images, min(max(2, int(count)), images), replace=False)
     return sample_of(rows, images, image_of_text, seed)
 

@@ -27,12 +27,7 @@ from coder_core.runs.history import HISTORY, history_faults, read_frame
 
 
 class StoredRun:
-    """Contents of a run folder, read lazily; large arrays of an analysis are mapped from a copy. `Run` answers new
-    queries, too.
-
-    Raises:
-        InputError: from any method, when the part of the run it needs is missing or damaged.
-    """
+    """Contents of a run folder; `Run` answers new queries, too."""
 
     def __init__(self, summary: RunSummary) -> None:
         self.summary = summary
@@ -42,7 +37,6 @@ class StoredRun:
         self.status = summary.status
         self.splits = summary.splits
         self._analyses: dict[str, Analysis] = {}
-        self._image_names: dict[str, list[str]] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
@@ -147,9 +141,7 @@ class StoredRun:
 
     def image_names(self, split: str) -> Sequence[str]:
         """The n file names of the pictures, or ids of the images."""
-        if split not in self._image_names:
-            self._image_names[split] = self.analysis(split).image_names
-        return self._image_names[split]
+        return self.analysis(split).image_names
 
     def has_pictures(self, split: str) -> bool:
         """True if the run records where the pictures of a split are."""
@@ -210,18 +202,17 @@ class StoredRun:
         v, w = self.scoring(split)
         return np.asarray(v[rows] @ w[columns].T)
 
-    def sample(self, split: str, *, scores: int | None = None, seed: int = 0) -> Sample | None:
+    def sample(self, split: str, *, scores: int | None = None) -> Sample | None:
         """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
-        images = self.count(split, "image")
-        return sampling.draw_sample(images, self.image_of_text(split), scores=scores, seed=seed)
+        return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), scores=scores)
 
-    def points_sample(self, split: str, *, seed: int = 0) -> Sample | None:
+    def points_sample(self, split: str) -> Sample | None:
         """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
-        return sampling.draw_points_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
+        return sampling.draw_points_sample(self.count(split, "image"), self.image_of_text(split))
 
-    def query_sample(self, split: str, *, seed: int = 0) -> Sample | None:
+    def query_sample(self, split: str) -> Sample | None:
         """Images with about 5,000 captions of a split too large to look at whole, for work query by query; or None."""
-        return sampling.draw_query_sample(self.count(split, "image"), self.image_of_text(split), seed=seed)
+        return sampling.draw_query_sample(self.count(split, "image"), self.image_of_text(split))
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
         """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None. InputError: the
@@ -265,16 +256,15 @@ class StoredRun:
         raw, draw = squash(spreads, epsilon), diversity.draw_batches(part, fields)
         rows = part.rows(fields.modality)
         ranks = self.ranks(split)["i2t" if fields.modality == "image" else "t2i"][rows]
-        return pd.DataFrame(
-            {
-                "anchor": rows,
-                "image": rows if fields.modality == "image" else part.image_rows[part.owner],
-                "spread": spreads,
-                "raw": raw,
-                "diversity": diversity.normalise(raw, draw.batch_of if draw else None),
-                "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
-            }
-        )
+        columns = {
+            "anchor": rows,
+            "image": rows if fields.modality == "image" else part.image_rows[part.owner],
+            "spread": spreads,
+            "raw": raw,
+            "diversity": diversity.normalise(raw, draw.batch_of if draw else None),
+            "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
+        }
+        return pd.DataFrame(columns)
 
     def anchor(
         self,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, Loss, Run, open_run
+from coder_core.api import InputError, Loss, Run, matrix_samples, open_run, similarity
 from coder_core.api.sides import Sides, sides
-from coder_core.api.similarity import matrices, open_pair, samples, scaling
+from coder_core.api.similarity import open_pair
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
 from tests.support.clip_runs import CAPTIONS_PER_IMAGE, import_clip
@@ -20,8 +20,8 @@ DIRECTIONS = ("i2t", "t2i")
 LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
 
 
-def choose(run: Run, source: str, **settings: object) -> samples.MatrixSamples:
-    return samples.choose_samples(run, "dev", source, **settings)
+def choose(run: Run, source: str, **settings: object) -> matrix_samples.MatrixSamples:
+    return matrix_samples.choose_samples(run, "dev", source, **settings)
 
 
 def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
@@ -78,7 +78,7 @@ def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.nd
 def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = choose(run, "split")
     assert (len(batch.images), len(batch.texts), batch.paired) == (30, 150, False)
-    monkeypatch.setattr(samples, "SCORES_AT_MOST", 500)
+    monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", 500)
     batch = choose(run, "split", seed=3)
     assert len(batch.images) * len(batch.texts) <= 500
     assert f"{len(batch.images)} of 30 images" in batch.about
@@ -102,7 +102,7 @@ def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: p
             choose(run, source, within=alone)
     if source == "split":
         assert "4 images" in batch.about
-        monkeypatch.setattr(samples, "SCORES_AT_MOST", 12)
+        monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", 12)
         some = choose(run, "split", within=within)
         assert some.texts.tolist() == [text for text in within if owner[text] in some.images]
         assert "2 of 4 images" in some.about
@@ -115,7 +115,7 @@ def test_an_order_keeps_every_sample(run: Run, source: str, by: str, anchors: st
     batch = choose(run, source, size=25)
     count = len(batch.images if anchors == "image" else batch.texts)
     diversity = np.random.default_rng(0).permutation(count) / count
-    ordered = samples.order_samples(run, "dev", batch, by, diversity, anchors)
+    ordered = matrix_samples.order_samples(run, "dev", batch, by, diversity, anchors)
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
         np.testing.assert_array_equal(np.sort(before), np.sort(after))
     if ordered.paired:
@@ -131,8 +131,8 @@ def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> Non
     group = rng.permutation(np.repeat(np.arange(3), 10))
     vectors = np.eye(8)[group] + 0.02 * rng.normal(size=(30, 8))
     for limit in (2_000, 10):
-        monkeypatch.setattr(samples, "TREE_AT_MOST", limit)
-        ordered = group[samples._alike(vectors)]
+        monkeypatch.setattr(matrix_samples, "TREE_AT_MOST", limit)
+        ordered = group[matrix_samples._alike(vectors)]
         changes = int((np.diff(ordered) != 0).sum()) + int(ordered[0] != ordered[-1])
         assert changes <= 3  # a circle of three groups
 
@@ -151,7 +151,7 @@ def pairs(count: int = 12) -> Sides:
 @pytest.mark.parametrize("modality", ["image", "text"])
 def test_every_cell_agrees_with_the_loops(modality: str) -> None:
     s = problem(modality=modality)
-    scaled = scaling.scale(s, scaling.anchor_diversity(s, LOSS), LOSS)
+    scaled = similarity.scale(s, similarity.anchor_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
     negative = s.anchor_images[:, None] != s.candidate_images[None]
     values = reference(scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15)
@@ -171,10 +171,10 @@ def test_blocks_are_the_means_of_their_cells(
     images: int, cells: int, tile: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s = problem(images)
-    spread = scaling.anchor_diversity(s, LOSS)
-    sharp = scaling.scale(s, spread, LOSS, cells=10_000)
-    monkeypatch.setattr(scaling, "TILE", tile)
-    blocks = scaling.scale(s, spread, LOSS, cells=cells)
+    spread = similarity.anchor_diversity(s, LOSS)
+    sharp = similarity.scale(s, spread, LOSS, cells=10_000)
+    monkeypatch.setattr(similarity, "TILE", tile)
+    blocks = similarity.scale(s, spread, LOSS, cells=cells)
     r, c = blocks.row_step, blocks.column_step
     assert max(blocks.similarity.shape) <= cells
     for name in ("similarity", "exponent", "change", "share"):
@@ -188,12 +188,12 @@ def test_blocks_are_the_means_of_their_cells(
 def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest array made on the way is a tile, though the matrix has a hundred times as many cells."""
     s = problem(400)
-    spread = scaling.anchor_diversity(s, LOSS)
+    spread = similarity.anchor_diversity(s, LOSS)
     sizes: list[int] = []
-    shares = scaling.shares
-    monkeypatch.setattr(scaling, "TILE", 8_000)
-    monkeypatch.setattr(scaling, "shares", lambda tile: sizes.append(tile.size) or shares(tile))
-    scaled = scaling.scale(s, spread, LOSS)
+    shares = similarity.shares
+    monkeypatch.setattr(similarity, "TILE", 8_000)
+    monkeypatch.setattr(similarity, "shares", lambda tile: sizes.append(tile.size) or shares(tile))
+    scaled = similarity.scale(s, spread, LOSS)
     assert max(sizes) <= 8_000
     assert sum(sizes) == 400 * 2_000
     assert scaled.similarity.shape == (200, 250)
@@ -201,17 +201,17 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_small_temperatures_do_not_overflow() -> None:
     s, loss = problem(), Loss(temperature=0.001, gamma=-1.0, epsilon=0.1)
-    scaled = scaling.scale(s, scaling.anchor_diversity(s, loss), loss)
+    scaled = similarity.scale(s, similarity.anchor_diversity(s, loss), loss)
     np.testing.assert_allclose(np.nansum(scaled.share, 1), 1.0, rtol=1e-4)
     with pytest.raises(ValueError, match="temperature"):
-        scaling.scale(s, scaling.anchor_diversity(s, LOSS), Loss(temperature=0.0))
+        similarity.scale(s, similarity.anchor_diversity(s, LOSS), Loss(temperature=0.0))
 
 
 def test_one_pair_by_hand() -> None:
     """Anchor (1, 0) sees its own (1, 0), and negatives at 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
-    spread = scaling.anchor_diversity(s, loss)
+    spread = similarity.anchor_diversity(s, loss)
     pair = open_pair(s, spread, loss, 0, 1, paired=True)
     raw, total = 1 + np.exp(-0.1 / 0.3), 1 + np.exp(3.0) + np.exp(-3.0)
     numbers = {"negatives": 2, "spread": 0.3, "raw": raw, "diversity": raw / pair.largest, "plain": 3.0}
@@ -226,7 +226,7 @@ def test_one_pair_by_hand() -> None:
 def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
     """The loss of every diagonal pair is that of the objective on the same scores."""
     s = pairs()
-    spread = scaling.anchor_diversity(s, LOSS)
+    spread = similarity.anchor_diversity(s, LOSS)
     scores = torch.from_numpy(s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64))
     negatives = torch.from_numpy(s.anchor_images[:, None] != s.candidate_images[None])
     diversity = torch.from_numpy(spread.diversity)
@@ -236,7 +236,7 @@ def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
     opened = [open_pair(s, spread, LOSS, k, k, paired=True) for k in range(len(s.anchors))]
     np.testing.assert_allclose([pair.loss_value for pair in opened], expected.numpy(), rtol=1e-5)
     np.testing.assert_allclose([pair.loss_plain for pair in opened], plain.numpy(), rtol=1e-5)
-    scaled = scaling.scale(s, spread, LOSS)
+    scaled = similarity.scale(s, spread, LOSS)
     for cell in np.ndindex(scaled.similarity.shape):
         pair = open_pair(s, spread, LOSS, *cell, paired=True)
         assert pair.own == np.isnan(scaled.exponent[cell])
@@ -249,33 +249,33 @@ def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
 @pytest.mark.parametrize("source", ["seed", "split"])
 def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direction: str) -> None:
     batch = choose(run, source, size=12)
-    batch = matrices.ordered(run, "dev", batch, "diversity", direction, run.loss)
-    scaled = matrices.scaled_matrix(run, "dev", batch, direction, run.loss)
+    batch = similarity.ordered(run, "dev", batch, "diversity", direction, run.loss)
+    scaled = similarity.scaled_matrix(run, "dev", batch, direction, run.loss)
     expected = run.similarity(batch.images, batch.texts, split="dev")
     np.testing.assert_allclose(scaled.similarity, expected if direction == "i2t" else expected.T, atol=1e-6)
     assert (np.diff(scaled.spread.diversity) >= 0).all()  # the most ambiguous anchor first
-    rows, columns = matrices.labels(scaled, batch, direction)
+    rows, columns = similarity.labels(scaled, batch, direction)
     assert (len(rows), len(columns)) == scaled.similarity.shape
     assert rows[0].split()[0] == ("image" if direction == "i2t" else "caption")
-    cell = matrices.positions(batch, direction, int(batch.images[3]), int(batch.texts[7]))
+    cell = similarity.positions(batch, direction, int(batch.images[3]), int(batch.texts[7]))
     assert cell == ((3, 7) if direction == "i2t" else (7, 3))
-    in_order = matrices.matrix_sides(run, "dev", batch, direction)
+    in_order = similarity.matrix_sides(run, "dev", batch, direction)
     pair = open_pair(in_order, scaled.spread, scaled.loss, *cell, paired=batch.paired)
     np.testing.assert_allclose(pair.similarity, scaled.similarity[cell], atol=1e-6)
     if source == "seed":
         missing = int(np.setdiff1d(np.arange(150), batch.texts)[0])
-        assert matrices.positions(batch, direction, int(batch.images[0]), missing) is None
-    entropy = matrices.scaled_matrix(run, "dev", batch, direction, Loss(function="entropy"))
+        assert similarity.positions(batch, direction, int(batch.images[0]), missing) is None
+    entropy = similarity.scaled_matrix(run, "dev", batch, direction, Loss(function="entropy"))
     assert (entropy.spread.spread > 3).all()
     assert (scaled.spread.spread < 1).all()
 
 
 def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
     batch = choose(run, "split")
-    in_order = matrices.matrix_sides(run, "dev", batch, "i2t")
-    scaled = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
+    in_order = similarity.matrix_sides(run, "dev", batch, "i2t")
+    scaled = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
     assert (scaled.row_step, scaled.column_step) == (5, 22)
-    anchor, candidate = matrices.hardest_in_cell(in_order, scaled, 1, 2)
+    anchor, candidate = similarity.hardest_in_cell(in_order, scaled, 1, 2)
     rows, columns = np.arange(5, 10), np.arange(44, 66)
     assert anchor in rows
     assert candidate in columns
@@ -283,18 +283,18 @@ def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
     part[rows[:, None] == run.image_of_text("dev")[None, columns]] = -1
     opened = run.similarity([anchor], [candidate], split="dev")
     np.testing.assert_allclose(opened[0, 0], part.max(), atol=1e-6)
-    row_labels, column_labels = matrices.labels(scaled, batch, "i2t")
+    row_labels, column_labels = similarity.labels(scaled, batch, "i2t")
     assert row_labels[1] == "images 5 … 9 (5)"
     assert column_labels[-1] == "captions 132 … 149 (18)"
-    sharp = matrices.scaled_matrix(run, "dev", batch, "i2t", run.loss)
-    assert matrices.hardest_in_cell(in_order, sharp, 3, 9) == (3, 9)
+    sharp = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss)
+    assert similarity.hardest_in_cell(in_order, sharp, 3, 9) == (3, 9)
 
 
 @pytest.mark.parametrize("cells", [7, 256])
 def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
     batch = choose(run, "seed", size=12)
-    scaled = matrices.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
-    table = matrices.matrix_table(scaled, batch, "t2i")
+    scaled = similarity.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
+    table = similarity.matrix_table(scaled, batch, "t2i")
     assert len(table) == scaled.similarity.size
     assert list(table)[:2] == (["first caption", "first image"] if cells == 7 else ["caption", "image"])
     row = table.iloc[scaled.similarity.shape[1] + 2]
@@ -312,15 +312,15 @@ def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path: Pat
     scores = np.asarray(v, np.float64) @ np.asarray(w, np.float64).T
     middle, top = np.quantile(scores[~own], [0.5, 0.99])
     positive = np.median(scores[own])
-    values = matrices.values_from_similarities(run, "dev")
+    values = similarity.values_from_similarities(run, "dev")
     medians = values.negatives, values.negatives_top, values.positives
     assert medians == pytest.approx((middle, top, positive), abs=1e-6)
     assert values.loss.gamma == pytest.approx((top + positive) / 2, abs=0.0025)
     assert values.loss.temperature == pytest.approx((positive - middle) / 3, abs=0.0025)
     assert values.loss.gamma < 0.1 < Loss().gamma
-    drawn = matrices.values_from_similarities(run, "dev", pairs=1000)
+    drawn = similarity.values_from_similarities(run, "dev", pairs=1000)
     assert drawn.negatives == pytest.approx(middle, abs=0.02)
     alone = open_run(import_clip(tmp_path / "runs", "alone", images=1))  # no negatives
-    values = matrices.values_from_similarities(alone, "dev")
+    values = similarity.values_from_similarities(alone, "dev")
     assert values.loss == Loss()
     assert np.isnan(values.negatives)

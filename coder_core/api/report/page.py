@@ -151,9 +151,7 @@ class Report:
 
 def render(report: Report) -> str:
     """The page. Every value is escaped; the only markup is the template's own."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     helpers: Mapping[str, Any] = {"numeric": _numeric, "cell": _cell, "shade": _shade}
     return environment.from_string(_TEMPLATE).render(report=report, style=_STYLE, policy=POLICY, **helpers)
 

@@ -16,13 +16,11 @@ from coder_core.api.clusters import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
 from coder_core.api.report.page import Bands, Example, Report, Section
 from coder_core.api.retrieval import comparison, judged
-from coder_core.api.retrieval.likely import likely_matches, text_vectors
-from coder_core.api.retrieval.results import margins
+from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.columns import slice_columns
-from coder_core.api.slices.table import slice_table, usual_slices
+from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import RANKS, count_hits, recall_intervals
 
 PICTURE_SIZE = 220  # pixels of the longer side
@@ -41,6 +39,7 @@ FAILURES = """Captions as queries. Left, in green, the image that belongs to the
 SLICED = """Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are ordered
 by one half of the images; every number but the queries is of the other half, with 95% intervals over images. R@1 in
 percent, text→image. """
+NOISE = "A gain whose interval holds zero may be noise."
 CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption carry the
 same label, mean cosine to the centroid, and the words that mark them."""
 AMBIGUITY = """CODER’s diversity of every caption (eq. 3): low means that it is about equally similar to many images.
@@ -76,7 +75,7 @@ def gather(
         *(_judged(runs, split, source) for source in positives),
         *([] if changes is None else [Section("What moved", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
-        _sliced(slices),
+        Section("Slices", SLICED + (NOISE if "gain" in slices else ""), [("table", slices.head(SLICES))]),
         *_clusters(last, split),
         *_ambiguity(last, split),
     ]
@@ -217,11 +216,6 @@ def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
         rows = table[list(parts)].itertuples(index=False, name=None)
         shown[name] = pd.Series(list(rows), table.index)
     return shown
-
-
-def _sliced(slices: pd.DataFrame) -> Section:
-    noise = "A gain whose interval holds zero may be noise." if "gain" in slices else ""
-    return Section("Slices", SLICED + noise, [("table", slices.head(SLICES))])
 
 
 def _clusters(run: Run, split: str) -> list[Section]:

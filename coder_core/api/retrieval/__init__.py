@@ -22,24 +22,21 @@ from coder_core.api.retrieval.judged import (
     judgement_packages,
     run_judgements,
 )
-from coder_core.api.retrieval.likely import (
-    LikelyMatches,
-    fitting_images,
-    likely_matches,
-    sampled_space,
-    text_vectors,
-)
 from coder_core.api.retrieval.results import (
     ALIKE,
-    Hubness,
+    LikelyMatches,
     LookAlike,
     corrected_queries,
+    fitting_images,
     found_by,
     hubness,
+    likely_matches,
     look_alike,
     margins,
     occurrences,
+    sampled_space,
     stored_correction,
+    text_vectors,
 )
 from coder_core.data.judgements import Judgements, OtherSplitError
 from coder_core.geometry.text_space import TfidfSpace

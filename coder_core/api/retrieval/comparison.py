@@ -90,9 +90,8 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
         counts = f"{len(table_a):,} anchors and {len(table_b):,} others"
         raise InputError.at("two tables of diversity", counts, "the same anchors in both")
-    place_a, place_b = (
-        100 * (t["spread"].rank().to_numpy() - 1) / max(len(t) - 1, 1) for t in (table_a, table_b)
-    )
+    ranks = (table["spread"].rank().to_numpy() - 1 for table in (table_a, table_b))
+    place_a, place_b = (100 * rank / max(len(rank) - 1, 1) for rank in ranks)
     return table_a[["anchor", "image"]].assign(
         diversity_a=table_a["diversity"],
         diversity_b=table_b["diversity"].to_numpy(),

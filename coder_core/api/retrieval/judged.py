@@ -1,6 +1,6 @@
 """Judgements of people beyond the labels: which results they judged to be matches, recall by that, and probes.
 
-Facts of a file or of COCO's judges, in contrast to the guesses of `likely`; they are shown beside the recall of the
+Facts of a file or of COCO's judges, in contrast to the guesses of `results`; they are shown beside the recall of the
 labels. A probe asks whether a run scores a picture's caption above the same caption made wrong.
 """
 

@@ -1,5 +1,11 @@
 """Slices: captions selected by what they say, and how often a run answers them."""
 
-from coder_core.api.slices.columns import slice_columns
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_words, search, select
-from coder_core.api.slices.table import Slice, images_counted, slice_metrics, slice_table, usual_slices
+from coder_core.api.slices.table import (
+    Slice,
+    images_counted,
+    slice_columns,
+    slice_metrics,
+    slice_table,
+    usual_slices,
+)

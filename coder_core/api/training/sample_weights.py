@@ -78,15 +78,14 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
     """
     analysis, owner = run.analysis(split), run.image_of_text(split)
     spread = run.spread(split, modality=modality)
-    table = pd.DataFrame(
-        {
-            "text": np.arange(len(owner)),
-            "image": owner,
-            WEIGHT: np.asarray(analysis.array("sample_weight"), dtype=np.float64),
-            "rank": run.ranks(split)["t2i"] + 1,
-            CODER: spread[owner] if modality == "image" else spread,
-        }
-    )
+    columns = {
+        "text": np.arange(len(owner)),
+        "image": owner,
+        WEIGHT: np.asarray(analysis.array("sample_weight"), dtype=np.float64),
+        "rank": run.ranks(split)["t2i"] + 1,
+        CODER: spread[owner] if modality == "image" else spread,
+    }
+    table = pd.DataFrame(columns)
     for name, array in _ARRAYS.items():
         if array in analysis.arrays:
             # Γ, with which the raw scores were written; 0 where the run had none

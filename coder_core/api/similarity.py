@@ -1,0 +1,353 @@
+"""A similarity matrix before and after diversity scaling: its cells, every number of a pair, and as a table. CODER eq. 4.
+
+With S the cosines, an anchor i and its negatives j, the exponent of the loss is x_ij = (S_ij − γ) / (μ·div_i), and the
+share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_ik)). A matrix is computed tile by tile, a
+large one as the means of blocks. At the end: μ and γ to read a run with that was not trained by eq. 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from textwrap import shorten
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.diversity import Loss, entropy_over_split, normalise, shares, std_over_split
+from coder_core.api.matrix_samples import MatrixSamples, Order, Source, choose_samples, order_samples
+from coder_core.api.run import Run
+from coder_core.api.sides import QUERIES, Array, Direction, Sides
+from coder_core.ops.diversity_scaling import sharpness, squash
+
+TILE = 2_097_152  # 8 MiB of float32: the largest piece of S in memory
+CELLS = 256  # a side: up to here every pair is a cell of its own
+LABEL_LENGTH = 80  # letters of a caption in a label
+PAIRS_AT_MOST = 200_000
+TOP_OF_NEGATIVES = 0.99
+MEDIANS_TO_MU = 1 / 3  # puts μ at the paper's 0.1 where the two medians lie 0.3 apart, as on Flickr8k
+LEAST_MU = 0.005
+
+
+@dataclass(frozen=True)
+class AnchorDiversity:
+    """Diversity of each anchor over the negatives shown. CODER eq. 3.
+
+    Args:
+        spread: (Q,) standard deviation, or entropy in bits. raw: (Q,) 1 / sigmoid(ε / spread).
+        diversity: (Q,) raw over the largest raw. negatives: (Q,) how many there are.
+    """
+
+    spread: Array
+    raw: Array
+    diversity: Array
+    negatives: Array
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A matrix before and after diversity scaling; anchors are rows, candidates columns, all four float32 (R, C).
+
+    Args:
+        similarity: S, the own pairs included.
+        exponent: (S − γ) / (μ·div). change: what diversity adds to (S − γ) / μ. share: p, of the loss.
+            NaN for own pairs, which are not negatives.
+        row_step, column_step: samples in a cell; 1 where every pair is a cell, otherwise the cell is a block's mean.
+        spread: of the anchors. loss: μ, γ, ε used.
+    """
+
+    similarity: Array
+    exponent: Array
+    change: Array
+    share: Array
+    row_step: int
+    column_step: int
+    spread: AnchorDiversity
+    loss: Loss
+
+
+def spread_over(s: Sides, loss: Loss) -> Array:
+    """(Q,) standard deviation, or entropy in bits, of every anchor over the negatives in `s`; μ, γ, ε play no part."""
+    return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
+
+
+def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:
+    """Spread (known from `spread_over`, or None) and diversity of every anchor over the negatives in `s`, normalised over
+    these anchors."""
+    spread = spread_over(s, loss) if spread is None else spread
+    raw = squash(spread, loss.epsilon)
+    return AnchorDiversity(spread, raw, normalise(raw), len(s.candidates) - s.own_pairs()[0])
+
+
+def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
+    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time.
+
+    Args:
+        s: unit rows, in the order in which they are shown. spread: of the same anchors. loss: μ and γ.
+
+    Raises:
+        ValueError: μ is not positive.
+    """
+    plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
+    total, width = len(s.anchors), len(s.candidates)
+    row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
+    tops, starts = np.arange(0, total, row_step), np.arange(0, width, column_step)
+    sizes = np.outer(np.diff(np.append(tops, total)), np.diff(np.append(starts, width)))
+    counts = sizes.copy()  # negatives of a block
+    _, own_rows, own_columns = s.own_pairs()
+    np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
+    of_rows = np.stack([scaled, scaled - plain]).astype(np.float32)
+    sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
+    for part, tile, own in s.tiles(TILE):
+        start = part.start
+        block, first = np.unique(np.arange(part.start, part.stop) // row_step, return_index=True)
+        added = np.empty((4, len(block), width), np.float32)
+        np.add.reduceat(tile, first, out=added[0])
+        tile -= np.float32(loss.gamma)
+        tile[own] = 0.0
+        for number, (top, bottom) in enumerate(pairwise([*first, len(tile)])):
+            np.matmul(of_rows[:, start + top : start + bottom], tile[top:bottom], out=added[1:3, number])
+        tile *= of_rows[0, part, None]
+        tile[own] = -np.inf
+        np.add.reduceat(shares(tile), first, out=added[3])
+        sums[:, block] += np.add.reduceat(added, starts, 2)
+    negatives = np.where(counts > 0, counts, np.nan)
+    means = [sums[0] / sizes, *(summed / negatives for summed in sums[1:])]
+    similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
+    return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One cell: every number of eq. 3 and 4 for an anchor and a candidate.
+
+    Args:
+        similarity: S. own: the candidate is the anchor's own and not a negative: exponents and shares are NaN.
+        negatives: how many the anchor has here. spread, raw, largest, diversity: eq. 3; largest is over all anchors.
+        effective: μ·div. plain, exponent: (S − γ)/μ and (S − γ)/(μ·div).
+        total_plain, total: 1 + Σ exp over the anchor's negatives. share_plain, share: exp over that total.
+        positive: similarity to the anchor's own partner in a batch of pairs; NaN otherwise.
+        loss_plain, loss_value: μ·log(total) − log(1 + S⁺), NaN without a partner. loss: μ, γ, ε.
+    """
+
+    similarity: float
+    own: bool
+    negatives: int
+    spread: float
+    raw: float
+    largest: float
+    diversity: float
+    effective: float
+    plain: float
+    exponent: float
+    total_plain: float
+    total: float
+    share_plain: float
+    share: float
+    positive: float
+    loss_plain: float
+    loss_value: float
+    loss: Loss
+
+
+def open_pair(
+    s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
+) -> Pair:
+    """Every number behind one cell, in float64.
+
+    Args:
+        anchor, candidate: positions in `s`.
+        paired: candidate k is the partner of anchor k.
+
+    Raises:
+        IndexError: there is no such cell.
+    """
+    if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
+        raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
+    mu, diversity = loss.temperature, float(spread.diversity[anchor])
+    scales = sharpness(1.0, mu), sharpness(diversity, mu)
+    scores = s.row(anchor).astype(np.float64)
+    negatives = s.candidate_images != s.anchor_images[anchor]
+    own = not bool(negatives[candidate])
+    above = float("nan") if own else float(scores[candidate]) - loss.gamma
+    plain, exponent = (above * scale for scale in scales)
+    every = np.append(scores[negatives] - loss.gamma, 0.0)  # the 1 in the sum is exp(0)
+    log_plain, log_scaled = (float(np.logaddexp.reduce(every * scale)) for scale in scales)
+    positive = float(scores[anchor]) if paired else float("nan")
+    pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
+    return Pair(
+        similarity=float(scores[candidate]),
+        own=own,
+        negatives=int(negatives.sum()),
+        spread=float(spread.spread[anchor]),
+        raw=float(spread.raw[anchor]),
+        largest=float(spread.raw.max()),
+        diversity=diversity,
+        effective=mu * diversity,
+        plain=plain,
+        exponent=exponent,
+        total_plain=float(np.exp(log_plain)),
+        total=float(np.exp(log_scaled)),
+        share_plain=float(np.exp(plain - log_plain)),
+        share=float(np.exp(exponent - log_scaled)),
+        positive=positive,
+        loss_plain=mu * log_plain - pull,
+        loss_value=mu * log_scaled - pull,
+        loss=loss,
+    )
+
+
+def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
+    """The anchors ("i2t": images) and candidates of a matrix, in its order."""
+    split_part, images, texts = run.compared(split), samples.images, samples.texts
+    v, w, owner = split_part.images[images], split_part.texts[texts], split_part.owner[texts]
+    scores = None if split_part.scores is None else split_part.scores[np.ix_(images, texts)]
+    if direction == "i2t":
+        return Sides(v, w, samples.images, owner, scores)
+    return Sides(w, v, owner, samples.images, None if scores is None else scores.T)
+
+
+def ordered(
+    run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss
+) -> MatrixSamples:
+    """The samples ordered by this run's diversities, or with alike ones side by side."""
+    if by == "drawn":
+        return samples
+    diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
+    return order_samples(run, split, samples, by, diversity, QUERIES[direction])
+
+
+def scaled_matrix(
+    run: Run,
+    split: str,
+    samples: MatrixSamples,
+    direction: Direction,
+    loss: Loss,
+    *,
+    cells: int = CELLS,
+    spread: Array | None = None,
+) -> Scaled:
+    """S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
+
+    Args:
+        samples: from `choose_samples`, perhaps `ordered`. loss: μ, γ, ε, measure of diversity.
+        cells: a side; a larger matrix is shown as the means of blocks.
+        spread: from `spread_over` of the same sides, when it is known.
+
+    Raises:
+        ValueError: μ or ε is not positive.
+    """
+    sides = matrix_sides(run, split, samples, direction)
+    return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)
+
+
+def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tuple[int, int]:
+    """Positions (anchor, candidate) of a cell's pair; of a block, its most similar negative."""
+    top, left = row * scaled.row_step, column * scaled.column_step
+    if scaled.row_step == scaled.column_step == 1:
+        return top, left
+    rows, columns = slice(top, top + scaled.row_step), slice(left, left + scaled.column_step)
+    scores = sides.tile(rows)[:, columns]
+    scores[sides.anchor_images[rows, None] == sides.candidate_images[None, columns]] = -np.inf
+    anchor, candidate = np.unravel_index(int(scores.argmax()), scores.shape)
+    return top + int(anchor), left + int(candidate)
+
+
+def positions(samples: MatrixSamples, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
+    """The cell (anchor, candidate) of an image and a caption; None when one of them is not shown.
+
+    An image that is in a batch of pairs more than once is taken beside this caption, when it is its own.
+    """
+    rows, columns = np.flatnonzero(samples.images == image), np.flatnonzero(samples.texts == text)
+    if not len(rows) or not len(columns):
+        return None
+    j = int(columns[0])
+    i = j if samples.paired and j in rows else int(rows[0])
+    return (i, j) if direction == "i2t" else (j, i)
+
+
+def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> pd.DataFrame:
+    """One row a cell: anchor, candidate (rows in the split; of a block its first), and the four values.
+
+    Own pairs have no exponent, change or share. Of blocks every value is a mean.
+    """
+    axes = _axes(scaled, samples, direction)
+    names = [f"first {name}" if step > 1 else name for _, name, step in axes]
+    anchors, candidates = (rows[::step] for rows, _, step in axes)
+    table = {
+        names[0]: np.repeat(anchors, len(candidates)),
+        names[1]: np.tile(candidates, len(anchors)),
+        "similarity": scaled.similarity.ravel(),
+        "exponent": scaled.exponent.ravel(),
+        "diversity adds": scaled.change.ravel(),
+        "share": scaled.share.ravel(),
+    }
+    return pd.DataFrame(table)
+
+
+def labels(
+    scaled: Scaled, samples: MatrixSamples, direction: Direction, captions: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block. Without
+    the captions of the split a caption is its number."""
+    anchors, candidates = (_labels(*axis, captions) for axis in _axes(scaled, samples, direction))
+    return anchors, candidates
+
+
+def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[tuple[Array, str, int]]:
+    """Rows in the split, name and step of the anchors and of the candidates."""
+    names = [(samples.images, "image"), (samples.texts, "caption")]
+    names = names if direction == "i2t" else names[::-1]
+    return [(*name, step) for name, step in zip(names, (scaled.row_step, scaled.column_step), strict=True)]
+
+
+def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[str]:
+    if step > 1:
+        blocks = [rows[start : start + step].tolist() for start in range(0, len(rows), step)]
+        return [f"{name}s {block[0]} … {block[-1]} ({len(block)})" for block in blocks]
+    if name == "image" or not captions:
+        return [f"{name} {row}" for row in rows.tolist()]
+    texts = [shorten(captions[row], LABEL_LENGTH, placeholder=" …") for row in rows.tolist()]
+    return [f"{name} {row}: {text}" for row, text in zip(rows.tolist(), texts, strict=True)]
+
+
+@dataclass(frozen=True)
+class StartingValues:
+    """μ and γ that fit a run's similarities, and what they follow from.
+
+    Args:
+        loss: γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
+            at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
+        negatives, negatives_top: median and 99th percentile of the similarities of other pairs; NaN without any.
+        positives: median of those of matching pairs.
+    """
+
+    loss: Loss
+    negatives: float
+    negatives_top: float
+    positives: float
+
+
+def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST) -> StartingValues:
+    """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`. Of a larger split, `pairs`
+    random pairs are looked at."""
+    loss = run.loss
+    s = run.sides(split, "text")
+    captions, images = len(s.anchors), len(s.candidates)
+    positives = float(np.median(s.pairs(np.arange(captions), s.anchor_images)))
+    every = captions * images
+    cells = np.arange(every) if every <= pairs else np.random.default_rng(0).integers(every, size=pairs)
+    anchors, candidates = np.divmod(cells, images)
+    other = s.anchor_images[anchors] != candidates
+    if not other.any():
+        return StartingValues(loss, float("nan"), float("nan"), positives)
+    scores = s.pairs(anchors[other], candidates[other])
+    middle, top = (float(value) for value in np.quantile(scores, [0.5, TOP_OF_NEGATIVES]))
+    mu = max(_rounded(MEDIANS_TO_MU * (positives - middle)), LEAST_MU)
+    loss = replace(loss, temperature=mu, gamma=_rounded((top + positives) / 2))
+    return StartingValues(loss, middle, top, positives)
+
+
+def _rounded(value: float) -> float:
+    return round(round(value / 0.005) * 0.005, 3)
