@@ -66,7 +66,6 @@ def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:
     record = {"pid": this.pid, "created": this.create_time() - 100}
     (tmp_path / "job.json").write_text(json.dumps(record))
     job = JobFolder(tmp_path).current()
-    assert job is not None
     assert not job.running
     JobFolder(tmp_path).stop()  # signals nobody: this test would end here
     assert find_process(this.pid, this.create_time()) == this

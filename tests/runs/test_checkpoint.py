@@ -34,7 +34,6 @@ def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
     }
     store.write("7", tensors, {"text": {"caption": "äöü"}})
     save = store.newest()
-    assert save is not None
     for stem, content in tensors.items():
         loaded = save.tensors(stem)
         assert set(loaded) == set(content)
@@ -66,7 +65,6 @@ def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
         save_step(store, step)
     (tmp_path / "state/30/progress.json").write_text("{}")
     newest = store.newest()
-    assert newest is not None
     assert newest.name == "20"
     assert "state/30/progress.json" in newest.skipped[0].place
     save_step(store, 25)
@@ -92,7 +90,6 @@ def test_a_save_set_aside_by_a_killed_writer_is_read_and_put_back(tmp_path: Path
     save_step(store, 20)
     (store.folder / "20").rename(store.folder / ".tmp-20-old")
     newest = store.newest()
-    assert newest is not None
     assert (newest.name, newest.document("progress")) == ("20", {"step": 20})
     store.tidy()
     assert [path.name for path in store.folder.iterdir()] == ["20"]
@@ -122,7 +119,6 @@ def test_a_reader_meets_one_save_or_the_next(tmp_path: Path) -> None:
     seen = []
     while writer.is_alive():
         newest = store.newest()
-        assert newest is not None
         assert newest.skipped == []
         seen.append(int(newest.name))
     writer.join()
@@ -212,7 +208,6 @@ def test_an_interrupt_at_any_line_of_a_save_loses_nothing(tmp_path: Path) -> Non
         save_step(store, 20)
         interrupted = interrupt_at_line(number, store)
         newest = store.newest()
-        assert newest is not None
         assert newest.skipped == []
         assert newest.name in ("20", "30")
         if not interrupted:

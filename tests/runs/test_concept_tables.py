@@ -44,7 +44,6 @@ def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version
     assert open_analysis(tmp_path / "plain", "test").concepts is None
     both = open_analysis(write_concept_run(tmp_path, "both"), "dev", verify=True)
     assert (both.manifest["version"], both.manifest["beta"]) == (2, 0.6)
-    assert both.concepts is not None
     assert both.concepts.words == ["dog", "grass", "ball", "red", "run"]
 
 
@@ -56,7 +55,6 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
     assert "concept_text_attention" not in arrays
     tables = read_concept_tables(arrays, document, 0.9, "here")
     branches, _ = two_branches(6)
-    assert branches.text_attention is not None
     whole = branches.text_attention.astype(np.float32)
     kept = tables.attention("text", slice(None))
     assert ((kept > 0).sum(1) <= 2).all()
@@ -67,7 +65,6 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
     branches, _ = two_branches(6)
-    assert branches.second is not None
     v, w = (
         mixed_embeddings(*rows, beta)
         for rows in zip((branches.images, branches.texts), branches.second, strict=True)
@@ -152,7 +149,6 @@ def test_the_concept_branch_is_what_is_classified() -> None:
 
 def test_a_finished_run_has_those_of_its_best_save(run: Path) -> None:
     analysis, prototypes = open_analysis(run, "dev"), read_prototypes(run, load_model(run).fingerprint)
-    assert prototypes is not None
     assert set(analysis.arrays) >= NAMES
     texts = torch.from_numpy(analysis.text_embeddings.copy())
     pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)

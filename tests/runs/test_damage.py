@@ -45,7 +45,6 @@ def read_everything(run: Path) -> list[Fault]:
     attempt(lambda: read_status(run))
     attempt(lambda: open_analysis(run, "test", verify=True))
     save = SaveStore(run / "state", keep=2).newest()
-    assert save is not None
     assert (save.tensors("model")["weight"] == float(save.name)).all()
     assert save.document("progress") == {"step": int(save.name)}
     events = read_history(run / "history.jsonl")
@@ -101,7 +100,6 @@ def read_or_named(run: Path, path: Path) -> None:
     if any(str(path) in fault.place for fault in read_everything(run)) or path.name != "status.json":
         return
     status = read_status(run)
-    assert status is not None
     assert (status["state"], status["step"]) == ("finished", 20)
 
 

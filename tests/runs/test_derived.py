@@ -129,7 +129,6 @@ def test_the_commands_write_progress_and_say_where_it_is(
     assert "3 clusters of 24 pairs" in capsys.readouterr().out
     assert cluster.main([str(a), "--clusters", "99", "--progress", str(file)]) == 1
     failed = read_progress(file)
-    assert failed is not None
     assert failed.state == "failed"
     assert failed.message in capsys.readouterr().err
     assert project.main([str(a), str(a), str(a)]) == 1

@@ -137,20 +137,17 @@ def test_special_files_are_named_and_stop_every_writer(
 def test_a_further_split_is_not_imported_into_a_run_with_a_link(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import_run_folder(tmp_path / "runs", "clip", images=10)
-    folder = tmp_path / "clip-embeddings"
-    files = ("images.npy", "texts.npy", "captions.txt")
-    arguments = ["import", "--split=test", f"--root={tmp_path / 'runs'}", "--name=clip"]
-    arguments += [f"--{Path(name).stem}={folder / name}" for name in files]
-    outside = base / "outside"
-    before = digest(outside)
+    run, folder = import_run_folder(tmp_path / "runs", "clip", images=10), tmp_path / "clip-embeddings"
+    arguments = ["import", "--split=test", f"--root={run.parent}", "--name=clip", "--overwrite"]
+    for name in ("images.npy", "texts.npy", "captions.txt"):
+        arguments.append(f"--{Path(name).stem}={folder / name}")
+    before = digest(base / "outside")
     for place in ("analysis/test", "analysis/.tmp-test-old", "derived", "analysis/dev"):
-        path = put(tmp_path / "runs" / "clip", place, lambda link: link.symlink_to(outside / "folder"))
-        for extra in ([], ["--overwrite"]):
-            assert embed.main([*arguments, *extra]) == 1
-            assert f"{path}: is a link to" in refusal(capsys)
+        path = put(run, place, lambda link: link.symlink_to(base / "outside" / "folder"))
+        assert embed.main(arguments) == 1
+        assert f"{path}: is a link to" in refusal(capsys)
         path.unlink()
-    assert digest(outside) == before
+    assert digest(base / "outside") == before
 
 
 @pytest.mark.parametrize("place", ["", "name", "name/output.log", "name/lock", "name/.tmp-job.json"])
@@ -158,15 +155,17 @@ def test_jobs_of_the_app_write_and_delete_through_no_link(
     base: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path))
-    outside = base / "outside"
-    path = tmp_path / ".work" / place
+    path, target = tmp_path / ".work" / place, base / "outside" / ("dotfile" if "/" in place else "folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(outside / ("dotfile" if "/" in place else "folder"))
-    before = digest(outside)
-    with pytest.raises(InputError, match="is a link to"):
-        jobs.start(("true",), "name")
-    jobs.forget("name" if place else "dev")
-    assert digest(outside) == before
+    before = digest(base / "outside")
+    for make in (path.symlink_to, path.hardlink_to) if "/" in place else (path.symlink_to,):
+        make(target)
+        with pytest.raises(InputError, match=r"is a link to|a hard link"):
+            jobs.start(("true",), "name")
+        jobs.forget("name" if place else "dev")
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+    assert digest(base / "outside") == before
 
 
 def test_small_files_are_written_through_no_link_even_unchecked(base: Path, tmp_path: Path) -> None:
@@ -204,18 +203,6 @@ def test_what_is_written_in_place_is_no_hard_link(
     path.unlink()
     assert COMMANDS["evaluate"](run) == 0
     (base / "outside" / "words").unlink()
-
-
-def test_a_job_writes_into_no_hard_link(base: Path, tmp_path: Path) -> None:
-    before = digest(base / "outside")
-    (tmp_path / "job").mkdir()
-    for name in ("output.log", "lock", ".tmp-job.json"):
-        path = tmp_path / "job" / name
-        path.hardlink_to(base / "outside" / "dotfile")
-        with pytest.raises(InputError, match="a hard link"):
-            JobFolder(path.parent).start(("true",))
-        assert digest(base / "outside") == before
-        path.unlink()
 
 
 def test_plain_files_are_read_up_to_a_size(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ def save_a_megabyte(folder: Path, program: str) -> str:
 
 def assert_untouched(store: SaveStore) -> None:
     newest = store.newest()
-    assert newest is not None
     assert newest.name == "20"
     assert newest.skipped == []
     assert sorted(path.name for path in store.folder.iterdir()) == ["20"]
@@ -138,7 +137,6 @@ def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
 
 def state_of(run: Path) -> tuple[str, int]:
     status = read_status(run)
-    assert status is not None
     return status["state"], status["step"]
 
 

@@ -130,6 +130,4 @@ def assert_same_run(found: Path, expected: Path) -> None:
     assert position(found) == position(expected)
     assert told(found) == told(expected)
     best, expected_best = (SaveStore(run / "best", keep=1).newest() for run in (found, expected))
-    assert best is not None
-    assert expected_best is not None
     assert best.fingerprint == expected_best.fingerprint
