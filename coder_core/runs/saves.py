@@ -17,7 +17,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.files import atomic, sealed
 from coder_core.files.manifest import NewerFormatError, render_manifest
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STEP = re.compile(r"[0-9]+")
 PROTOTYPES = "prototypes"
 """File stem of the prototypes beside a model: complete in a state, without the training's parts in a best save."""
@@ -65,15 +65,11 @@ class SaveStore:
         self.keep = keep
 
     def names(self) -> list[str]:
-        """The saves present, oldest first: "90" before "100"."""
-        return sorted(filter(_NAME.fullmatch, atomic.folder_names(self.folder)), key=_natural)
+        """The steps of the saves present, oldest first: "90" before "100"."""
+        return sorted(filter(_STEP.fullmatch, atomic.folder_names(self.folder)), key=int)
 
     def tidy(self) -> None:
-        """Remove what a killed writer left.
-
-        Raises:
-            atomic.WriteError: the folder is not writable.
-        """
+        """Remove what a killed writer left (atomic.WriteError: the folder is not writable)."""
         try:
             atomic.clean(self.folder)
         except OSError as error:
@@ -89,30 +85,23 @@ class SaveStore:
         before them), go. Folders that no step names are left alone.
 
         Args:
-            name: letters, digits, ".", "_", "-"; normally the step.
+            name: the step.
             tensors: file stem → named tensors of any shape, dtype and device.
             documents: file stem → anything JSON can hold.
 
         Raises:
             atomic.WriteError: disk full or folder not writable; earlier saves are intact.
         """
-        for stem in (name, *tensors, *documents):
-            if not _NAME.fullmatch(stem):
-                raise ValueError(f"a save's name is made of letters, digits, '.', '_' and '-', got {stem!r}")
+        if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
+            raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)
-        names = [other for other in self.names() if other == name or _STEP.fullmatch(other)]
+        names = self.names()
         position = names.index(name)
         for other in names[: max(0, position + 1 - self.keep)] + names[position + 1 :]:
             atomic.remove(self.folder / other)
         return path
-
-    def open(self, name: str) -> Save:
-        """One save by name, verified."""
-        if name not in self.names():
-            raise InputError.at(self.folder, f"holds no save {name!r}", f"one of {', '.join(self.names())}")
-        return Save(self.folder / name)
 
     def newest(self) -> Save | None:
         """The newest save that verifies, or None when there is no save at all.
@@ -135,9 +124,3 @@ class SaveStore:
 
     def _identities(self) -> dict[str, tuple[Path, int, int] | None]:
         return {name: atomic.identity(self.folder / name) for name in self.names()}
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Digits compare as numbers, and come before letters."""
-    parts = re.findall(r"\d+|\D+", name)
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]

@@ -108,7 +108,7 @@ def stepped(width: int, folder: Path) -> tuple[torch.nn.Linear, torch.optim.Opti
     step(model, optimizer)
     store = SaveStore(folder, keep=1)
     store.write("1", {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}, {})
-    return model, optimizer, store.open("1")
+    return model, optimizer, store.newest()
 
 
 def step(model: torch.nn.Linear, optimizer: torch.optim.Optimizer) -> None:

@@ -59,15 +59,7 @@ class Derived:
 def derived_folder(
     run_folder: Path, split: str, kind: str, parameters: Mapping[str, Any], analyses: Sequence[Analysis]
 ) -> DerivedFolder:
-    """The folder of a result.
-
-    Args:
-        run_folder: the run.
-        split: the name of the split.
-        kind: "layout" or "clusters".
-        parameters: JSON values.
-        analyses: the result's sources, the run's own first.
-    """
+    """The folder of a result of some `kind` of a run's split, from JSON `parameters` and its sources, the run's first."""
     split_folder(run_folder, split)  # refuses a name that leads elsewhere
     about = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
     about["sources"] = [_source(analysis) for analysis in analyses]
@@ -82,11 +74,7 @@ def write_derived(
     notes: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store a result; a damaged one under the same name is replaced, stale ones beside it are removed.
-
-    Raises:
-        WriteError: disk full or read-only.
-    """
+    """Store a result; a damaged one under the same name is replaced, stale ones beside it are removed."""
     about = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
     files = {f"{name}.npy": array for name, array in arrays.items()}
     sealed.write_sealed(folder.path, files, about=about, replace=True)
@@ -96,37 +84,25 @@ def write_derived(
             atomic.remove(other)
 
 
-def read_derived(folder: DerivedFolder) -> Derived | None:
-    """A stored result, every byte verified; None when there is none.
+def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result | None:
+    """Value that `build` makes of a stored result, every byte verified; None when there is none.
 
     Raises:
-        InputError: it is damaged, or is not what its name says; the file is named. Computing it again replaces it.
+        InputError: it is damaged, is not what its name says, or holds values that no version writes; the file is
+            named. Computing it again replaces it.
     """
     if not atomic.locate(folder.path).is_dir():
         return None
-    stored = sealed.SealedFolder(folder.path)
+    stored, place = sealed.SealedFolder(folder.path), str(folder.path / MANIFEST)
     stored.check()
     manifest = stored.manifest
     expected = {"key": folder.key, **folder.about}
     if expected != {name: manifest.get(name) for name in expected}:
         raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
-    arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
-    check_values(manifest, {"notes": list, "facts": dict}, str(folder.path / MANIFEST))
-    with trusting(str(folder.path / MANIFEST)):
-        return Derived(arrays, tuple(str(note) for note in manifest["notes"]), manifest["facts"])
-
-
-def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result | None:
-    """Value that `build` makes of a stored result; None without one.
-
-    Raises:
-        InputError: it is damaged, or holds values that no version writes.
-    """
-    stored = read_derived(folder)
-    if stored is None:
-        return None
-    with trusting(str(folder.path)):
-        return build(stored)
+    check_values(manifest, {"notes": list, "facts": dict}, place)
+    with trusting(place):
+        arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
+        return build(Derived(arrays, tuple(map(str, manifest["notes"])), manifest["facts"]))
 
 
 def _source(analysis: Analysis) -> dict[str, str]:
