@@ -166,12 +166,7 @@ def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], place: str
 
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
-    """Read a command line.
-
-    Args:
-        arguments: as typed.
-        default: a dataclass with a `Config` among its fields; what is not named keeps its value.
-        prog, description: for --help.
+    """Read a command line into a dataclass with a `Config` among its fields; what is not named keeps its `default`.
 
     Raises:
         SystemExit: after --help (0), or for what cannot be read (2).

@@ -19,11 +19,7 @@ def check_values(
 ) -> None:
     """Compare the values of a JSON object with the types that their writer gave them. Missing keys are passed over.
 
-    Args:
-        record: the object.
-        kinds: key → type or types; `type(None)` allows null. A number is finite and below 2⁶³; true is not a number.
-        place: the file, for messages.
-        least: the smallest number allowed.
+    A number is finite, from `least` on and below 2⁶³; true is not a number; `type(None)` allows null.
 
     Raises:
         InputError: not an object, or names every key with another kind of value.

@@ -104,13 +104,7 @@ class _RateColumn(ProgressColumn):
 
 
 class TimedLines:
-    """Print "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds.
-
-    Args:
-        console: to print on.
-        label: names the work.
-        rate: also print the number done per second.
-    """
+    """Print "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds, with `rate` the number per second too."""
 
     def __init__(self, console: Console, label: str, *, rate: bool = False) -> None:
         self.console, self.label, self.rate = console, label, rate

@@ -192,9 +192,7 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
 def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunTowers | None:
     """A run's towers, found again and compared with what it noted of them; None for a run without.
 
-    Args:
-        folder, config: of the run.
-        moved: sides whose tower the configuration names anew.
+    `moved` are the sides whose tower the configuration names anew.
 
     Raises:
         InputError: a tower is missing, or is another now, or a custom tower not on the allow-list.
@@ -286,12 +284,7 @@ def best_save(folder: Path) -> Save:
 
 
 def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | None = None) -> LoadedModel:
-    """Load a run's model.
-
-    Args:
-        folder: of the run.
-        device: to load it on.
-        towers: of the run, if they are open already; otherwise they are looked for where the run noted them.
+    """Load a run's model; its towers are looked for where the run noted them, unless they are open already.
 
     Raises:
         InputError: the folder is not a run, or its files are damaged; the file is named.

@@ -35,13 +35,7 @@ KINDS |= {"best": (*NUMBER, type(None))}
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
-    """Replace the status. The caller holds the run's lock.
-
-    Args:
-        folder: the run folder.
-        state: "running", "finished", "stopped" or "failed".
-        fields: JSON values such as step, steps, message.
-    """
+    """Replace the status: "running", "finished", "stopped" or "failed". The caller holds the run's lock."""
     process = psutil.Process()
     record = {"state": state, "pid": process.pid, "started": process.create_time()}
     record |= {"host": socket.gethostname(), "time": time.time(), **fields}

@@ -23,13 +23,9 @@ NUMBERS = ("grid", "rows", "columns", "size")
 
 
 def load_towers(about: Mapping[str, Any], run: str) -> Towers:
-    """Load the towers a run notes, on the CPU.
+    """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages.
 
     Towers of a user's own code are imported only where $CODER_TOWERS names them: a run may be a stranger's.
-
-    Args:
-        about: the document `towers` of an analysis.
-        run: its name, for messages.
 
     Raises:
         InputError: they are missing on this machine, are others now, or may not be imported.
@@ -43,11 +39,7 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
 
 
 def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
-    """Load the picture tower that made a run's region features, on the CPU.
-
-    Args:
-        about: the document `regions` of an analysis.
-        run: its name, for messages.
+    """Load the picture tower of the document `regions` of an analysis, on the CPU.
 
     Raises:
         InputError: as for `load_towers`, or it gives other regions now.

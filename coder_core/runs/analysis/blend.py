@@ -38,12 +38,6 @@ def blend_rows(
     """One row an α. Its weights are α · tuned + (1 − α) · those the towers had before the run, in every tower that was
     tuned; everything else stays as trained. The model ends at α = 1. Nothing is written.
 
-    Args:
-        folder: the run. loaded: its model.
-        split: the data.
-        alphas: from 0 to 1.
-        console: for progress.
-
     Raises:
         InputError: a tower of a user's own was trained in full and gives other weights now than it began with.
     """

@@ -27,12 +27,7 @@ _NAMES: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": l
 def concept_tables(
     embeddings: SplitEmbeddings, concepts: Concepts, graph: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and documents of a split under a model with a concept branch.
-
-    Args:
-        embeddings: of the split, with its attention.
-        concepts: of the run.
-        graph: (g, g) Â of the model.
+    """Arrays and documents of a split under a model with a concept branch, whose `graph` is Â (g, g).
 
     Returns:
         The arrays `concept_…` of `tables.TABLES`: attention in full, or, above 256 MiB, the 32 strongest concepts of
@@ -106,13 +101,7 @@ class ConceptTables:
 def read_concept_tables(
     arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str
 ) -> ConceptTables:
-    """Check the concept tables of a folder against one another and its samples.
-
-    Args:
-        arrays: all arrays of the folder.
-        document: its concepts.json.
-        beta: as its manifest has it.
-        place: the folder, for messages.
+    """Check the concept tables of a folder against one another and its samples; `document` is concepts.json.
 
     Raises:
         InputError: a table is missing, has other rows than the samples, names unknown concepts, or beta is

@@ -59,15 +59,7 @@ def score(
 def evaluate_split(
     folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress = silent
 ) -> tuple[Metrics, list[Source]]:
-    """Evaluate a run on a split and write `analysis/<name>/`; return its metrics and the scores behind them.
-
-    Args:
-        folder: the run.
-        loaded: its model.
-        split: the data.
-        name: of the analysis.
-        progress: called with the samples done and in all, or the pairs of a model that scores them one by one.
-    """
+    """Evaluate a run on a split and write `analysis/<name>/`; return its metrics and the scores behind them."""
     sources, encoded = score(loaded, split, progress=progress)
     metrics, ranks = ranked(sources, split.image_of_text)
     arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))

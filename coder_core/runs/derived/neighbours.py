@@ -64,14 +64,7 @@ def train_neighbourhood(
     space: TextSpace | None = None,
     progress: Progress = silent,
 ) -> Neighbourhood:
-    """The neighbours of the train captions, from the cache or searched now.
-
-    Args:
-        config: of the run; names the space and N.
-        captions: m train captions.
-        image_of_text: (m,).
-        space: of a run that is continued; fitted anew when None.
-        progress: of the search.
+    """The neighbours of the m train captions, from the cache or searched now; `space` is that of a continued run.
 
     Raises:
         InputError: the space cannot be made, or the cache cannot be written.
