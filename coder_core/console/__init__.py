@@ -11,7 +11,3 @@ documents   check the values of JSON from untrusted files
 processes   jobs: start, watch, stop
 signals     SIGTERM, SIGHUP and Ctrl-C, noted instead of raised; Ctrl-C during imports
 """
-
-from coder_core.console.faults import Fault, InputError, stop_on_errors
-
-__all__ = ["Fault", "InputError", "stop_on_errors"]

@@ -30,31 +30,31 @@ class WriteError(InputError):
 
 
 @contextmanager
-def appearing(place: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
-    """A temporary folder that becomes `place` at the end of the block, or goes when the block raises.
+def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
+    """A temporary folder that becomes `path` at the end of the block, or goes when the block raises.
 
     Args:
-        place: final path of the folder.
+        path: final path of the folder.
         replace: an existing folder is replaced; otherwise it is an error.
         needed: bytes that will be written, compared with the free space beforehand.
 
     Raises:
         InputError, WriteError: as for `write_sealed`.
     """
-    temporary = _temporary(place)
+    temporary = _temporary(path)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _only_writer(place.parent):
-            if not replace and place.exists() and (not place.is_dir() or any(place.iterdir())):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _only_writer(path.parent):
+            if not replace and path.exists() and (not path.is_dir() or any(path.iterdir())):
                 fix = "choose another name, or continue the run that is there"
-                raise InputError.at(place, "exists and is not empty", "a free place", fix)
-            if needed > shutil.disk_usage(place.parent).free:
-                raise _write_error(place, needed)
+                raise InputError.at(path, "exists and is not empty", "a free place", fix)
+            if needed > shutil.disk_usage(path.parent).free:
+                raise _write_error(path, needed)
             temporary.mkdir()
             yield temporary
-            _move(temporary, place)
+            _move(temporary, path)
     except OSError as error:
-        raise _write_error(place, needed, error.strerror or str(error)) from error
+        raise _write_error(path, needed, error.strerror or str(error)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -69,7 +69,7 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file that takes the place of `file` at the end of the block, or goes when the block raises.
+    """Yield a temporary file that replaces `file` at the end of the block, or goes when the block raises.
 
     Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read it.
 
@@ -86,10 +86,10 @@ def replacing(file: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def remove(place: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a folder in one step (rename), then delete it: no reader meets half of it."""
-    temporary = _temporary(place)
-    place.rename(temporary)
+    temporary = _temporary(path)
+    path.rename(temporary)
     shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -108,14 +108,14 @@ def clean(parent: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def locate(place: Path) -> Path:
+def locate(path: Path) -> Path:
     """Readable path of the folder of this name: its own, or the one aside while it is being replaced."""
-    return next((folder for folder in (place, _aside(place), place) if folder.is_dir()), place)
+    return next((folder for folder in (path, _aside(path), path) if folder.is_dir()), path)
 
 
-def identity(place: Path) -> tuple[Path, int, int] | None:
+def identity(path: Path) -> tuple[Path, int, int] | None:
     """Changes when a folder moves or is replaced; None without one. A reader that fails meanwhile reads again."""
-    folder = locate(place)
+    folder = locate(path)
     with suppress(OSError):
         information = folder.stat()
         return folder, information.st_ino, information.st_mtime_ns
@@ -160,29 +160,29 @@ def _only_writer(parent: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _move(temporary: Path, place: Path) -> None:
-    aside = _aside(place)
-    if place.is_dir():
+def _move(temporary: Path, path: Path) -> None:
+    aside = _aside(path)
+    if path.is_dir():
         shutil.rmtree(aside, ignore_errors=True)
-        place.rename(aside)
-    temporary.rename(place)
-    sync(place.parent)
+        path.rename(aside)
+    temporary.rename(path)
+    sync(path.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _temporary(place: Path) -> Path:
-    return place.with_name(f".tmp-{place.name}-{os.getpid()}-{secrets.token_hex(4)}")
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".tmp-{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def _aside(place: Path) -> Path:
-    return place.with_name(f".tmp-{place.name}-old")
+def _aside(path: Path) -> Path:
+    return path.with_name(f".tmp-{path.name}-old")
 
 
-def _write_error(place: Path, needed: int, reason: str = "") -> WriteError:
-    free = shutil.disk_usage(next(folder for folder in place.parents if os.access(folder, os.F_OK))).free
+def _write_error(path: Path, needed: int, reason: str = "") -> WriteError:
+    free = shutil.disk_usage(next(folder for folder in path.parents if os.access(folder, os.F_OK))).free
     problem = f"could not be written ({reason}): " if reason else ""
     problem += f"{needed:,} bytes are needed and {free:,} are free"
-    return WriteError.at(place, problem, fix="earlier saves are intact; make room or choose another folder")
+    return WriteError.at(path, problem, fix="earlier saves are intact; make room or choose another folder")
 
 
 def settled(changed_ns: int) -> bool:

@@ -48,16 +48,12 @@ _DTYPE = re.compile(r"[<|][biuf][1248]")
 
 
 def write_sealed(
-    place: Path,
-    files: Mapping[str, Content],
-    *,
-    about: Mapping[str, Any] | None = None,
-    replace: bool = False,
+    path: Path, files: Mapping[str, Content], *, about: Mapping[str, Any] | None = None, replace: bool = False
 ) -> Path:
     """Write a folder with these files and seal it.
 
     Args:
-        place: path of the folder; its parent is made when missing.
+        path: path of the folder; its parent is made when missing.
         files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
         about: further keys of the manifest. Shape and dtype of every array are added to them.
         replace: an existing folder is replaced; otherwise it is an error.
@@ -67,14 +63,14 @@ def write_sealed(
         WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
     """
     contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
-    with appearing(place, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
+    with appearing(path, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
         shapes = {}
         for name, content in contents.items():
             _write(folder / name, content)
             if isinstance(content, np.ndarray):
                 shapes[name[:-4]] = {"shape": list(content.shape), "dtype": content.dtype.str}
         _seal(folder, {**({"arrays": shapes} if shapes else {}), **(about or {})})
-    return place
+    return path
 
 
 class SealedFolder:
@@ -85,9 +81,9 @@ class SealedFolder:
         manifest: its manifest; "files" has bytes and sha256 of every file, "arrays" shape and dtype of every array.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, path: Path) -> None:
         """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
-        self.path = locate(place)
+        self.path = locate(path)
         self.manifest = parse_manifest(self.path / MANIFEST)
 
     def check(
@@ -196,20 +192,20 @@ def _parsing(path: Path, form: str) -> Iterator[None]:
         raise InputError.at(path, f"cannot be read: {error}", form) from None
 
 
-def read_manifest(place: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a sealed folder; errors as for `SealedFolder`."""
-    return SealedFolder(place).manifest
+    return SealedFolder(path).manifest
 
 
-def read_checked(place: Path, name: str) -> bytes:
+def read_checked(path: Path, name: str) -> bytes:
     """The bytes of one file of a sealed folder, verified (InputError: missing, cut or damaged, with the file named)."""
-    return SealedFolder(place).read(name)
+    return SealedFolder(path).read(name)
 
 
-def read_toml(place: Path, name: str) -> dict[str, Any]:
+def read_toml(path: Path, name: str) -> dict[str, Any]:
     """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML."""
-    with _parsing(place / name, "TOML"):
-        return tomllib.loads(read_checked(place, name).decode())
+    with _parsing(path / name, "TOML"):
+        return tomllib.loads(read_checked(path, name).decode())
 
 
 def map_copy(path: Path, sha256: str) -> np.ndarray:

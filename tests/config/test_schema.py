@@ -41,7 +41,7 @@ def test_an_unknown_table_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "value", "said"),
+    ("section", "key", "value", "message"),
     [
         ("training", "epochs", "30", "is '30'; expected a value of type int"),
         ("training", "epochs", 3.5, "expected a value of type int"),
@@ -57,11 +57,11 @@ def test_an_unknown_table_is_named() -> None:
         ("data", "data", 3, "expected a value of type str"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_named(section: str, key: str, value: Any, said: str) -> None:
+def test_a_value_of_the_wrong_type_is_named(section: str, key: str, value: Any, message: str) -> None:
     with pytest.raises(InputError) as refused:
         from_document({section: {key: value}})
     assert f"[{section}] key {key}" in str(refused.value)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> None:

@@ -13,7 +13,7 @@ LONG = 300 * "a"
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("missing/a.csv", "--csv {root}/missing/a.csv: there is no folder {root}/missing"),
         ("file/a.csv", "there is no folder {root}/file"),
@@ -22,18 +22,22 @@ LONG = 300 * "a"
         (f"{LONG}/a.csv", "File name too long"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, path: str, said: str) -> None:
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "file").write_text("")
     (fault,) = check_file("--csv", tmp_path / path)
-    assert said.format(root=tmp_path) in str(fault)
+    assert message.format(root=tmp_path) in str(fault)
     assert check_file("--csv", tmp_path / "a.csv") == check_file("--csv", tmp_path / "file") == []
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for path, said in (("file", f"{tmp_path}/file is a file"), ("file/a/b", "is a file"), (LONG, "too long")):
+    for path, message in (
+        ("file", f"{tmp_path}/file is a file"),
+        ("file/a/b", "is a file"),
+        (LONG, "too long"),
+    ):
         (fault,) = check_folder("--root", tmp_path / path)
-        assert said in str(fault)
+        assert message in str(fault)
     assert check_folder("--root", tmp_path) == check_folder("--root", tmp_path / "new" / "folder") == []
 
 

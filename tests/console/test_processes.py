@@ -102,8 +102,8 @@ def test_commands_see_the_package_and_not_the_working_folder(tmp_path: Path) -> 
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
     folder = JobFolder(tmp_path / "job")
     folder.start((sys.executable, "-P", "-c", program))
-    told = until(folder, lambda job: not job.running).output.split()
-    assert told == ["False", "True", str(PACKAGE_FOLDER)]
+    words = until(folder, lambda job: not job.running).output.split()
+    assert words == ["False", "True", str(PACKAGE_FOLDER)]
 
 
 def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def test_training_that_gets_no_memory_says_so_and_leaves_no_run(
     arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
     with little_memory(2 << 30):
         assert train.main(arguments) == 1
-    *_, said = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(rf"error: memory: .* another [0-9,]+ bytes were requested\. {FIX}", said)
+    *_, message = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(rf"error: memory: .* another [0-9,]+ bytes were requested\. {FIX}", message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -115,7 +115,7 @@ def test_evaluation_that_gets_no_memory_says_so_and_leaves_the_run_as_it_was(
     before = digest(run)
     with little_memory(100 << 20):
         assert evaluate.main([str(run)]) == 1
-    *_, said = capsys.readouterr().err.splitlines()
-    assert said.startswith("error: memory: ")
-    assert said.endswith(FIX)
+    *_, message = capsys.readouterr().err.splitlines()
+    assert message.startswith("error: memory: ")
+    assert message.endswith(FIX)
     assert digest(run) == before

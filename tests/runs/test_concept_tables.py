@@ -81,7 +81,7 @@ def cut(arrays: dict[str, np.ndarray], name: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda a, d: a.pop("concept_graph"), "concept_graph.npy: is missing"),
         (lambda a, d: cut(a, "concept_together", 3), r"concept_together.npy: has shape \(3, 5\)"),
@@ -92,10 +92,10 @@ def cut(arrays: dict[str, np.ndarray], name: str, rows: int) -> None:
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused_by_name(change: Any, said: str) -> None:
+def test_tables_that_do_not_fit_are_refused_by_name(change: Any, message: str) -> None:
     arrays, document = written()
     change(arrays, document)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         read_concept_tables(arrays, document, 0.9, "here")
 
 

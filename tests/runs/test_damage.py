@@ -130,7 +130,7 @@ def test_a_newer_format_is_not_passed_over(run: Path) -> None:
 
 
 def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(stored: Path) -> None:
-    """By the api, which the pages use, also in the process that read the array before it was damaged."""
+    """The api, which the pages use, does so also in the process that read the array before it was damaged."""
     for number, path in enumerate(sorted((stored / "analysis" / "dev").glob("*.npy"))):
         content = path.read_bytes()
         for age in (0, 3600):  # a file that was just written, and one that this process remembers

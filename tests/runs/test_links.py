@@ -79,7 +79,7 @@ def put(run: Path, place: str, make: Callable[[Path], object]) -> Path:
 
 
 def refusal(capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command printed on stderr, on one line."""
+    """The output of a command on stderr, on one line."""
     return " ".join(capsys.readouterr().err.split())
 
 

@@ -56,8 +56,8 @@ def blend_rows(
         for alpha in alphas:
             for blend in blends:
                 blend(alpha)
-            what = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
-            with watching(console, f"{folder.name}{ending(alpha)}: {what} {split.name}") as watch:
+            activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
+            with watching(console, f"{folder.name}{ending(alpha)}: {activity} {split.name}") as watch:
                 sources, _ = score(loaded, split, progress=watch)
             metrics = {"alpha": alpha, **ensemble_metrics(sources, split.image_of_text)}
             rows.append(RunRow(folder, metrics, sources, Samples.of(split), alpha))
