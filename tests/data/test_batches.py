@@ -100,26 +100,20 @@ def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: in
             assert row[:length] == words[:length]
 
 
-def test_regions_left_out_follow_the_mean_and_stay_in_order(tmp_path: Path) -> None:
+def test_regions_left_out_follow_the_mean_stay_in_order_and_differ_by_image(tmp_path: Path) -> None:
     """The share is drawn from 0 to 2 · 0.2 for every batch; the rest keeps the file's order."""
-    array = np.arange(1, 4 * 20 + 1, dtype=np.float32).reshape(4, 20, 1)
+    array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
     batches = batches_of(split_of(tmp_path, array), drop_regions=0.2, batch_size=2)
-    kept = []
+    kept, unlike = [], 0
     for step in range(400):
-        batch = batches(step)
-        kept.append(batch.regions.shape[1])
-        assert (batch.regions[..., 0].diff(dim=1) > 0).all()
-        for image, regions in zip(batch.image_ids.tolist(), batch.regions[..., 0].tolist(), strict=True):
-            assert set(regions) <= set(array[image, :, 0].tolist())
+        regions = batches(step).regions[..., 0]
+        kept.append(regions.shape[1])
+        assert (regions.diff(dim=1) > 0).all()
+        assert set(regions.unique().tolist()) <= set(range(1, 21))
+        unlike += not torch.equal(*regions)
     assert 1 - np.mean(kept) / 20 == pytest.approx(0.2, abs=0.015)
     assert (min(kept), max(kept)) == (12, 20)
-
-
-def test_different_images_lose_different_regions(tmp_path: Path) -> None:
-    array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
-    batches = batches_of(split_of(tmp_path, array), drop_regions=0.5)
-    batch = next(batches(step) for step in range(20) if batches(step).regions.shape[1] in range(5, 15))
-    assert len({tuple(row) for row in batch.regions[..., 0].tolist()}) > 1
+    assert unlike > 300
 
 
 @settings(max_examples=30, deadline=None)
@@ -145,8 +139,9 @@ def split_once(tmp_path_factory: pytest.TempPathFactory) -> Split:
 
 
 def test_the_share_of_words_left_out(tmp_path: Path) -> None:
-    captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
-    batches = batches_of(split_of(tmp_path, captions=captions), drop_words=0.2)
+    batches = batches_of(
+        split_of(tmp_path, captions=[" ".join("abcdefghijklmnopqrstuvwxyz")] * 8), drop_words=0.2
+    )
     kept = np.mean([batches(step).word_lengths.float().mean().item() for step in range(200)])
     assert 1 - kept / 26 == pytest.approx(0.2, abs=0.02)
 

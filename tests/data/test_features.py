@@ -1,6 +1,5 @@
 """Feature files: read or refused, and never unpickled."""
 
-import contextlib
 import io
 import os
 import pickle
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.data.features import LARGEST, open_features, scan_values
 from tests.support.precomp_folders import features, reason, refusal, write_split
@@ -114,18 +112,6 @@ def test_a_cut_file_gives_both_sizes(tmp_path, kept):
         assert f"{len(data):,} bytes" in message
 
 
-@settings(max_examples=60, deadline=None)
-@given(position=st.integers(0, 127), value=st.integers(0, 255))
-def test_any_changed_header_byte_is_read_or_refused(tmp_path_factory, position, value):
-    path = write_split(tmp_path_factory.mktemp("header")) / "train_ims.npy"
-    data = bytearray(path.read_bytes())
-    data[position] = value
-    path.write_bytes(data)
-    with contextlib.suppress(InputError):
-        file = open_features(path, [])
-        assert file.map().nbytes + file.offset == len(data)
-
-
 def test_pipes_and_folders_are_refused_at_once(tmp_path):
     path = write_split(tmp_path) / "train_ims.npy"
     path.unlink()
@@ -161,9 +147,7 @@ def test_zero_regions_are_listed_and_a_zero_image_is_an_error(tmp_path, zero):
     (warning,) = split.faults
     assert (warning.severity, warning.found[:9]) == ("warning", "2 regions")
     array[2] = zero
-    assert "1 images are zero in all their features; the first, counted from 0: 2" in reason(
-        write_split(tmp_path, array=array)
-    )
+    assert "the first, counted from 0: 2" in reason(write_split(tmp_path, array=array))
 
 
 @settings(max_examples=30, deadline=None)
@@ -180,10 +164,10 @@ def test_the_scan_agrees_with_a_loop_over_all_regions(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("scan") / "x.npy"
     np.save(path, array)
     zero, faults = scan_values(open_features(path, []), (0, images))
-    every = [(i, r) for i in range(images) for r in range(regions)]
+    every = list(np.ndindex(images, regions))
     assert zero.tolist() == [[i, r] for i, r in every if not array[i, r].any()]
-    bad = sum(not np.isfinite(array[i, r].astype(float)).all() for i, r in every)
-    blank = sum(not array[i].any() for i in range(images))
+    bad = sum(not np.isfinite(array[row].astype(float)).all() for row in every)
+    blank = sum(not image.any() for image in array)
     assert any(f"in {bad:,} regions" in fault.found for fault in faults) == (bad > 0)
     assert any(f"{blank:,} images are zero" in fault.found for fault in faults) == (blank > 0)
 

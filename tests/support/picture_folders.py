@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ PICTURES = 12
 NAMES = [f"{number:03d}_drawn.jpg" for number in range(PICTURES)]
 CAPTIONS = {name: [f"a ring, number {i}", f"number {i}: a disc, drawn"] for i, name in enumerate(NAMES)}
 SPLITS = {name: "train" if i < 6 else "dev" if i < 9 else "test" for i, name in enumerate(NAMES)}
+OF_SPLIT = {split: [name for name in NAMES if SPLITS[name] == split] for split in ("train", "dev", "test")}
+PAIRS = [(name, k, caption) for name in NAMES for k, caption in enumerate(CAPTIONS[name])]
 
 
 def draw(number: int) -> bytes:
@@ -37,25 +39,28 @@ def write_pictures(folder: Path, names: list[str] = NAMES) -> Path:
     return folder
 
 
+def write_lines(file: Path, lines: Iterable[object]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+
+
 def flickr8k(root: Path) -> None:
     write_pictures(root / "Flicker8k_Dataset")
-    lines = [f"{name}#{k}\t{caption}\n" for name in NAMES for k, caption in enumerate(CAPTIONS[name])]
-    (root / "Flickr8k.token.txt").write_text("".join(lines))
-    for split in ("train", "dev", "test"):
-        text = "".join(f"{name}\n" for name in NAMES if SPLITS[name] == split)
-        (root / f"Flickr_8k.{split}Images.txt").write_text(text)
+    write_lines(root / "Flickr8k.token.txt", [f"{name}#{k}\t{caption}" for name, k, caption in PAIRS])
+    for split, names in OF_SPLIT.items():
+        write_lines(root / f"Flickr_8k.{split}Images.txt", names)
 
 
 def kaggle(root: Path) -> None:
     write_pictures(root / "Images")
-    lines = [f"{name},{caption}\n" for name in NAMES for caption in CAPTIONS[name]]
-    (root / "captions.txt").write_text("image,caption\n" + "".join(lines))
+    lines = [f"{name},{caption}" for name, _, caption in PAIRS]
+    write_lines(root / "captions.txt", ["image,caption", *lines])
 
 
 def flickr30k_results(root: Path) -> None:
     write_pictures(root / "flickr30k_images")
-    rows = [f"{name}| {k}| {caption}\n" for name in NAMES for k, caption in enumerate(CAPTIONS[name])]
-    (root / "results.csv").write_text("image_name| comment_number| comment\n" + "".join(rows))
+    rows = [f"{name}| {k}| {caption}" for name, k, caption in PAIRS]
+    write_lines(root / "results.csv", ["image_name| comment_number| comment", *rows])
 
 
 def flickr30k_annotations(root: Path) -> None:
@@ -69,31 +74,23 @@ def flickr30k_annotations(root: Path) -> None:
 
 
 def coco(root: Path) -> None:
-    (root / "annotations").mkdir(parents=True)
     for split, short in (("train", "train"), ("dev", "val")):
-        names = [name for name in NAMES if SPLITS[name] == split]
-        write_pictures(root / f"{short}2017", names)
-        images = [{"id": NAMES.index(name), "file_name": name} for name in names]
-        annotations = [
-            {"image_id": NAMES.index(name), "id": 2 * NAMES.index(name) + k, "caption": caption}
-            for name in names
-            for k, caption in enumerate(CAPTIONS[name])
-        ]
+        write_pictures(root / f"{short}2017", OF_SPLIT[split])
+        numbers = {name: NAMES.index(name) for name in OF_SPLIT[split]}
+        images = [{"id": number, "file_name": name} for name, number in numbers.items()]
+        pairs = [(numbers[name], k, caption) for name, k, caption in PAIRS if name in numbers]
+        annotations = [{"image_id": i, "id": 2 * i + k, "caption": caption} for i, k, caption in pairs]
         content = json.dumps({"images": images, "annotations": annotations})
-        (root / "annotations" / f"captions_{short}2017.json").write_text(content)
+        write_lines(root / "annotations" / f"captions_{short}2017.json", [content])
 
 
 def karpathy(root: Path) -> None:
     write_pictures(root / "images")
-    images = [
-        {
-            "imgid": i,
-            "filename": name,
-            "split": SPLITS[name].replace("dev", "val"),
-            "sentences": [{"raw": caption} for caption in CAPTIONS[name]],
-        }
-        for i, name in enumerate(NAMES)
-    ]
+    images = []
+    for i, name in enumerate(NAMES):
+        sentences = [{"raw": caption} for caption in CAPTIONS[name]]
+        split = SPLITS[name].replace("dev", "val")
+        images.append({"imgid": i, "filename": name, "split": split, "sentences": sentences})
     (root / "dataset_own.json").write_text(json.dumps({"images": images, "dataset": "own"}))
 
 
@@ -101,61 +98,44 @@ def precomp(root: Path) -> None:
     """As LAPS and PCME++ have it: captions, numbers as ids, a mapping to the names, no features."""
     write_pictures(root / "flickr30k-images")
     (root / "id_mapping.json").write_text(json.dumps({str(i): name for i, name in enumerate(NAMES)}))
-    (root / "precomp").mkdir()
-    for split in ("train", "dev", "test"):
-        names = [name for name in NAMES if SPLITS[name] == split]
-        ids = "".join(f"{NAMES.index(name)}\n" for name in names for _ in CAPTIONS[name])
-        captions = "".join(f"{caption}\n" for name in names for caption in CAPTIONS[name])
-        (root / "precomp" / f"{split}_ids.txt").write_text(ids)
-        (root / "precomp" / f"{split}_caps.txt").write_text(captions)
+    for split in OF_SPLIT:
+        pairs = [(NAMES.index(name), caption) for name, _, caption in PAIRS if SPLITS[name] == split]
+        write_lines(root / "precomp" / f"{split}_ids.txt", [number for number, _ in pairs])
+        write_lines(root / "precomp" / f"{split}_caps.txt", [caption for _, caption in pairs])
 
 
 def imagefolder(root: Path) -> None:
-    for split in ("train", "dev", "test"):
-        names = [name for name in NAMES if SPLITS[name] == split]
-        folder = write_pictures(root / split.replace("dev", "validation"), names)
-        rows = [
-            {"file_name": name, "caption_0": CAPTIONS[name][0], "caption_1": CAPTIONS[name][1]}
-            for name in names
-        ]
-        if split == "train":
-            with (folder / "metadata.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, ["file_name", "caption_0", "caption_1"])
-                writer.writeheader()
-                writer.writerows(rows)
-        elif split == "dev":
-            lines = "".join(
-                json.dumps({"file_name": row["file_name"], "text": CAPTIONS[row["file_name"]]}) + "\n"
-                for row in rows
-            )
-            (folder / "metadata.jsonl").write_text(lines)
-        else:
-            pq.write_table(pa.Table.from_pylist(rows), folder / "metadata.parquet")
+    rows = {name: {"file_name": name, "caption_0": a, "caption_1": b} for name, (a, b) in CAPTIONS.items()}
+    folders = {split: root / split.replace("dev", "validation") for split in OF_SPLIT}
+    for split, names in OF_SPLIT.items():
+        write_pictures(folders[split], names)
+    with (folders["train"] / "metadata.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["file_name", "caption_0", "caption_1"])
+        writer.writeheader()
+        writer.writerows(rows[name] for name in OF_SPLIT["train"])
+    lines = [json.dumps({"file_name": name, "text": CAPTIONS[name]}) for name in OF_SPLIT["dev"]]
+    write_lines(folders["dev"] / "metadata.jsonl", lines)
+    table = pa.Table.from_pylist([rows[name] for name in OF_SPLIT["test"]])
+    pq.write_table(table, folders["test"] / "metadata.parquet")
 
 
 def parquet(root: Path) -> None:
     (root / "data").mkdir(parents=True)
-    for split, file in (
-        ("train", "train-00000-of-00002"),
-        ("train", "train-00001-of-00002"),
-        ("dev", "validation-00000-of-00001"),
-    ):
-        names = [name for name in NAMES if SPLITS[name] == split]
-        names = names[:3] if file.startswith("train-00000") else names[3:] if split == "train" else names
-        rows = [
-            {"image": {"bytes": draw(NAMES.index(name)), "path": name}, "caption": CAPTIONS[name]}
-            for name in names
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), root / "data" / f"{file}.parquet", row_group_size=2)
+    train, dev = OF_SPLIT["train"], OF_SPLIT["dev"]
+    files = {"train-00000-of-00002": train[:3], "train-00001-of-00002": train[3:]}
+    for file, names in (files | {"validation-00000-of-00001": dev}).items():
+        images = [{"bytes": draw(NAMES.index(name)), "path": name} for name in names]
+        table = pa.table({"image": images, "caption": [CAPTIONS[name] for name in names]})
+        pq.write_table(table, root / "data" / f"{file}.parquet", row_group_size=2)
 
 
 def img2dataset(root: Path) -> None:
     for i, name in enumerate(NAMES):
-        folder = root / f"{i // 6:05d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{i:09d}.jpg").write_bytes(draw(i))
-        (folder / f"{i:09d}.txt").write_text(CAPTIONS[name][0])
-        (folder / f"{i:09d}.json").write_text(json.dumps({"caption": CAPTIONS[name][0], "status": "success"}))
+        stem = root / f"{i // 6:05d}" / f"{i:09d}"
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        stem.with_suffix(".jpg").write_bytes(draw(i))
+        stem.with_suffix(".txt").write_text(CAPTIONS[name][0])
+        stem.with_suffix(".json").write_text(json.dumps({"caption": CAPTIONS[name][0], "status": "success"}))
     pq.write_table(pa.table({"url": ["x"], "caption": ["y"]}), root / "00000.parquet")
 
 
@@ -166,26 +146,16 @@ def add_to_tar(content: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def webdataset(root: Path) -> None:
-    for split in ("train", "dev", "test"):
+    for split, names in OF_SPLIT.items():
         (root / split).mkdir(parents=True)
         with tarfile.open(root / split / "0.tar", "w") as content:
-            for name in NAMES:
-                if SPLITS[name] == split:
-                    key = f"s{NAMES.index(name):07d}"
-                    add_to_tar(content, f"{key}.jpg", draw(NAMES.index(name)))
-                    add_to_tar(content, f"{key}.txt", "\n".join(CAPTIONS[name]).encode())
+            for name in names:
+                key = f"s{NAMES.index(name):07d}"
+                add_to_tar(content, f"{key}.jpg", draw(NAMES.index(name)))
+                add_to_tar(content, f"{key}.txt", "\n".join(CAPTIONS[name]).encode())
 
 
+_WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
 LAYOUTS: dict[str, Callable[[Path], None]] = {
-    "precomp": precomp,
-    "karpathy": karpathy,
-    "flickr8k": flickr8k,
-    "flickr30k-annotations": flickr30k_annotations,
-    "flickr30k-results": flickr30k_results,
-    "kaggle": kaggle,
-    "coco": coco,
-    "imagefolder": imagefolder,
-    "parquet": parquet,
-    "webdataset": webdataset,
-    "img2dataset": img2dataset,
+    writer.__name__.replace("_", "-"): writer for writer in (*_WRITERS, parquet, webdataset, img2dataset)
 }
