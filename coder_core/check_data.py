@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> int:
     if parsed.content:
         from coder_core.api.data_quality import splits_of_data
 
-        report = _check_content(splits_of_data([*result.splits, *result.pictures]), parsed.progress)
+        report = _check_content(splits_of_data(result.splits), parsed.progress)
         document["content"] = asdict(report)
     if parsed.json:
         print(json.dumps(document, ensure_ascii=True, indent=2))

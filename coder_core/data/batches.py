@@ -56,11 +56,7 @@ class RegionRows:
         self._rows = FeatureRows(split.features)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end.
-
-        Raises:
-            UnreadableRowsError: the file became shorter, or its disk fails.
-        """
+        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
         values = self._rows.gather(np.repeat(image_ids, regions.shape[1]), regions.ravel())
         if values.dtype != np.float16:  # which PyTorch converts faster
             values = values.astype(np.float32, copy=False)

@@ -86,11 +86,7 @@ def available_splits(path: str | Path) -> list[str]:
 
 
 def find_layout(path: str | Path) -> tuple[Path, Path]:
-    """The folder itself, and the folder of precomp files or the JSON file to read.
-
-    Raises:
-        InputError: neither exists, or a link leads to nothing.
-    """
+    """The folder itself, and the folder of precomp files or the JSON file to read; InputError if neither exists."""
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
         return path.parent, path
@@ -122,11 +118,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
 
 
 def _inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
-    """The folders precomp/ and *_precomp/ that a data folder has.
-
-    Raises:
-        InputError: one is a link that leads to nothing, or back to itself.
-    """
+    """The folders precomp/ and *_precomp/ that a data folder has; a link that leads to nothing is an InputError."""
     folders = [root / "precomp", *sorted(root.glob("*_precomp"))]
     for folder in folders:
         follow_link(folder, faults)

@@ -88,16 +88,7 @@ def read_embeddings(
     image_file = collect(lambda: open_matrix(images, faults), faults)
     text_file, lines = _matrix_with_lines(texts, captions, "caption", image_file, faults)
     names = collect(lambda: read_lines(Path(ids), "id", faults), faults) if ids is not None else None
-    query_file: FeatureFile | None = None
-    query_lines: list[str] = []
-    if queries is not None and query_texts is not None:
-        query_file, query_lines = _matrix_with_lines(queries, query_texts, "query", image_file, faults)
-        once = Once("query", faults)
-        for number, line in enumerate(query_lines, start=1):
-            once.add(line, f"{query_texts} line {number}")
-    elif queries is not None or query_texts is not None:
-        flag, missing = ("--queries", "--query-texts")[:: 1 if query_texts is None else -1]
-        faults.append(Fault(missing, f"is missing beside {flag}", "embeddings of queries and their texts"))
+    query_file, query_lines = _saved_queries(queries, query_texts, image_file, faults)
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
@@ -123,6 +114,22 @@ def read_embeddings(
     texts_of_rows = shorten(lines, str(captions), remarks)
     owners = pairing.image_of_text.astype(np.int64)
     return Embeddings(v, w, texts_of_rows, owners, pairing.names, folder, source, remarks, q, query_lines)
+
+
+def _saved_queries(
+    queries: str | Path | None, texts: str | Path | None, images: FeatureFile | None, faults: list[Fault]
+) -> tuple[FeatureFile | None, list[str]]:
+    """The file of the saved queries and their texts, (None, []) without; their faults are added."""
+    if (queries is None) != (texts is None):
+        flag, missing = ("--queries", "--query-texts")[:: 1 if texts is None else -1]
+        faults.append(Fault(missing, f"is missing beside {flag}", "embeddings of queries and their texts"))
+    if queries is None or texts is None:
+        return None, []
+    file, lines = _matrix_with_lines(queries, texts, "query", images, faults)
+    once = Once("query", faults)
+    for number, line in enumerate(lines, start=1):
+        once.add(line, f"{texts} line {number}")
+    return file, lines
 
 
 def _matrix_with_lines(
@@ -261,11 +268,7 @@ def _joined(parts: Iterable[np.ndarray | None]) -> np.ndarray:
 
 
 def _part_numbers(folder: Path) -> list[int]:
-    """The numbers of the parts that all three folders have.
-
-    Raises:
-        InputError: there are none, or one folder lacks some.
-    """
+    """The numbers of the parts that all three folders have; InputError if there are none, or one folder lacks some."""
     numbers = {}
     for part in PARTS:
         name = re.compile(rf"{part}_(\d+)\.(?:npy|parquet)")
@@ -282,11 +285,7 @@ def _part_numbers(folder: Path) -> list[int]:
 def _read_part(
     folder: Path, number: int, names: list[str], captions: list[str], faults: list[Fault]
 ) -> tuple[FeatureFile, FeatureFile]:
-    """The images and texts of a part; its names and captions are added.
-
-    Raises:
-        InputError: a file is missing or damaged, or the table has other columns.
-    """
+    """The images and texts of a part; its names and captions are added."""
     image, text, metadata = (folder / part / f"{part}_{number}" for part in PARTS)
     images = open_matrix(image.with_suffix(".npy"), faults)
     texts = open_matrix(text.with_suffix(".npy"), faults)

@@ -274,16 +274,12 @@ def coco_judgements(
     return Judgements(COCO_JUDGEMENTS[name], of_texts, of_images, fact)
 
 
-def package_folder(place: str) -> Path:
-    """The folder with the package's data.
-
-    Raises:
-        InputError: the package is not installed; `place` is named.
-    """
+def package_folder(where: str) -> Path:
+    """The folder with the package's data; if it is not installed, an InputError names `where`."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         fix = f"python -m pip install {DISTRIBUTION}"
-        raise InputError.at(place, f"needs the package {DISTRIBUTION}", fix=fix)
+        raise InputError.at(where, f"needs the package {DISTRIBUTION}", fix=fix)
     return Path(spec.submodule_search_locations[0]) / "data"
 
 

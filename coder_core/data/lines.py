@@ -32,11 +32,7 @@ def check_name(path: Path | None) -> list[Fault]:
 
 
 def follow_link(path: Path, faults: list[Fault]) -> None:
-    """Note the target of `path` if it is a link.
-
-    Raises:
-        InputError: the link leads to nothing, or back to itself.
-    """
+    """Note the target of `path` if it is a link; InputError if it leads to nothing, or back to itself."""
     if not path.is_symlink():
         return
     try:
@@ -118,11 +114,7 @@ def numbered_lines(path: Path, what: str, faults: list[Fault]) -> Iterator[tuple
 
 
 def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: str = "") -> Any:
-    """Parse a JSON value.
-
-    Raises:
-        InputError: not JSON; `where`, `expected` and `fix` are for its message.
-    """
+    """Parse a JSON value; `where`, `expected` and `fix` are for the InputError of one that is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -130,8 +122,8 @@ def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: st
         raise InputError.at(where, f"is not JSON: {error}", expected, fix) from None
 
 
-def shorten(captions: list[str], place: str, faults: list[Fault]) -> list[str]:
-    """Cut captions of more than 200 words or 4,000 characters, in place; a warning counts them."""
+def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
+    """Cut captions of more than 200 words or 4,000 characters, in where; a warning counts them."""
     cut = []
     for index, caption in enumerate(captions):
         if len(caption) < 2 * LONGEST_CAPTION_WORDS:  # 200 words and their 199 spaces do not fit
@@ -146,5 +138,5 @@ def shorten(captions: list[str], place: str, faults: list[Fault]) -> list[str]:
         limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
         first = ", ".join(map(str, cut[:10]))
         text = f"{len(cut):,} captions are over {limits} and were cut; the first are captions {first}"
-        faults.append(Fault(place, text, severity="warning"))
+        faults.append(Fault(where, text, severity="warning"))
     return captions

@@ -37,11 +37,7 @@ def unsafe_reason(name: str) -> str:
 
 
 def picture_path(folder: Path, name: str) -> Path | None:
-    """Find the file of a picture inside `folder`, or None. A name may omit its ending.
-
-    Raises:
-        InputError: the name, or the link it is, leads out of the folder.
-    """
+    """Find the file of a picture, or None; a name may omit its ending. InputError if it leads out of the folder."""
     reason = unsafe_reason(name)
     if reason:
         raise InputError.at(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
@@ -78,8 +74,8 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """
     path = picture_path(Path(folder), name)
     if path is None:
-        place = f"{folder}, {shown(name)}"
-        raise InputError.at(place, "there is no such picture", "a JPEG, PNG or WEBP file")
+        where = f"{folder}, {shown(name)}"
+        raise InputError.at(where, "there is no such picture", "a JPEG, PNG or WEBP file")
     return _open(path, str(path), size)
 
 
@@ -92,26 +88,26 @@ def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image
     return _open(io.BytesIO(content), shown(name), size)
 
 
-def _open(file: Path | io.BytesIO, place: str, size: int | None) -> Image.Image:
+def _open(file: Path | io.BytesIO, where: str, size: int | None) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
             with Image.open(file, formats=FORMATS) as picture:
-                return _decode(picture, place, size)
+                return _decode(picture, where, size)
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         unknown = isinstance(error, UnidentifiedImageError)
         problem = f"cannot be decoded: {'the format is not one of these' if unknown else str(error)[:200]}"
-        raise InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
+        raise InputError.at(where, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
 
 
-def _decode(picture: Image.Image, place: str, size: int | None) -> Image.Image:
+def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
     width, height = picture.size
     most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
     if width * height > most:
         problem = f"{width:,} × {height:,} pixels"
-        raise InputError.at(place, problem, f"at most {most:,} pixels", "scale it down")
+        raise InputError.at(where, problem, f"at most {most:,} pixels", "scale it down")
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
     picture.load()
@@ -149,22 +145,14 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def given_folder(folder: str | Path) -> Path:
-    """Check the picture folder that a user named.
-
-    Raises:
-        InputError: it does not exist.
-    """
+    """The picture folder that a user named; InputError if it does not exist."""
     if not Path(folder).is_dir():
         raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check it")
     return Path(folder)
 
 
 def find_pictures(root: Path, layout: Path, given: str | Path | None, names: list[str] | None) -> Path | None:
-    """Return the picture folder: the given one, or images/ beside the data if it holds the first pictures named.
-
-    Raises:
-        InputError: the given folder does not exist.
-    """
+    """The picture folder: the given one, or images/ beside the data if it holds the first pictures named."""
     if given is not None:
         return given_folder(given)
     first = (names or [])[:NAMES_TRIED]

@@ -242,15 +242,15 @@ def read_reviews(path: Path) -> Reviews:
     return parse_reviews(content, str(path), faults)
 
 
-def parse_reviews(content: bytes, place: str, faults: Sequence[Fault] = ()) -> Reviews:
-    """Parse the content of a file; errors as for `read_reviews`, which name `place`."""
+def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Reviews:
+    """Parse the content of a file; errors as for `read_reviews`, which name `file`."""
     errors: list[Fault] = []
     notes, documents, reviews = list(faults), [], []
     undone: set[str] = set()
     for number, line in enumerate(content.removeprefix(BYTE_ORDER_MARK.encode()).split(b"\n"), 1):
         if not (line := line.strip()):
             continue
-        where = f"{place} line {number}"
+        where = f"{file} line {number}"
         if not line.endswith(b"}"):
             problem = "is half a line: its writer was stopped, and it is left out"
             notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
@@ -290,11 +290,7 @@ def append_undo(path: Path, review: str, reviewer: str) -> None:
 
 
 def merge(files: Sequence[Reviews]) -> str:
-    """Join the lines of several files into one file's text: each once, by the time they were written.
-
-    Raises:
-        InputError: two lines have the same id and other contents.
-    """
+    """Join lines of several files into one text: each once, by time; InputError if two have one id and other contents."""
     lines: dict[str, dict[str, Any]] = {}
     for document in (line for reviews in files for line in reviews.lines):
         if lines.setdefault(document["id"], document) != document:

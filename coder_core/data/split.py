@@ -123,20 +123,20 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
     faults = []
     for split in splits[1:]:
         train = splits[0]
-        place = f"{split.name} and {train.name}"
+        where = f"{split.name} and {train.name}"
         if split.feature_size != train.feature_size:
             sizes = f"{split.feature_size} and {train.feature_size} numbers a region"
             fix = "extract the features of all splits with the same program"
-            faults.append(Fault(place, sizes, "the same feature size in every split", fix))
+            faults.append(Fault(where, sizes, "the same feature size in every split", fix))
         if split.regions != train.regions:
             counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
-            faults.append(Fault(place, counts, severity="note"))
+            faults.append(Fault(where, counts, severity="note"))
         each, in_train = (f"{one.n_texts / one.n_images:.1f}" for one in (split, train))
         if each != in_train:
             counts = f"{each} and {in_train} captions an image; recalls depend on their number"
-            faults.append(Fault(place, counts, severity="note"))
+            faults.append(Fault(where, counts, severity="note"))
         if train.name == "train" and split.name != "train":
-            faults += shared_names(place, _names(split) & _names(train), "images")
+            faults += shared_names(where, _names(split) & _names(train), "images")
     return faults
 
 
@@ -181,7 +181,7 @@ def _add_captions(digest: hashlib._Hash, split: Captioned) -> str:
 def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]:
     """The sha256 (hex) of all of a split's "features" and of its "captions", by which a run recognises its data.
 
-    The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's place, size, times and
+    The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's where, size, times and
     inode, so that an unchanged file is read once.
     """
     return {"features": _features_checksum(split, progress), "captions": captions_checksum(split)}

@@ -28,15 +28,14 @@ class Survey:
     """A data set and its faults.
 
     Args:
-        splits: the splits that could be read, train first; or pictures: those of a data set of pictures.
+        splits: the splits that could be read, train first.
         faults: errors, warnings and notes of all splits and files, errors first.
         vocabulary: of the train captions, or None when there are none.
         tokens: split name → its captions as numbers.
         vectors: of the vocabulary's words, when a file was given and could be read.
     """
 
-    splits: list[Split] = field(default_factory=list)
-    pictures: list[CaptionedSplit] = field(default_factory=list)
+    splits: list[Split | CaptionedSplit] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     vocabulary: Vocabulary | None = None
     tokens: dict[str, Tokens] = field(default_factory=dict)
@@ -76,11 +75,12 @@ def survey(
         _read_features(result, path, pictures, check_values)
     else:
         data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
-        result.pictures = data.splits if data is not None else []
-        result.faults += data.faults if data is not None else []
-        for split in result.pictures if check_values else ():
-            show = named(progress, f"{split.name} pictures")
-            result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
+        if data is not None:
+            result.splits += data.splits
+            result.faults += data.faults
+            for split in data.splits if check_values else ():
+                show = named(progress, f"{split.name} pictures")
+                result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
     _count_words(result, word_threshold, word_vectors, word_size)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
@@ -93,25 +93,26 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
     if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
         result.faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
+    splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
         split = collect(read, result.faults)
         if split is not None:
-            result.splits.append(split)
+            splits.append(split)
             result.faults += split.faults
-    result.faults += compare_splits(result.splits)
+    result.splits += splits
+    result.faults += compare_splits(splits)
 
 
 def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
-    splits = result.splits or result.pictures
-    train = next((split.captions for split in splits if split.name == "train"), None)
+    train = next((split.captions for split in result.splits if split.name == "train"), None)
     if train is None:
         return
     words = collect(lambda: Vocabulary.build(train, threshold=threshold), result.faults)
     result.vocabulary = words
     if words is None:
         return
-    for split in splits:
+    for split in result.splits:
         tokens = result.tokens[split.name] = words.encode(split.captions)
         if len(unknown := tokens.all_unknown()):
             share, first = len(unknown) / len(tokens), ", ".join(map(str, unknown[:10] + 1))
@@ -132,7 +133,7 @@ def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
         coverage = {"size": vectors.matrix.shape[1], **shares}
     return {
         "usable": survey.usable,
-        "splits": [_describe_split(split, survey, batch_size) for split in survey.splits + survey.pictures],
+        "splits": [_describe_split(split, survey, batch_size) for split in survey.splits],
         "vocabulary": None if survey.vocabulary is None else len(survey.vocabulary),
         "word_vectors": coverage,
         "faults": [asdict(fault) for fault in survey.faults],

@@ -105,15 +105,11 @@ class Vocabulary:
         return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
 
     @classmethod
-    def from_text(cls, text: str, place: str) -> Vocabulary:
-        """Read what `to_text` wrote; `place` is its file, for the message.
-
-        Raises:
-            InputError: the text is damaged or of another kind.
-        """
-        content = parse_json(text, place, "a vocabulary of a run", "use the words.json of the run")
+    def from_text(cls, text: str, where: str) -> Vocabulary:
+        """Read what `to_text` wrote; `where` is its file, for the InputError of a damaged text."""
+        content = parse_json(text, where, "a vocabulary of a run", "use the words.json of the run")
         if problem := _vocabulary_problem(content):
-            raise InputError.at(place, problem, f'the format "{FORMAT}"', "use the words.json of the run")
+            raise InputError.at(where, problem, f'the format "{FORMAT}"', "use the words.json of the run")
         return cls(content["words"], content["counts"])
 
     def to_text(self) -> str:

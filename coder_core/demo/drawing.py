@@ -72,10 +72,10 @@ def _cast_shadow(window: Picture, distance: Field) -> None:
 
 def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) -> Picture:
     """(3, h, w): the texture, lit from above, with a bright and a dark side of the rim."""
-    own, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
+    base, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
     inside = np.clip(-distance / SEAM - 0.5, 0, 1)
     share = _texture(thing, u, v, direction) * inside  # the seam keeps pale dots from melting into snow
-    colour = own + share * (second - own)
+    colour = base + share * (second - base)
     down, across = np.gradient(distance)
     facing = across * np.float32(LIGHT[0]) + down * np.float32(LIGHT[1])
     rim = np.clip(1 + distance / RIM, 0, 1)

@@ -36,9 +36,9 @@ def batches_of(split: Split, **values: Any) -> TrainingBatches:
     return TrainingBatches(split, tokens_of(split), **{"batch_size": 4, "seed": 3} | values)
 
 
-@pytest.fixture
-def split(tmp_path: Path) -> Split:
-    return split_of(tmp_path)
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    return split_of(tmp_path_factory.mktemp("data"))
 
 
 def assert_same(first: Batch, second: Batch) -> None:
@@ -119,10 +119,10 @@ def test_regions_left_out_follow_the_mean_stay_in_order_and_differ_by_image(tmp_
 @settings(max_examples=30, deadline=None)
 @given(drop=st.floats(0.0, 0.99), seed=st.integers(0, 2**31 - 1), step=st.integers(0, 50), ends=st.booleans())
 def test_words_left_out_keep_order_and_at_least_one(
-    split_once: Split, drop: float, seed: int, step: int, ends: bool
+    split: Split, drop: float, seed: int, step: int, ends: bool
 ) -> None:
-    tokens = tokens_of(split_once)
-    batch = batches_of(split_once, seed=seed, drop_words=drop, fixed_ends=ends)(step)
+    tokens = tokens_of(split)
+    batch = batches_of(split, seed=seed, drop_words=drop, fixed_ends=ends)(step)
     assert (batch.word_lengths >= 1).all()
     for row, text in enumerate(batch.text_ids.tolist()):
         whole = tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]].tolist()
@@ -133,15 +133,9 @@ def test_words_left_out_keep_order_and_at_least_one(
             assert (kept[0], kept[-1]) == (whole[0], whole[-1])
 
 
-@pytest.fixture(scope="module")
-def split_once(tmp_path_factory: pytest.TempPathFactory) -> Split:
-    return split_of(tmp_path_factory.mktemp("data"))
-
-
 def test_the_share_of_words_left_out(tmp_path: Path) -> None:
-    batches = batches_of(
-        split_of(tmp_path, captions=[" ".join("abcdefghijklmnopqrstuvwxyz")] * 8), drop_words=0.2
-    )
+    captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
+    batches = batches_of(split_of(tmp_path, captions=captions), drop_words=0.2)
     kept = np.mean([batches(step).word_lengths.float().mean().item() for step in range(200)])
     assert 1 - kept / 26 == pytest.approx(0.2, abs=0.02)
 
@@ -149,10 +143,10 @@ def test_the_share_of_words_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4", ">f2", ">f8"])
 def test_other_types_and_orders_give_the_same_batches(
-    split_once: Split, tmp_path: Path, dtype: str, order: Literal["C", "F"]
+    split: Split, tmp_path: Path, dtype: str, order: Literal["C", "F"]
 ) -> None:
     array = features().astype("<f2")  # values every type holds exactly
-    plain = batches_of(replace(split_once, features=array.astype("<f4")), drop_regions=0.3)
+    plain = batches_of(replace(split, features=array.astype("<f4")), drop_regions=0.3)
     other = batches_of(split_of(tmp_path, np.array(array, dtype, order=order)), drop_regions=0.3)
     for step in range(3):
         assert_same(other(step), plain(step))

@@ -104,11 +104,7 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 
 
 def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) -> list[str]:
-    """The captions of a picture in its .txt, one or with `joined` one a line; or the one in img2dataset's .json.
-
-    Raises:
-        InputError: not UTF-8, or not JSON.
-    """
+    """The captions of a picture in its .txt, one or with `joined` one a line; or the one in img2dataset's .json."""
     if ".txt" in texts:
         text = texts[".txt"]
         try:
@@ -203,11 +199,7 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
 
 
 def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
-    """Yield the samples of a tar file: adjacent members of one name up to the first dot.
-
-    Raises:
-        InputError: the file is cut or not a tar file.
-    """
+    """Yield the samples of a tar file: adjacent members of one name up to the first dot."""
     plain_file(file, faults)
     once = Once("key", faults)
     try:

@@ -36,11 +36,7 @@ def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
 
 
 def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
-    """The layout called `name`, or for "auto" the recognised one, which a note names.
-
-    Raises:
-        InputError: the path is missing, of no known layout, or not of the one named.
-    """
+    """Find the layout called `name`, or for "auto" the recognised one, which a note names; InputError if none fits."""
     if not path.exists():
         raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
     if name != "auto":

@@ -36,21 +36,21 @@ KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their file
 LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
 
 
-def _unreadable(place: str, problem: str) -> InputError:
-    return InputError.at(place, problem, "a whole JPEG, PNG or WEBP file", "copy it again")
+def _unreadable(where: str, problem: str) -> InputError:
+    return InputError.at(where, problem, "a whole JPEG, PNG or WEBP file", "copy it again")
 
 
-def _read_piece(path: Path, offset: int, size: int, place: str) -> bytes:
+def _read_piece(path: Path, offset: int, size: int, where: str) -> bytes:
     if not 0 < size <= LARGEST_FILE:
-        raise _unreadable(place, f"has {size:,} bytes")
+        raise _unreadable(where, f"has {size:,} bytes")
     try:
         with path.open("rb") as file:
             file.seek(offset)
             content = file.read(size)
     except OSError as error:
-        raise _unreadable(place, f"cannot be read: {error.strerror}") from None
+        raise _unreadable(where, f"cannot be read: {error.strerror}") from None
     if len(content) < size:
-        raise _unreadable(place, f"has {len(content):,} of its {size:,} bytes")
+        raise _unreadable(where, f"has {len(content):,} of its {size:,} bytes")
     return content
 
 
@@ -160,18 +160,18 @@ class ParquetRows(_Packed):
             raise _unreadable(self.place(image), f"holds {f'{content.size:,}' if content else 'no'} bytes")
         return content.to_pybytes()
 
-    def _open(self, file: int, group: int, place: str) -> Iterator[pa.RecordBatch]:
+    def _open(self, file: int, group: int, where: str) -> Iterator[pa.RecordBatch]:
         content = open_parquet(self.files[file], [], buffer_size=STREAMED_BYTES)
         if not has_pictures(content) or not 0 <= group < content.num_row_groups:
             problem = "the file has no such row group of pictures"
-            raise InputError.at(place, problem, "the file as it was", "restore it")
+            raise InputError.at(where, problem, "the file as it was", "restore it")
         metadata = content.metadata.row_group(group)
         columns = [metadata.column(number) for number in range(metadata.num_columns)]
         size = max(column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS)
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
-            raise InputError.at(place, problem, f"at most {self.largest_group:,}", fix)
+            raise InputError.at(where, problem, f"at most {self.largest_group:,}", fix)
         return content.iter_batches(
             self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False
         )
@@ -182,11 +182,7 @@ class ParquetRows(_Packed):
 
 
 def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq.ParquetFile:
-    """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group.
-
-    Raises:
-        InputError: not a parquet file, or damaged.
-    """
+    """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group."""
     plain_file(file, faults)
     try:
         return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
@@ -197,11 +193,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
 def parquet_rows(
     content: pq.ParquetFile, file: Path, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield row group, row in it, and column → value, of every row.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Yield row group, row in it, and column → value, of every row."""
     for group in range(content.num_row_groups):
         row = 0
         try:
@@ -311,38 +303,38 @@ Positions = Files | TarMembers | ParquetRows | PackedPictures
 
 
 def open_packed(
-    document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], place: str
+    document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], where: str
 ) -> PackedPictures:
     """Open the pictures that `note_packed` recorded.
 
     Args:
         document, positions: what it gave.
         names: n names, for messages.
-        place: the file that holds the document.
+        where: the file that holds the document.
 
     Raises:
         InputError: a newer version, or values that no version writes.
     """
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
-    check_values(document, kinds, place)
+    check_values(document, kinds, where)
     version, kind = document.get("version"), document.get("kind")
     if version != VERSION or kind not in KINDS or not kinds.keys() <= document.keys():
         problem = f"notes packed pictures of version {version!r:.20}, kind {kind!r:.20}"
         expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
-        raise InputError.at(place, problem, expected, "use a newer program")
+        raise InputError.at(where, problem, expected, "use a newer program")
     folder, restore = Path(document["folder"]), "restore the file"
     if not folder.is_absolute():
-        raise InputError.at(f"{place} key folder", f"is {shown(str(folder))}", "an absolute path", restore)
+        raise InputError.at(f"{where} key folder", f"is {shown(str(folder))}", "an absolute path", restore)
     for entry in document["files"]:
-        check_values(entry, {"name": str, "bytes": int}, f"{place} key files", least=0)
+        check_values(entry, {"name": str, "bytes": int}, f"{where} key files", least=0)
         if not {"name", "bytes"} <= entry.keys() or not entry["name"].endswith(f".{kind}"):
             problem = f"names {shown(str(entry.get('name')))}"
-            raise InputError.at(f"{place} key files", problem, f"a .{kind} file and its bytes", restore)
+            raise InputError.at(f"{where} key files", problem, f"a .{kind} file and its bytes", restore)
     file_names = [entry["name"] for entry in document["files"]]
     files = [folder / name for name in file_names]
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
         expected = "one for every number of picture_positions.npy"
-        raise InputError.at(place, f"names {len(files)} files", expected)
+        raise InputError.at(where, f"names {len(files)} files", expected)
     store: TarMembers | ParquetRows = TarMembers(files, names, positions)
     if kind == "parquet":
         store = ParquetRows(files, names, positions, rows_at_once=1, largest_group=LARGEST_GROUP)

@@ -107,11 +107,7 @@ class CaptionedData:
     faults: list[Fault]
 
     def split(self, name: str) -> CaptionedSplit:
-        """The split of this name; "val" is "dev".
-
-        Raises:
-            InputError: there is none.
-        """
+        """The split of this name; "val" is "dev". InputError if there is none."""
         for split in self.splits:
             if split.name == split_name(name):
                 return split
@@ -145,9 +141,9 @@ def read_captioned(
     layout = find_layout(path, reading.format, faults)
     files = layout.find(path)
     source = {"layout": layout.name, **layout.source(files)}
-    place = ", ".join(list(source.values())[1:])
+    where = ", ".join(list(source.values())[1:])
     records = layout.records(files, folder_of(path), faults)
-    images = _collect(records, place, reading, faults, packed=layout.packed is not None)
+    images = _collect(records, where, reading, faults, packed=layout.packed is not None)
     if not images.captions and all(fault.severity != "error" for fault in faults):
         expected = "at least one caption an image"
         faults.append(Fault(str(path), "holds no caption of any picture", expected, "check the file"))
@@ -193,11 +189,11 @@ class _Images:
 
 
 def _collect(
-    records: Iterable[Record], place: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
+    records: Iterable[Record], where: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
 ) -> _Images:
     """Group records into images with captions; records that cannot be used are counted and named."""
-    empty = Tally(place, "captions are empty and are left out")
-    bare = Tally(place, "images have no caption and are left out")
+    empty = Tally(where, "captions are empty and are left out")
+    bare = Tally(where, "images have no caption and are left out")
     images = _Images()
     number: dict[tuple[str, str], int] = {}  # of an image, by split and name
     bare_names: set[tuple[str, str]] = set()
@@ -231,8 +227,8 @@ def _collect(
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
         text = f"has no splits: a hash of every picture's name deals out {shares} (seed {reading.split_seed})"
         flags = "change it with --dev-share, --test-share and --split-seed"
-        faults.append(Fault(place, text, fix=flags, severity="note"))
-    shorten(images.captions, place, faults)
+        faults.append(Fault(where, text, fix=flags, severity="note"))
+    shorten(images.captions, where, faults)
     return images
 
 
@@ -267,10 +263,10 @@ def _positions(
     return Files(likeliest, images.names)
 
 
-def count_unreadable(place: str, problem: str, cases: Iterable[str], *, skip: bool) -> list[Fault]:
+def count_unreadable(where: str, problem: str, cases: Iterable[str], *, skip: bool) -> list[Fault]:
     """One fault for pictures that cannot be read: an error, or with `skip` a warning."""
     fix = "copy them again, or leave them and their captions out with --skip-broken"
-    tally = Tally(place, problem, "whole picture files", fix, "warning" if skip else "error")
+    tally = Tally(where, problem, "whole picture files", fix, "warning" if skip else "error")
     for case in cases:
         tally.add(case)
     return tally.faults()

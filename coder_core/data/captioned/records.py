@@ -126,16 +126,16 @@ class Once:
     places: dict[Any, str] = field(default_factory=dict)
     repeated: int = 0
 
-    def add(self, key: Any, place: str, at: str = "") -> bool:
-        """True if no other place has this key; `at` is a more precise place for the message."""
-        before = self.places.setdefault(key, place)
-        if before == place:
+    def add(self, key: Any, where: str, at: str = "") -> bool:
+        """True if no other where has this key; `at` is a more precise where for the message."""
+        before = self.places.setdefault(key, where)
+        if before == where:
             return True
         self.repeated += 1
         if self.repeated <= MOST_FAULTS_SHOWN:
             name = shown(key) if isinstance(key, str) else str(key)
             problem = f"{name} is also the {self.what} of {before}"
-            self.faults.append(Fault(at or place, problem, f"its own {self.what}", self.fix))
+            self.faults.append(Fault(at or where, problem, f"its own {self.what}", self.fix))
         return False
 
 
@@ -171,11 +171,7 @@ def first_line(path: Path) -> str:
 
 
 def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault.
-
-    Raises:
-        InputError: not UTF-8, or not CSV, naming the line; or the header lacks a needed column.
-    """
+    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault."""
     plain_file(path, faults)
     csv.field_size_limit(LONGEST_FIELD)
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -187,27 +183,23 @@ def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator
                 fix = "name the columns in the first line"
                 raise InputError.at(f"{path} line 1", problem, f"a column {' and '.join(missing)}", fix)
             for row in reader:
-                place = f"{path} line {reader.line_num}"
+                where = f"{path} line {reader.line_num}"
                 if len(row) == len(titles):
-                    yield place, dict(zip(titles, row, strict=True))
+                    yield where, dict(zip(titles, row, strict=True))
                 elif row:
                     problem = f"has {len(row)} fields, the header {len(titles)}"
                     fix = "put captions that hold commas in quotes"
-                    faults.append(Fault(place, problem, "the same number", fix))
+                    faults.append(Fault(where, problem, "the same number", fix))
         except UnicodeDecodeError as error:
             problem = f"a byte after line {reader.line_num} is not UTF-8 ({error.reason})"
             raise InputError.at(path, problem, "UTF-8 text", "save the file as UTF-8") from None
         except csv.Error as error:
-            place = f"{path} line {reader.line_num}"
-            raise InputError.at(place, f"is not CSV: {error}", "fields in quotes", "save it again") from None
+            where = f"{path} line {reader.line_num}"
+            raise InputError.at(where, f"is not CSV: {error}", "fields in quotes", "save it again") from None
 
 
 def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
-    """The columns that hold captions: caption, text, …, or caption_0, caption_1, ….
-
-    Raises:
-        InputError: there is none.
-    """
+    """The columns that hold captions: caption, text, …, or caption_0, …. InputError if there is none."""
     numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
     if numbered:
         return sorted(numbered, key=lambda title: int(title[8:]))
@@ -219,28 +211,20 @@ def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
     return named[:1]
 
 
-def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], place: str) -> list[str]:
-    """The captions in these columns of a row; one that is empty where there are none.
-
-    Raises:
-        InputError: as for `captions_in`.
-    """
-    texts = [text for title in columns for text in captions_in(row[title], f"{place}, column {title}")]
+def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[str]:
+    """The captions in these columns of a row; one that is empty where there are none. Errors as for `captions_in`."""
+    texts = [text for title in columns for text in captions_in(row[title], f"{where}, column {title}")]
     return [text for text in texts if text.strip()] or [""]
 
 
-def captions_in(value: Any, place: str) -> list[str]:
-    """The captions of a field: a string, or a list of strings or of {"raw": …}.
-
-    Raises:
-        InputError: something else.
-    """
+def captions_in(value: Any, where: str) -> list[str]:
+    """The captions of a field: a string, or a list of strings or of {"raw": …}; InputError for something else."""
     if value is None:
         return []
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
     if not all(isinstance(text, str) for text in texts):
-        raise InputError.at(place, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
+        raise InputError.at(where, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
     return [str(text) for text in texts]
 
 
@@ -250,9 +234,9 @@ def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
     return np.array(ids, np.int64) if fits else None
 
 
-def shared_names(place: str, names: set[str], what: str) -> list[Fault]:
+def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
     """A warning about images or pictures of two splits: what is measured in one was seen in the other."""
     if not names:
         return []
     overlap = f"{len(names):,} {what} are in both; the first: {', '.join(map(shown, sorted(names)[:10]))}"
-    return [Fault(place, overlap, f"different {what}", "remove them from one of the two", "warning")]
+    return [Fault(where, overlap, f"different {what}", "remove them from one of the two", "warning")]
