@@ -22,14 +22,14 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 
 def draw() -> None:
     """The frame, and in it the requested page."""
-    from app import charts
+    from app.choice import tone
     from app.components import downloads
     from app.frame import pages as frame
     from app.frame import sidebar
 
     frame.configure()
     st.html(frame.APP / "style.css")
-    colours = charts.tone(st.context.theme.type)
+    colours = tone()
     st.html(
         f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; --cl-paper: {colours.paper}; }}</style>"
     )

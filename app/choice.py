@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import judging, questions
+from app import charts, judging, questions
 from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_all, keyed, slices
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Question = Callable[Concatenate[Run, str, P], T]  # about a run and a split
 NO_RUN = "—"
 REVIEWER, SLICE = "reviewer", "slice"
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 DIRECTIONS: dict[Direction, str] = {"i2t": "image → text", "t2i": "text → image"}
 QUERIES: dict[Modality, Direction] = {"image": "i2t", "text": "t2i"}
+UNITS: dict[Modality, str] = {"text": "captions", "image": "images"}
 OTHER: dict[Modality, Modality] = {"image": "text", "text": "image"}
 _LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
 
@@ -61,10 +64,22 @@ class Choice:
         """The run in question, or the only one."""
         return self.second or self.first
 
+    def alone(self, run: RunSummary) -> Choice:
+        """The same split and slice of one run."""
+        return replace(self, first=run, second=None, between=())
+
+    def ask(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """`ask` about the run in question and the split."""
+        return ask(question, self.last, self.split, *args, **kwargs)
+
+    def ask_each(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, T]:
+        """`ask` about every run and the split: name → answer."""
+        return {run.name: ask(question, run, self.split, *args, **kwargs) for run in self.runs}
+
     @property
     def captions(self) -> np.ndarray | None:
         """Captions of the slice; None without a slice."""
-        return self.members("text") if self.slice else None
+        return self.samples("text")
 
     def members(self, modality: Modality) -> np.ndarray:
         """Captions of the slice, or images with such a caption."""
@@ -226,9 +241,9 @@ def refused() -> tuple[str, str] | None:
     return reason
 
 
-def theme() -> str | None:
-    """ "light" or "dark", as the browser shows the page."""
-    return st.context.theme.type
+def tone() -> charts.Tone:
+    """The colours of figures on the page as the browser shows it, light or dark."""
+    return charts.tone(st.context.theme.type)
 
 
 def reviewer_in_link() -> dict[str, str]:

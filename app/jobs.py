@@ -88,7 +88,12 @@ def how_it_ended(name: str) -> str:
         return ""
     if job.progress is not None and job.progress.state == "failed":
         return job.progress.message
-    return (job.output.strip().splitlines() or [CANCELLED])[-1]
+    return last_line(job)
+
+
+def last_line(job: Job) -> str:
+    """The last line that a job has printed."""
+    return str((job.output.strip().splitlines() or [CANCELLED])[-1])
 
 
 def _forget_old() -> None:

@@ -160,7 +160,7 @@ class Source:
     """Judgements about a run's split.
 
     Args:
-        run, split: whose. key: file name, or "eccv" or "cxc". label: as people know it. place: the file, or the key.
+        run, split: whose. key: file name, or "eccv" or "cxc". label: as people know it. path: the file, or the key.
         state: of the file. fact: what it holds; fault: why it cannot be read, "" where it can.
     """
 
@@ -168,7 +168,7 @@ class Source:
     split: str
     key: str
     label: str
-    place: str
+    path: str
     state: State
     fact: str = ""
     fault: str = ""
@@ -183,7 +183,7 @@ def sources(run: RunSummary, split: str) -> list[Source]:
     found += [Source(run, split, key, label, key, ()) for key, label in packages.items()]
     described = []
     for source in found:
-        judged = ask(_read, run, split, source.place, source.state)
+        judged = ask(_read, run, split, source.path, source.state)
         if isinstance(judged, Judgements):
             described.append(replace(source, fact=judged.fact))
         elif judged is not None and source.state:  # a package of other images than COCO's has nothing to say
@@ -191,10 +191,10 @@ def sources(run: RunSummary, split: str) -> list[Source]:
     return described
 
 
-def _read(run: Run, split: str, place: str, state: State) -> Judgements | str | None:
+def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | None:
     """The judgements; the fault of their file; None if they are about other splits."""
     try:
-        return retrieval.run_judgements(run, split, Path(place) if state else place)
+        return retrieval.run_judgements(run, split, Path(path) if state else path)
     except OtherSplitError:
         return None
     except (InputError, OSError) as error:
@@ -203,9 +203,9 @@ def _read(run: Run, split: str, place: str, state: State) -> Judgements | str | 
 
 def _judgements(source: Source) -> Judgements:
     """The judgements as an argument for `ask`."""
-    judged = ask(_read, source.run, source.split, source.place, source.state)
+    judged = ask(_read, source.run, source.split, source.path, source.state)
     assert isinstance(judged, Judgements)
-    return keyed(f"{source.place} {source.state}", judged)
+    return keyed(f"{source.path} {source.state}", judged)
 
 
 def judged_results(source: Source, run: RunSummary, direction: Direction) -> np.ndarray:
@@ -226,7 +226,7 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     """One HTML file about runs of the same samples: the first is the baseline, the last is in question."""
     path = file_of(runs[-1])
     reviews = load(path)
-    positives = [source.place for source in sources(runs[-1], split) if not source.fault]
+    positives = [source.path for source in sources(runs[-1], split) if not source.fault]
     parts = [
         "python -m coder_core.report",
         *(str(run.path) for run in runs),

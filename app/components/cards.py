@@ -43,13 +43,12 @@ class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
     `match` is a label's, `judged` one of people. A click on the picture enlarges `image`, which `hover` describes.
-    `links` are (label, address) pairs. `term` names what the score is. `review` is HTML from
-    `app.components.reviewing`.
+    `links` are (label, address) pairs. `term` names the score. `review` is HTML from `app.components.reviewing`.
     """
 
-    place: int
+    rank: int
     score: float
-    match: bool
+    match: bool = False
     caption: str = ""
     picture: bytes | None = None
     notes: tuple[str, ...] = ()
@@ -78,12 +77,10 @@ def results_html(results: Sequence[Result]) -> str:
 
 
 def _card(result: Result) -> str:
-    kind, word = "", ""
-    if result.match or result.judged:
-        kind, word = (" cl-is-match", "match") if result.match else (" cl-is-judged", "judged")
-    mark = f'<span class="cl-match">✓ {word}</span>' if word else ""
+    word = "match" if result.match else "judged" if result.judged else ""
+    kind, mark = (f" cl-is-{word}", f'<span class="cl-match">✓ {word}</span>') if word else ("", "")
     notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
-    head = f'<div class="cl-head"><b>{result.place}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
+    head = f'<div class="cl-head"><b>{result.rank}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
     caption = html.escape(result.caption)
     if caption:
         caption = f'<div class="cl-text"{_scrolls([result.caption])}>{caption}</div>'
@@ -142,33 +139,21 @@ def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
     """A row of numbers; `compact` fits four into half a page."""
     shown = list(items)
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
-        with column:
-            st.metric(
-                literal(item.label),
-                item.value,
-                item.delta,
-                item.colour,
-                delta_arrow=item.arrow,
-                height="stretch",
-                delta_description=literal(item.note) or None,
-                help=TERMS.get(item.term),
-                border=not compact,
-            )
+        column.metric(
+            literal(item.label),
+            item.value,
+            item.delta,
+            item.colour,
+            delta_arrow=item.arrow,
+            height="stretch",
+            delta_description=literal(item.note) or None,
+            help=TERMS.get(item.term),
+            border=not compact,
+        )
 
 
 def results(items: Sequence[Result]) -> None:
     st.html(results_html(items))
-
-
-def sample(
-    picture: bytes | None,
-    captions: Sequence[str],
-    title: str,
-    highlighted: int | None = None,
-    links: Links = (),
-    image: int | None = None,
-) -> None:
-    st.html(sample_html(picture, captions, title, highlighted, links, image))
 
 
 def note(text: str) -> None:
@@ -206,6 +191,18 @@ def label(text: str, note: str = "") -> None:
         return
     name = html.escape(text, quote=True)
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
+
+
+def table_html(
+    css: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = ""
+) -> str:
+    """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
+    head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in values)}</tr>'
+        for name, values in rows
+    )
+    return f'<table class="{css}">{more}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def empty(fact: str, fix: str) -> None:

@@ -1,20 +1,37 @@
-"""Controls that several pages share."""
+"""Controls that several pages share, and how they are laid out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from app.ask import Modality
+from app.ask import Modality, RunSummary
 from app.choice import bound, bound_number, opened, put
 from app.components import cards
+from app.components.glossary import tip
 from app.components.selection import neighbour, next_failure
 
 Option = TypeVar("Option", bound=str)
+T = TypeVar("T")
 MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
+FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to look at
+
+
+def row(align: Literal["top", "center", "bottom"] = "bottom") -> DeltaGenerator:
+    """A row of controls."""
+    return st.container(horizontal=True, vertical_alignment=align, gap="medium")
+
+
+def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = "large") -> Iterator[T]:
+    """The items, while a column of their own is open for each: what the loop draws goes there."""
+    items = list(items)
+    for item, column in zip(items, st.columns(len(items), gap=gap), strict=True):
+        with column:
+            yield item
 
 
 def step_through(
@@ -36,28 +53,38 @@ def step_through(
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        number = int(
-            st.number_input(label, 0, count - 1, first, 1, **bound_number(key), help=help_text, width=190)
-            or 0
-        )
+        number = whole_number(label, 0, count - 1, first, key, 190, help=help_text)
         for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
-            st.button(
-                name,
-                key=f"{key}-{name.lower()}",
-                icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
-                on_click=lambda step=step: put(key, neighbour(order, number, step)),
-                shortcut=arrow,
-            )
-        if failed is not None:
-            for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
-                st.button(
-                    name,
-                    key=f"{key}-failure-{step}",
-                    shortcut=f"Shift+{arrow}",
-                    disabled=not failed.any(),
-                    on_click=lambda step=step: put(key, next_failure(order, failed, number, step)),
-                )
+            icon, other = f"arrow_{'back' if step < 0 else 'forward'}", neighbour(order, number, step)
+            button(name, f"{key}-{name.lower()}", icon, put, key, other, shortcut=arrow)
+        for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
+            if failed is not None:
+                other, off = next_failure(order, failed, number, step), not failed.any()
+                shortcut = f"Shift+{arrow}"
+                button(name, f"{key}-failure-{step}", "", put, key, other, shortcut=shortcut, disabled=off)
     return number
+
+
+def whole_number(label: str, low: int, high: int, start: int, key: str, width: int, **more: Any) -> int:
+    """A whole number that the URL holds."""
+    return int(st.number_input(label, low, high, start, width=width, **bound_number(key), **more) or 0)
+
+
+def button(label: str, key: str, icon: str, action: Callable[..., object], *args: Any, **more: Any) -> None:
+    """A button that calls `action` with `args`; `icon` is the name of a Material symbol, "" for none."""
+    symbol = f":material/{icon}:" if icon else None
+    st.button(label, key=key, icon=symbol, on_click=action, args=args, **more)
+
+
+def pick(label: str, options: Iterable[T], key: str, width: int | None = None, **more: Any) -> T:
+    """One of many options, in a list; the URL holds it."""
+    size = {} if width is None else {"width": width}
+    return cast(T, st.selectbox(label, list(options), **size, **bound(key), **more))
+
+
+def switch(label: str, key: str, term: str = "") -> bool:
+    """A switch, off to begin with, explained by a term of the glossary; the URL holds it."""
+    return st.toggle(label, False, help=tip(term) if term else None, **bound(key))
 
 
 def choose_one(
@@ -69,16 +96,22 @@ def choose_one(
 ) -> Option:
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = list(options)
-    return cast(
-        Option,
-        st.segmented_control(
-            label,
-            names,
-            default=names[0],
-            required=True,
-            help=help_text,
-            format_func=lambda name: cards.literal(options[name]),
-            on_change=on_change,
-            **bound(key),
-        ),
+    chosen = st.segmented_control(
+        label,
+        names,
+        default=names[0],
+        required=True,
+        help=help_text,
+        format_func=lambda name: cards.literal(options[name]),
+        on_change=on_change,
+        **bound(key),
     )
+    return cast(Option, chosen)
+
+
+def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:
+    """One of the runs, the last to begin with; no control for a single one."""
+    if len(runs) == 1:
+        return runs[0]
+    by_name = {run.name: run for run in reversed(runs)}
+    return by_name[choose_one(label, {name: name for name in by_name}, key)]

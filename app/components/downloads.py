@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
-from app.choice import bound, theme
+from app.choice import bound, tone
 from app.components import cards
 from app.components.glossary import tip
 from app.components.table import Column, rows_table
@@ -84,7 +84,7 @@ def figures() -> None:
             "The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT)
         )
         cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
-        paper = charts.tone(theme()).paper
+        paper = tone().paper
         for name, figure in shown.items():
             st.download_button(
                 cards.literal(name[:1].upper() + name[1:]),

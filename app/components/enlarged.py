@@ -73,7 +73,7 @@ def captions_html(choice: Choice, image: int) -> str:
     heads, columns = ["query"], []
     for run in choice.runs:
         ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], own, split=split)[0]
-        heads += [f"rank in {run.name}", f"similarity in {run.name}"]
+        heads += [html.escape(f"{what} in {run.name}") for what in ("rank", "similarity")]
         positions = [int(ranks["i2t"][image]), *ranks["t2i"][own].tolist()]
         columns.append([f"{rank + 1:,}" for rank in positions])
         columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
@@ -82,10 +82,4 @@ def captions_html(choice: Choice, image: int) -> str:
         text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         names.append(f"{text}{_pages(choice, caption)}{menu}")
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
-    lines = []
-    for name, values in zip(names, zip(*columns, strict=True), strict=True):
-        lines.append(
-            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{value}</td>" for value in values)}</tr>'
-        )
-    return f'<table class="cl-own"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    return cards.table_html("cl-own", heads, zip(names, zip(*columns, strict=True), strict=True))

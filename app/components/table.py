@@ -1,7 +1,7 @@
-"""The app's tables: paged, sorted by a click on a column's name, read by keyboard; the rows of most open something.
+"""A table whose rows open something, by mouse, keyboard, touch and screen reader, 50 rows at a time.
 
-Streamlit's own table opens a row by a small checkbox only, explains columns to a mouse only, is drawn on a canvas and
-takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills with text, never with markup. What the browser
+Streamlit 1.67's own table is drawn on a canvas that exists only while it is in view, hides pictures and widths on touch,
+and takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills with text, never with markup. What the browser
 reports is checked before use.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from app.components.events import is_index
 from app.components.glossary import TERMS
 
 PAGE = 50
-HERE = Path(__file__).parent
+HERE = Path(__file__)
 NAME = "coder-table"
 SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # by clicks on a column's name
 ENLARGED = "enlarged-image"  # the image whose large picture the frame shows next
@@ -51,32 +52,21 @@ class SampleCell:
 
 
 Samples = Callable[[np.ndarray], list[SampleCell]]
+Pick = Callable[[int], None]
 
 
 def picking_table(
-    frame: pd.DataFrame,
-    columns: Mapping[str, Column],
-    ids: np.ndarray,
-    target: str,
-    key: str,
-    label: str,
-    *,
-    height: int = 420,
-    samples: Samples | None = None,
+    frame: pd.DataFrame, columns: Mapping[str, Column], ids: np.ndarray, target: str, *names: str, **more: Any
 ) -> np.ndarray:
-    """`rows_table` whose opened row is the value of the number widget `target`."""
+    """`rows_table`, with its key and label in `names`, whose opened row is the value of the number widget `target`."""
     value = value_of(target)
     current = int(value) if value.isdecimal() and len(value) < 12 else None
-
-    def pick(number: int) -> None:
-        put(target, number)
-
-    return rows_table(frame, columns, ids, key, label, current, pick, height=height, samples=samples)
+    return rows_table(frame, columns, ids, *names, current, partial(put, target), **more)
 
 
 def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, label: str) -> None:
     """`rows_table` whose rows open nothing, in its full height."""
-    rows_table(frame, columns, np.arange(len(frame)), key, label, None, None, height=None)
+    rows_table(frame, columns, np.arange(len(frame)), key, label, height=None)
 
 
 def rows_table(
@@ -85,8 +75,8 @@ def rows_table(
     ids: np.ndarray,
     key: str,
     label: str,
-    current: int | None,
-    on_pick: Callable[[int], None] | None,
+    current: int | None = None,
+    on_pick: Pick | None = None,
     *,
     height: int | None = 420,
     samples: Samples | None = None,
@@ -105,13 +95,10 @@ def rows_table(
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
     order = _sorted_rows(frame, sort)
-    rows = hash(ids.tobytes())
-    if view.get("opened") != (
-        rows,
-        current,
-    ):  # other rows, or opened from elsewhere: the page with the open row
+    opened = (hash(ids.tobytes()), current)
+    if view.get("opened") != opened:  # other rows, or opened from elsewhere: the page with the open row
         position = np.flatnonzero(ids[order] == current)
-        view.update(opened=(rows, current), page=int(position[0]) // PAGE if len(position) else 0)
+        view.update(opened=opened, page=int(position[0]) // PAGE if len(position) else 0)
     pages = max(1, -(-len(ids) // PAGE))
     page = min(int(view["page"]), pages - 1)
     shown = order[page * PAGE : (page + 1) * PAGE]
@@ -119,11 +106,21 @@ def rows_table(
     is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
 
     def report() -> None:
-        _follow(st.session_state.get(key) or {}, view, ids[shown], parts, pages, names, on_pick)
+        """Do what a click in the browser asks for: open a row, turn the page, or sort by a column."""
+        value: Any = st.session_state.get(key) or {}
+        clicked = value.get("row")
+        if on_pick is not None and isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown)):
+            on_pick(int(ids[shown[clicked["row"]]]))
+            if parts and clicked.get("enlarge") is True:
+                st.session_state[ENLARGED] = parts[clicked["row"]].image
+        if is_index(value.get("page"), pages):
+            view["page"] = value["page"]
+        if is_index(value.get("sort"), len(names)):
+            name = names[value["sort"]]
+            direction = SORTS[view["sort"][1] if view["sort"] and view["sort"][0] == name else None]
+            view.update(sort=(name, direction) if direction else None, page=0)
 
-    component = st.components.v2.component(
-        NAME, js=(HERE / "table.js").read_text(), css=(HERE / "table.css").read_text()
-    )
+    scripts = {kind: HERE.with_suffix(f".{kind}").read_text(encoding="utf-8") for kind in ("js", "css")}
     content = {
         **_cells(frame.iloc[shown], columns, parts),
         "opens": on_pick is not None,
@@ -136,42 +133,9 @@ def rows_table(
         "range": _range(page, len(ids), label),
         "height": height,
     }
+    component = st.components.v2.component(NAME, **scripts)
     component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)
     return order
-
-
-def _page(view: dict[str, Any], ids: np.ndarray, order: np.ndarray, current: int | None) -> int:
-    """The page of this view; that with the open row once there are other rows or it was opened from elsewhere."""
-    state = {"rows": hash(ids.tobytes()), "current": current}
-    if not state.items() <= view.items():
-        position = np.flatnonzero(ids[order] == current)
-        view.update(state, page=int(position[0]) // PAGE if len(position) else 0)
-    return int(view["page"])
-
-
-def _follow(
-    value: Any,
-    view: dict[str, Any],
-    ids: np.ndarray,
-    parts: Sequence[SampleCell],
-    pages: int,
-    names: Sequence[str],
-    on_pick: Callable[[int], None] | None,
-) -> None:
-    """Do what a click in the browser asks for: open a row, turn the page, or sort by a column."""
-    clicked = value.get("row")
-    if on_pick is not None and isinstance(clicked, dict) and is_index(clicked.get("row"), len(ids)):
-        row = clicked["row"]
-        view["current"] = int(ids[row])  # a click leaves the page as it is
-        on_pick(view["current"])
-        if parts and clicked.get("enlarge") is True:
-            st.session_state[ENLARGED] = parts[row].image
-    if is_index(value.get("page"), pages):
-        view["page"] = value["page"]
-    if is_index(value.get("sort"), len(names)):
-        name, sort = names[value["sort"]], view["sort"]
-        direction = SORTS[sort[1] if sort and sort[0] == name else None]
-        view.update(sort=(name, direction) if direction else None, page=0)
 
 
 def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Long work on a page: offered, watched, cancelled. Its state lies in files, so every tab shows the same."""
+"""Long work on a page: offered, watched, cancelled. Its state is in files, so every tab shows the same."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from app import jobs
-from app.ask import InputError
+from app.choice import attempt
 from app.components import cards
+from app.components.controls import button
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,10 @@ def show_work(item: Work, fault: str = "") -> None:
     elif reason:
         cards.empty("The last attempt did not finish.", reason)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(
-            cards.literal(item.label),
-            key=f"begin-{item.name}",
-            type="primary",
-            icon=":material/play_arrow:",
-            on_click=_begin,
-            args=(item,),
-        )
+        label, start = cards.literal(item.label), (jobs.start_work, item.command, item.name)
+        begin = (attempt, "It was not started.", *start)
+        button(label, f"begin-{item.name}", "play_arrow", *begin, type="primary")
         cards.note(item.about)
-
-
-def _begin(item: Work) -> None:
-    try:
-        jobs.start_work(item.command, item.name)
-    except (OSError, InputError) as error:
-        cards.empty("It was not started.", str(error))
 
 
 @st.fragment(run_every="1s")
@@ -64,12 +53,6 @@ def _watch(item: Work) -> None:
     progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(
-            "Cancel",
-            key=f"cancel-{item.name}",
-            icon=":material/close:",
-            on_click=jobs.stop,
-            args=(item.name,),
-            help="Nothing unfinished is stored.",
-        )
+        help_text = "Nothing unfinished is stored."
+        button("Cancel", f"cancel-{item.name}", "close", jobs.stop, item.name, help=help_text)
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

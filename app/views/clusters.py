@@ -1,63 +1,155 @@
-"""Sections of the clusters.Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
+"""The Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts
-from app.ask import Run, RunSummary, StoredResult, ask, clusters
-from app.choice import Choice, bound, put, theme
-from app.components import cards, downloads, links, words
-from app.components.controls import choose_one, step_through
+from app import charts, jobs, questions
+from app.ask import Run, RunSummary, StoredResult, ask, ask_now, clusters
+from app.choice import Choice, put, tone, value_of
+from app.components import cards, downloads, links
+from app.components.controls import choose_one, choose_run, pick, row, step_through, whole_number
+from app.components.glossary import tip
 from app.components.selection import selected_points
 from app.components.table import Column, picking_table, plain_table
+from app.components.words import count
+from app.components.work import Work, show_work
 from app.views.samples import sample_card
 
+LEAST, MOST = 2, 2000
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 15, 12
+OFFLINE = (
+    "Offline k-means of the finished embeddings, each caption joined with its image as for CODER’s prototypes. It "
+    "shows which pairs lie together; training did not use it."
+)
+LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classifier assigns images and captions alone."
+MEMBERS = {
+    "centre": "Nearest to the centroid",
+    "edge": "Furthest from it",
+    "apart": "Image and caption disagree",
+}
+COLUMNS = {
+    "cluster": Column("cluster", "d"),
+    "words": Column("marking words"),
+    "size": Column("pairs", ",d"),
+    "inside": Column("of the slice", ",d", "slice"),
+    "images": Column("images", ",d"),
+    "agreement": Column("agree", ".0f", "agreement", " %"),
+    "cohesion": Column("cohesion", ".2f", "cohesion"),
+    "trained": Column("in training", ",d", "in training"),
+}
+NEAR = {
+    "cluster": COLUMNS["cluster"],
+    "cosine": Column("cosine", ".2f"),
+    "size": COLUMNS["size"],
+    "words": COLUMNS["words"],
+}
+Result = StoredResult[clusters.Clusters]
 
 
-def overview(run: RunSummary, choice: Choice, result: StoredResult[clusters.Clusters]) -> pd.DataFrame:
+def show(choice: Choice | None) -> None:
+    if choice is None:
+        return
+    split = choice.split
+    if ask(Run.count, choice.first, split, "text") < LEAST:
+        fix = f"Clusters need at least {LEAST}. Choose another split or run."
+        cards.empty("This split has one pair.", fix)
+        return
+    with row("top"):
+        settings = choose_settings(choice)
+        runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
+        run = choose_run("Show", runs, "clusters-run")
+    only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
+    cards.note(OFFLINE if settings else LEARNED + only)
+    results = {one.name: ask_now(questions.clusters_of, one, split, settings) for one in runs}
+    lacking = [one for one in runs if results[one.name].value is None]
+    if lacking and settings is not None:
+        offer(lacking, [results[one.name] for one in lacking], split, settings)
+        return
+    numbers(runs, split, results)
+    result = results[run.name].value
+    assert result is not None
+    show_cluster(run, choice, result, overview(run, choice, result))
+
+
+def choose_settings(choice: Choice) -> clusters.ClusterSettings | None:
+    """Settings of the clusters; None for the prototypes."""
+    if any(ask(clusters.prototypes, run, choice.split) for run in choice.runs):
+        kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
+        if choose_one("Clusters", kinds, "clusters-of", tip("prototype")) == "learned":
+            return None
+    most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
+    usual = min(clusters.ClusterSettings().clusters, most)
+    number = whole_number("Number of clusters", LEAST, most, usual, "k", 150)
+    return clusters.ClusterSettings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
+
+
+def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) -> None:
+    """Sizes, agreement, and how similar the two runs' clusters are."""
+    first, last = results[runs[0].name].value, results[runs[-1].name].value
+    assert first is not None
+    assert last is not None
+    sizes = ask(clusters.cluster_table, runs[-1], split, last)["size"]
+    share, by_chance = ask(questions.agreement, runs[-1], split, last)
+    note = f"{by_chance:.1f} % by chance"
+    if len(runs) == 2:
+        note = f"{runs[0].name} {ask(questions.agreement, runs[0], split, first)[0]:.1f} %"
+    items = [
+        cards.Metric("clusters", f"{len(sizes):,}", f"not empty, of {last.count:,}"),
+        cards.Metric("pairs per cluster", f"{int(np.median(sizes))}", f"median; largest {sizes.max():,}"),
+        cards.Metric("agreement", f"{share:.1f} %", note, "agreement"),
+    ]
+    if len(runs) == 2:
+        same = clusters.same_grouping(first, last)
+        items.append(cards.Metric("AMI of the two runs", f"{same:.2f}", "0 chance, 1 same", "grouping"))
+    cards.metrics(items)
+
+
+def offer(
+    runs: list[RunSummary], results: list[Result], split: str, settings: clusters.ClusterSettings
+) -> None:
+    """Compute everything that is missing, in one job."""
+    names = " and ".join(run.name for run in runs)
+    verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
+    values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
+    work = Work(
+        "-".join(result.name for result in results),
+        jobs.module_command("coder_core.cluster", *(str(run.path) for run in runs), *values),
+        f"Cluster {names}",
+        f"{names} {verb} no {settings.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
+    )
+    show_work(work, " ".join(result.fault for result in results if result.fault))
+
+
+def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.DataFrame:
     """All clusters, as a figure and as a table; returns the table."""
-    assert result.value is not None
-    table = ask(clusters.cluster_table, run, choice.split, result.value)
+    table = ask(clusters.cluster_table, run, choice.split, result)
     if choice.slice:
-        inside = np.bincount(result.value.pairs[choice.members("text")], minlength=result.value.count)
+        inside = np.bincount(result.pairs[choice.members("text")], minlength=result.count)
         table = table.assign(inside=inside[table["cluster"]]).drop(columns="images")
         table = table.sort_values("inside", ascending=False, kind="stable", ignore_index=True)
-    number = str(st.session_state.get(TARGET, st.query_params.get(TARGET, table["cluster"].iloc[0])))
-    selected = int(number) if number.isdecimal() else None
+    number = value_of(TARGET, table["cluster"].iloc[0])
     left, right = st.columns([3, 7], gap="medium")
     with left:
         cards.heading(
             "Size and agreement", "Each dot is a cluster. In low ones images and captions fall apart."
         )
-        figure = charts.cluster_map(table, selected, charts.tone(theme()))
+        figure = charts.cluster_map(table, int(number) if number.isdecimal() else None, tone())
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
         first = "those with most pairs of the slice" if choice.slice else "largest"
         cards.heading(
             "All clusters", f"{len(table):,} not empty, {first} first. Click on a row to open a cluster."
         )
-        columns = {
-            "cluster": Column("cluster", "d"),
-            "words": Column("marking words"),
-            "size": Column("pairs", ",d"),
-            "inside": Column("of the slice", ",d", "slice"),
-            "images": Column("images", ",d"),
-            "agreement": Column("agree", ".0f", "agreement", " %"),
-            "cohesion": Column("cohesion", ".2f", "cohesion"),
-            "trained": Column("in training", ",d", "in training"),
-        }
-        columns = {name: column for name, column in columns.items() if name in table}
-        picking_table(
-            table, columns, table["cluster"].to_numpy(), TARGET, "clusters-table", "clusters", height=330
-        )
+        columns = {name: column for name, column in COLUMNS.items() if name in table}
+        ids = table["cluster"].to_numpy()
+        picking_table(table, columns, ids, TARGET, "clusters-table", "clusters", height=330)
     downloads.table(table, f"clusters-{choice.split}")
     return table
 
@@ -68,48 +160,35 @@ def _pick() -> None:
         put(TARGET, numbers[0])
 
 
-def show_cluster(
-    run: RunSummary, choice: Choice, result: StoredResult[clusters.Clusters], table: pd.DataFrame
-) -> None:
+def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
     """Everything about one cluster."""
-    assert result.value is not None
     cards.heading("One cluster in detail")
-    help_text = "The number of the cluster; Next follows the table above."
-    number = step_through("Cluster", TARGET, table["cluster"].to_numpy(), result.value.count, help_text)
-    if number not in table["cluster"].to_numpy():
-        cards.empty(
-            f"Cluster {number} contains no pair of this split.", "Choose another cluster in the table."
-        )
+    help_text, ids = "The number of the cluster; Next follows the table above.", table["cluster"].to_numpy()
+    number = step_through("Cluster", TARGET, ids, result.count, help_text)
+    if number not in ids:
+        fact = f"Cluster {number} contains no pair of this split."
+        cards.empty(fact, "Choose another cluster in the table.")
         return
-    near = clusters.nearest_clusters(result.value, number)
-    words_of = dict(zip(table["cluster"], table["words"], strict=True))
+    near = clusters.nearest_clusters(result, number)
+    words = dict(zip(table["cluster"], table["words"], strict=True))
+    near = near.assign(words=[words.get(other, "") for other in near["cluster"]])
     left, right = st.columns(2, gap="large")
     with left:
         cards.label("Marking words")
-        marking = ask(clusters.marking, run, choice.split, result.value).top(number, WORDS_SHOWN)
+        marking = ask(clusters.marking, run, choice.split, result).top(number, WORDS_SHOWN)
         if len(marking):
-            downloads.chart(
-                charts.word_bars(marking, charts.tone(theme())), "words", "words that mark the cluster"
-            )
+            downloads.chart(charts.word_bars(marking, tone()), "words", "words that mark the cluster")
         else:
             cards.note("No word is more frequent here than elsewhere.")
     with right:
         if len(near):
             cards.label("Nearest clusters")
-            columns = {
-                "cluster": Column("cluster", "d"),
-                "cosine": Column("cosine", ".2f"),
-                "size": Column("pairs", ",d"),
-                "words": Column("marking words"),
-            }
-            rows = near.assign(words=[words_of.get(c, "") for c in near["cluster"]])
-            picking_table(
-                rows, columns, near["cluster"].to_numpy(), TARGET, "near-table", "clusters nearby", height=250
-            )
-        _concepts(ask(clusters.marking_concepts, run, choice.split, result.value, number))
-    _members(run, choice, result.value, number)
+            ids = near["cluster"].to_numpy()
+            picking_table(near, NEAR, ids, TARGET, "near-table", "clusters nearby", height=250)
+        _concepts(ask(clusters.marking_concepts, run, choice.split, result, number))
+    _members(run, choice, result, number)
     if len(near):
-        _between(run, choice, result.value, number, near, words_of)
+        _between(run, choice, result, number, near)
 
 
 def _concepts(table: pd.DataFrame) -> None:
@@ -123,57 +202,41 @@ def _concepts(table: pd.DataFrame) -> None:
     plain_table(table.assign(**100 * table[list(percent)]), columns, "marking-concepts", "concepts")
 
 
-def _members(run: RunSummary, choice: Choice, all_clusters: clusters.Clusters, number: int) -> None:
-    pairs = ask(clusters.members, run, choice.split, all_clusters, number)
+def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number: int) -> None:
+    pairs = ask(clusters.members, run, choice.split, result, number)
     pairs = pairs[choice.inside("text", pairs["caption"])]
-    kinds = {
-        "centre": "Nearest to the centroid",
-        "edge": "Furthest from it",
-        "apart": "Image and caption disagree",
-    }
-    kind = choose_one("Members", kinds, "members")
+    kind = choose_one("Members", MEMBERS, "members")
     if kind == "apart":
         pairs = pairs[~pairs["agree"]]
     elif kind == "edge":
         pairs = pairs.iloc[::-1]
-    if not len(pairs) and choice.slice:
-        cards.empty(
-            "The slice holds no such pair of this cluster.", "Show other members, or clear the slice."
-        )
-        return
     if not len(pairs):
-        cards.empty("All images and captions of this cluster agree.", "Show the other members.")
+        fact, fix = "All images and captions of this cluster agree.", "Show the other members."
+        if choice.slice:
+            fact = "The slice holds no such pair of this cluster."
+            fix = "Show other members, or clear the slice."
+        cards.empty(fact, fix)
         return
     images = pairs["image"].nunique()
     cards.note(
-        f"{words.count(len(pairs), 'pair')} of {words.count(images, 'image')}, {min(CARDS_SHOWN, images):,} shown: the "
-        "image’s number, its captions here with the cosine of the pair to the centroid, and, where they differ, the "
-        "clusters of image and caption."
+        f"{count(len(pairs), 'pair')} of {count(images, 'image')}, {min(CARDS_SHOWN, images):,} shown: the image’s "
+        "number, its captions here with the cosine of the pair to the centroid, and, where they differ, the clusters of "
+        "image and caption."
     )
     notes = [
-        "" if row.agree else f" (image in {row.image_label}, caption in {row.text_label})"
-        for row in pairs.itertuples()
+        "" if pair.agree else f" (image in {pair.image_label}, caption in {pair.text_label})"
+        for pair in pairs.itertuples()
     ]
     _cards(run, choice, pairs, "cosine", notes)
 
 
 def _between(
-    run: RunSummary,
-    choice: Choice,
-    all_clusters: clusters.Clusters,
-    number: int,
-    near: pd.DataFrame,
-    words_of: dict[int, str],
+    run: RunSummary, choice: Choice, result: clusters.Clusters, number: int, near: pd.DataFrame
 ) -> None:
     cards.heading("Between two clusters", "Pairs about equally close to both centroids, the most even first.")
-    names = {str(c): f"{c}: {words_of.get(c, '')}" for c in near["cluster"].tolist()}
-    other = int(
-        st.selectbox(
-            "Other cluster", list(names), format_func=names.__getitem__, width=420, **bound("other-cluster")
-        )
-        or 0
-    )
-    pairs = ask(clusters.between, run, choice.split, all_clusters, number, other, within=choice.captions)
+    names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
+    other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
+    pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
     if not len(pairs):
         cards.empty("The slice holds no such pair.", "Choose another cluster, or clear the slice.")
         return
@@ -183,22 +246,16 @@ def _between(
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:
     """The images of these pairs, each once with its captions, in the order of their first pairs."""
     captions = ask(Run.captions, run, choice.split)
+    texts = pairs["caption"].map(captions.__getitem__)
+    lines = pairs[score].map("{:.3f} · ".format) + texts + pd.Series(notes, pairs.index, dtype=object)
     items = []
-    annotated = pairs.assign(note=notes)
     for image in pd.unique(pairs["image"].to_numpy())[:CARDS_SHOWN].tolist():
-        own = annotated[annotated["image"] == image]
-        best = own.iloc[0]
-        lines = [
-            f"{row[score]:.3f} · {captions[row['caption']]}{row['note']}" for row in own.to_dict("records")
-        ]
-        card = sample_card(
-            run,
-            choice.split,
-            "image",
-            image,
-            image,
-            float(best[score]),
-            links=links.of_sample(choice, "text", int(best["caption"])),
+        of_image = pairs["image"] == image
+        best = pairs[of_image].iloc[0]
+        caption = int(best["caption"])
+        fields: dict[str, Any] = {"caption": "\n".join(lines[of_image]), "hover": captions[caption]}
+        pages = links.of_sample(choice, "text", caption)
+        items.append(
+            sample_card(choice, run, "image", image, image, float(best[score]), links=pages, **fields)
         )
-        items.append(replace(card, caption="\n".join(lines), hover=captions[int(best["caption"])]))
     cards.results(items)

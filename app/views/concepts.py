@@ -1,41 +1,90 @@
-"""Sections of the Concepts page: the graph, how many concepts are read, disagreements, one pair, top readers."""
+"""The Concepts page: the graph, how many concepts are read, disagreements, one pair, top readers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from app import charts, questions
 from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
-from app.choice import Choice, bound, bound_number, put, theme
+from app.choice import UNITS, Choice, put, tone
 from app.components import cards, downloads, links
-from app.components.controls import choose_one, step_through
+from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.glossary import tip
 from app.components.selection import selected_points
 from app.components.table import Column, rows_table
-from app.views.samples import holding, sample_card, sample_table, say_slice, show_sample
+from app.questions import Strength
+from app.views.samples import note_slice, sample_card, sample_table, show_sample, step_samples
 
+NEEDED: dict[str, Any] = {
+    "has": lambda run, split: ask(Run.concepts, run, split) is not None,
+    "trained": "without a concept branch",
+    "imported": "which have no concept branch",
+    "fix": (
+        "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in "
+        "pictures; coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data."
+    ),
+    "preset": "coder-demo",
+}
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
-SIDES: dict[Modality, str] = {"image": "images", "text": "captions"}
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
-Strength = Literal["captions", "edges", "read"]
 BY: dict[Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
+DISAGREEMENTS = {
+    "image_reads": Column("image’s top concept", "", "attention"),
+    "caption_reads": Column("caption’s top concept", "", "attention"),
+    "image_share": Column("image’s share, %", ".0f", "attention"),
+    "caption_share": Column("caption’s share, %", ".0f", "attention"),
+    "shared": Column("shared, %", ".1f", "shared"),
+    "rank": Column("rank", ",d", "rank"),
+}
+COLUMNS = {
+    "word": Column("concept"),
+    "kind": Column("kind"),
+    "image": Column("images’ attention, %", ".2f", "attention"),
+    "text": Column("captions’ attention, %", ".2f", "attention"),
+    "count": Column("training captions", ",d"),
+    "reads": Column("reads", ",d", "concept edge"),
+    "read_by": Column("read by", ",d", "concept edge"),
+    "forms": Column("word forms"),
+}
+
+
+def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
+    if not runs:
+        return
+    sample = ask(Run.sample, runs[-1], choice.split)
+    if sample is not None:
+        cards.note(
+            f"This split is large: attention is computed over {len(sample.images):,} of {sample.of_images:,} random "
+            f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions."
+        )
+    word = graphs(runs, choice.split)
+    amounts(runs, choice)
+    one_pair(runs, choice, disagreements(runs, choice))
+    readers(runs, choice, word)
+    all_concepts(runs, choice.split)
+
+
+def names_of(run: RunSummary, split: str) -> list[str]:
+    """The concepts of a run as they are shown."""
+    return ask(questions.view_of, run, split).names
 
 
 def choose_concept(runs: Sequence[RunSummary], split: str) -> str:
     """The picker of a concept, which the graph marks and whose readers are shown."""
-    last, names = ask(questions.concept_table, runs[-1], split), ask(questions.view_of, runs[-1], split).names
+    last, names = ask(questions.concept_table, runs[-1], split), names_of(runs[-1], split)
     order = np.argsort(-last["read"].to_numpy(), kind="stable").tolist()
-    others = [word for run in runs for word in ask(questions.view_of, run, split).names]
-    options = dict.fromkeys([names[i] for i in order] + others)
-    return str(st.selectbox("Concept", list(options), **bound(CONCEPT), help=tip("concept"), width=220))
+    options = dict.fromkeys(
+        [names[i] for i in order] + [word for run in runs for word in names_of(run, split)]
+    )
+    return pick("Concept", options, CONCEPT, 220, help=tip("concept"))
 
 
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
@@ -45,46 +94,39 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
         "A larger mark is in more training captions. An arrow leads to a concept that this one reads from. Click on a "
         "mark to choose the concept: a ring surrounds it, its edges stand out, and its readers are listed below.",
     )
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    by: Strength = "captions"
+    kind = ""
+    with row():
         part = choose_one("Show", PARTS, "part", tip("concept edge"))
-        by: Strength = "captions"
-        kind = ""
         if part == "strong":
             by = choose_one("Strongest by", BY, "by", tip("concept strength"))
             kind = choose_one("Kind", KINDS, "kind")
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with row():
         word = choose_concept(runs, split)
-        count = int(st.number_input("At most", 5, MOST_SHOWN, USUAL, 5, **bound_number("count"), width=120))
+        count = whole_number("At most", 5, MOST_SHOWN, USUAL, "count", 120, step=5)
     if len(runs) == 2 and by != "read" and ask_both(questions.same_graph, runs[0], runs[1], split):
         cards.note("Both runs have the same graph, because it is built from the training captions.")
         runs = runs[-1:]
-    for position, (run, column) in enumerate(zip(runs, st.columns(len(runs), gap="large"), strict=True)):
-        with column:
-            if len(runs) > 1:
-                cards.label(run.name)
-            _graph(run, split, position, word, part, by, kind, count)
+    for position, run in enumerate(side_by_side(runs)):
+        if len(runs) > 1:
+            cards.label(run.name)
+        _graph(run, split, position, word, part == "around", {"by": by, "kind": kind, "count": count})
     return word
 
 
 def _graph(
-    run: RunSummary, split: str, position: int, word: str, part: str, by: Strength, kind: str, count: int
+    run: RunSummary, split: str, position: int, word: str, around: bool, settings: dict[str, Any]
 ) -> None:
-    names = ask(questions.view_of, run, split).names
+    names = names_of(run, split)
     number = names.index(word) if word in names else None
-    if part == "around" and number is None:
+    if around and number is None:
         cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
         return
-    around = number if part == "around" else None
-    graph, total = ask(questions.concept_graph, run, split, around=around, by=by, kind=kind, count=count)
+    graph, total = ask(questions.concept_graph, run, split, around=number if around else None, **settings)
     key = f"concept-graph-{position}"
-    figure = charts.concept_graph(graph.nodes, graph.edges, number, charts.tone(theme()))
-    downloads.chart(
-        figure,
-        key,
-        f"concept graph {position + 1}",
-        on_select=partial(_pick, key, names),
-        selection_mode="points",
-    )
+    figure = charts.concept_graph(graph.nodes, graph.edges, number, tone())
+    select: dict[str, Any] = {"on_select": partial(_pick, key, names), "selection_mode": "points"}
+    downloads.chart(figure, key, f"concept graph {position + 1}", **select)
     nodes = set(graph.nodes["concept"])
     isolated = len(nodes - set(graph.edges["concept"]) - set(graph.edges["neighbour"]))
     note = f"{len(nodes):,} of {total:,} concepts and the {len(graph.edges):,} edges between them."
@@ -93,11 +135,8 @@ def _graph(
     if number is not None and number not in nodes:
         note += f" “{word}” is not among them; “{PARTS['around']}” shows it."
     cards.note(note)
-    edges = graph.edges.assign(
-        concept=[names[i] for i in graph.edges["concept"]],
-        neighbour=[names[i] for i in graph.edges["neighbour"]],
-    )
-    downloads.table(edges, f"concept-edges-{run.name}-{split}")
+    words = {end: [names[i] for i in graph.edges[end]] for end in ("concept", "neighbour")}
+    downloads.table(graph.edges.assign(**words), f"concept-edges-{run.name}-{split}")
 
 
 def _pick(key: str, names: list[str]) -> None:
@@ -108,55 +147,44 @@ def _pick(key: str, names: list[str]) -> None:
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     """Number of concepts that images and captions (of the slice) read, and the attention they share."""
-    split = choice.split
     cards.heading(
         "How many concepts does a sample read?",
         "Effective number of concepts: at 1 a sample attends to a single concept, further right to more of them.",
     )
-    inside = {
-        side: choice.inside(side, ask(questions.attention_of, runs[-1], split, side).samples)
-        for side in SIDES
-    }
-    if choice.slice:
-        say_slice(choice, "text")
+
+    def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
+        return ask(questions.attention_of, run, choice.split, side)
+
+    inside = {side: choice.inside(side, attention(runs[-1], side).samples) for side in questions.SIDES}
+    note_slice(choice, "text")
     if not all(rows.any() for rows in inside.values()):
-        cards.empty(
-            "The slice holds none of these captions.", "Clear it, or write another one in the sidebar."
-        )
+        fact = "The slice holds none of these captions."
+        cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
     for run in runs:
         if len(runs) > 1:
             cards.label(run.name)
-        image, text = (_part(ask(questions.attention_of, run, split, side), inside[side]) for side in SIDES)
-        shared, total = ask(questions.shared_attention, run, split), len(image.mean)
-        medians = [f"{np.median(attention.perplexity):.1f}" for attention in (image, text)]
+        image, text = (_part(attention(run, side), inside[side]) for side in questions.SIDES)
+        shared, total = ask(questions.shared_attention, run, choice.split), len(image.mean)
+        own, other = (100 * values[inside["text"]].mean() for values in (shared.own, shared.other))
         cards.metrics(
             [
-                cards.Metric("per image", medians[0], _range(image), "concepts read"),
-                cards.Metric("per caption", medians[1], _range(text), "concepts read"),
+                cards.Metric("per image", *_typical(image), "concepts read"),
+                cards.Metric("per caption", *_typical(text), "concepts read"),
                 cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
-                cards.Metric(
-                    "shared attention",
-                    f"{100 * shared.own[inside['text']].mean():.1f} %",
-                    f"{100 * shared.other[inside['text']].mean():.1f} % by chance",
-                    "shared",
-                ),
+                cards.Metric("shared attention", f"{own:.1f} %", f"{other:.1f} % by chance", "shared"),
             ]
         )
-        if not ask(questions.view_of, run, split).whole:
+        if not ask(questions.view_of, run, choice.split).whole:
             cards.note(
                 "The analysis stores only the strongest concepts of every sample; shares are of those."
             )
-    for (side, name), column in zip(SIDES.items(), st.columns(2, gap="large"), strict=True):
-        with column:
-            cards.label(name.capitalize())
-            numbers = {
-                run.name: ask(questions.attention_of, run, split, side).perplexity[inside[side]]
-                for run in runs
-            }
-            figure = charts.concepts_read(numbers, name, charts.tone(theme()))
-            downloads.chart(figure, f"amount-{side}", f"concepts that {name} read")
+    for side in side_by_side(questions.SIDES):
+        cards.label(UNITS[side].capitalize())
+        numbers = {run.name: attention(run, side).perplexity[inside[side]] for run in runs}
+        figure = charts.concepts_read(numbers, UNITS[side], tone())
+        downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} read")
 
 
 def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.AttentionSummary:
@@ -165,17 +193,10 @@ def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.At
     return replace(attention, **parts)
 
 
-def _range(attention: concepts.AttentionSummary) -> str:
-    low, high = np.percentile(attention.perplexity, [5, 95])
-    return f"5–95 %: {low:.1f}–{high:.1f}"
-
-
-NUMBERS = {
-    "image_share": ("image’s share, %", ".0f", "attention"),
-    "caption_share": ("caption’s share, %", ".0f", "attention"),
-    "shared": ("shared, %", ".1f", "shared"),
-    "rank": ("rank", ",d", "rank"),
-}
+def _typical(attention: concepts.AttentionSummary) -> tuple[str, str]:
+    """Median of the numbers of concepts read, and their range."""
+    low, median, high = np.percentile(attention.perplexity, [5, 50, 95])
+    return f"{median:.1f}", f"5–95 %: {low:.1f}–{high:.1f}"
 
 
 def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
@@ -185,33 +206,21 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         "Captions that share the least attention with their image first; among equal ones the most confident first. "
         "Click on a row to open the pair below.",
     )
-    run = runs[-1]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        if len(runs) > 1:
-            name = choose_one("Run", {r.name: r.name for r in reversed(runs)}, "pairs-of")
-            run = next(r for r in runs if r.name == name)
+    with row():
+        run = choose_run("Run", runs, "pairs-of")
         first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
     table = ask(questions.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
-    alone = replace(choice, first=run, second=None)
-    table = table.iloc[holding(alone, "text", table["caption"].to_numpy(), "")].reset_index(drop=True)
-    if not len(table):
-        cards.empty("The slice holds no caption.", "Clear the slice in the sidebar.")
-        return np.zeros(0, dtype=np.int64)
-    numbers = table["caption"].to_numpy()
-    columns = {
-        "image_reads": Column("image’s top concept", "", "attention"),
-        "caption_reads": Column("caption’s top concept", "", "attention"),
-    } | {name: Column(label, digits, term) for name, (label, digits, term) in NUMBERS.items()}
     return sample_table(
-        alone,
+        choice.alone(run),
         "text",
-        numbers,
+        table["caption"].to_numpy(),
         table.drop(columns=["caption", "image"]),
-        columns,
-        target=CAPTION,
-        key=f"disagreements-{first}",
-        file=f"concepts-{choice.split}-shared-{run.name}",
+        DISAGREEMENTS,
+        "",
+        CAPTION,
+        f"concepts-{choice.split}-shared-{run.name}",
+        nothing=("The slice holds no caption.", "Clear the slice in the sidebar."),
     )
 
 
@@ -221,112 +230,76 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
         "One pair in detail",
         "Bars to the left are concepts the image reads, bars to the right those the caption reads.",
     )
-    count = len(ask(Run.captions, runs[-1], choice.split))
-    number = step_through("Caption number", CAPTION, order, count, "The row of the caption in its split.")
+    number = step_samples(choice, "text", CAPTION, order)
     show_sample(choice, "text", number, here="concepts")
-    for position, (run, column) in enumerate(zip(runs, st.columns(len(runs), gap="large"), strict=True)):
-        with column:
-            cards.label(run.name)
-            rows, shared, perplexity = ask(questions.pair_concepts, run, choice.split, number, STRONGEST)
-            rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
-            cards.metrics(
-                [
-                    cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
-                    cards.Metric("image reads", f"{perplexity['image']:.1f}", "concepts", "concepts read"),
-                    cards.Metric("caption reads", f"{perplexity['text']:.1f}", "concepts", "concepts read"),
-                    cards.Metric("rank", f"{rank:,}", "both branches", "rank"),
-                ],
-                compact=True,
-            )
-            figure = charts.side_by_side(rows, charts.tone(theme()))
-            downloads.chart(figure, f"pair-{position}", f"concepts of the pair {position + 1}")
-            downloads.table(rows[["word", "kind", "image", "text"]], f"concepts-caption-{number}-{run.name}")
+    for position, run in enumerate(side_by_side(runs)):
+        cards.label(run.name)
+        rows, shared, perplexity = ask(questions.pair_concepts, run, choice.split, number, STRONGEST)
+        rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
+        items = [
+            cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
+            cards.Metric("image reads", f"{perplexity['image']:.1f}", "concepts", "concepts read"),
+            cards.Metric("caption reads", f"{perplexity['text']:.1f}", "concepts", "concepts read"),
+            cards.Metric("rank", f"{rank:,}", "both branches", "rank"),
+        ]
+        cards.metrics(items, compact=True)
+        figure = charts.side_by_side(rows, tone())
+        downloads.chart(figure, f"pair-{position}", f"concepts of the pair {position + 1}")
+        downloads.table(rows[["word", "kind", "image", "text"]], f"concepts-caption-{number}-{run.name}")
 
 
 def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
     """The samples that read the chosen concept most."""
     cards.heading(f"Top readers of “{word}”", "Rank, and the concept’s share of the sample’s attention.")
     for run in runs:
-        names = ask(questions.view_of, run, choice.split).names
+        names = names_of(run, choice.split)
         if len(runs) > 1:
             cards.label(run.name)
         if word not in names:
             cards.note(f"“{word}” is not a concept of this run.")
             continue
-        row = ask(questions.concept_table, run, choice.split).iloc[names.index(word)]
+        concept = ask(questions.concept_table, run, choice.split).iloc[names.index(word)]
         cards.note(
-            f"In {row['count']:,} training captions ({row['forms']}). It has {row['image']:.2f} % of the images’ "
-            f"attention and {row['text']:.2f} % of the captions’."
+            f"In {concept['count']:,} training captions ({concept['forms']}). It has {concept['image']:.2f} % of the "
+            f"images’ attention and {concept['text']:.2f} % of the captions’."
         )
-        for side, column in zip(SIDES, st.columns(2, gap="small"), strict=True):
-            with column:
-                _readers(run, choice, names.index(word), side)
+        for side in side_by_side(questions.SIDES, "small"):
+            _readers(run, choice, names.index(word), side)
 
 
 def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> None:
     within = choice.samples(side)
     table = ask(questions.top_readers, run, choice.split, concept, side, READERS, within)
     if not len(table):
-        of_slice = " of the slice" if choice.slice else ""
-        cards.empty(
-            f"No {'image' if side == 'image' else 'caption'}{of_slice} reads it at all.",
-            "Choose another concept.",
-        )
+        reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
+        cards.empty(f"No {reader} reads it at all.", "Choose another concept.")
         return
     pictured, first = side == "image", ask(Run.first_captions, run, choice.split)
+    more: dict[str, Any] = {"term": "attention", "pictured": pictured}
     items = []
-    for place, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
+    for rank, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
         number = int(sample)
         text = int(first[number]) if pictured else number
-        pages: tuple[tuple[str, str], ...] = (("open", links.concepts(choice, text)),) if text >= 0 else ()
+        pages: cards.Links = [("open", links.concepts(choice, text))] if text >= 0 else []
         if not pictured:
-            pages += links.of_sample(choice, side, number, here="concepts")
-        items.append(
-            sample_card(
-                run,
-                choice.split,
-                side,
-                number,
-                place,
-                float(share),
-                links=pages,
-                term="attention",
-                pictured=pictured,
-            )
-        )
+            pages = [*pages, *links.of_sample(choice, side, number, here="concepts")]
+        items.append(sample_card(choice, run, side, number, rank, share, links=pages, **more))
     cards.results(items)
 
 
 def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     """Every concept of the last run with the attention it gets."""
     run = runs[-1]
-    cards.heading(
-        f"All concepts of {run.name}" if len(runs) > 1 else "All concepts",
-        "Click on a row to choose the concept.",
-    )
-    table = ask(questions.concept_table, run, split).assign(word=ask(questions.view_of, run, split).names)
+    heading = f"All concepts of {run.name}" if len(runs) > 1 else "All concepts"
+    cards.heading(heading, "Click on a row to choose the concept.")
+    table = ask(questions.concept_table, run, split).assign(word=names_of(run, split))
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
+    words, chosen = table["word"].tolist(), st.session_state.get(CONCEPT)
+    current = words.index(chosen) if chosen in words else None
 
-    columns = {
-        "word": Column("concept"),
-        "kind": Column("kind"),
-        "image": Column("images’ attention, %", ".2f", "attention"),
-        "text": Column("captions’ attention, %", ".2f", "attention"),
-        "count": Column("training captions", ",d"),
-        "reads": Column("reads", ",d", "concept edge"),
-        "read_by": Column("read by", ",d", "concept edge"),
-        "forms": Column("word forms"),
-    }
-    words = table["word"].tolist()
-    chosen = st.session_state.get(CONCEPT)
-    rows_table(
-        table,
-        columns,
-        np.arange(len(table)),
-        "concepts-table",
-        "concepts",
-        words.index(chosen) if chosen in words else None,
-        lambda row: put(CONCEPT, words[row]),
-        height=330,
-    )
+    def pick(row: int) -> None:
+        put(CONCEPT, words[row])
+
+    ids = np.arange(len(table))
+    rows_table(table, COLUMNS, ids, "concepts-table", "concepts", current, pick, height=330)
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

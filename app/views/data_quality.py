@@ -1,45 +1,42 @@
-"""Sections of the Data page: mismatched pairs; duplicates and bad pictures; captions that say little."""
+"""The Data page: mismatched pairs; duplicates and bad pictures; captions that say little."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import jobs, questions
-from app.ask import (
-    HASHES,
-    Modality,
-    Run,
-    RunSummary,
-    StoredResult,
-    ask,
-    ask_both,
-    ask_now,
-    data_quality,
-    retrieval,
-)
-from app.choice import Choice, bound, opened
-from app.components import cards, downloads, links, reviewing, words
-from app.components.controls import choose_one, step_through
+from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, ask_now, diversity
+from app.ask import data_quality as api
+from app.choice import Choice, opened
+from app.components import cards, downloads, links, reviewing
+from app.components.controls import choose_one, row, step_through, switch
 from app.components.glossary import tip
 from app.components.table import Column, picking_table
+from app.components.words import count
 from app.components.work import Work, show_work
-from app.views.samples import NO_WORDS, holding, note_sample, sample_table, search_words, show_sample
+from app.views.samples import name_of, note_sample, sample_table, search_words, show_sample, step_samples
 
+VIEWS = {
+    "pairs": "Mismatched pairs",
+    "pictures": "Duplicate pictures",
+    "captions": "Duplicate captions",
+    "bad": "Bad pictures",
+    "empty": "Empty captions",
+}
+BOTH = "+"  # no run has this name
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN, PICTURE = 12, 280
 KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
-Splits = Sequence[data_quality.CaptionedSplit]
-EXPECTED = {
-    data_quality.VERDICTS[0]: "at least half of random pairs look better",
-    data_quality.VERDICTS[1]: "at least a tenth do",
-    data_quality.VERDICTS[2]: "fewer do",
-}
+Splits = Sequence[api.CaptionedSplit]
+Report = StoredResult[api.ContentReport]
+EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
 HEADINGS = {
     "pictures": (
         "Near-duplicate pictures",
@@ -56,6 +53,34 @@ HEADINGS = {
         "Decoded one by one; below 64 pixels a side a picture counts as tiny.",
     ),
 }
+ORDERS = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
+SORTED_BY = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}
+SUSPICION = {
+    "score": Column("suspicion", ".1f", "mismatch"),
+    "random": Column("random pairs better", ".0f", "random pairs", " %"),
+    "verdict": Column("looks"),
+    "rank": Column("rank of its image", ",d", "rank"),
+}
+
+
+def show(choice: Choice) -> None:
+    run, both = choice.last, list[RunSummary]()
+    with row():
+        view = choose_one("List", VIEWS, "list")
+        if view in ("pairs", "empty") and choice.second is not None:
+            names = {run.name: run.name for run in reversed(choice.runs)}
+            both = halves(choice) if view == "pairs" else []
+            if both:
+                names = {BOTH: " and ".join(run.name for run in both), **names}
+            judge = choose_one("Judged by", names, "judge")
+            both = both if judge == BOTH else []
+            run = next((run for run in choice.runs if run.name == judge), run)
+    if view == "pairs":
+        mismatched_pairs(choice, run, both)
+    elif view == "empty":
+        empty_captions(choice, run)
+    else:
+        findings(choice, run, view)
 
 
 def halves(choice: Choice) -> list[RunSummary]:
@@ -74,40 +99,30 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     if choice.split == "train" and not cross_fitted and not run.imported:
         _note_seen(choice, run)
     note_sample(run, choice.split)
-    table = (
-        ask_both(data_quality.cross_fitted, *cross_fitted, sample=ask(Run.sample, cross_fitted[0], "train"))
-        if cross_fitted
-        else ask(data_quality.mismatches, run, choice.split, sample=ask(Run.sample, run, choice.split))
-    )
+    sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
+    if cross_fitted:
+        table = ask_both(api.cross_fitted, *cross_fitted, sample=sample)
+        by = "Every pair is judged by the run that did not see its image."
+    else:
+        table = ask(api.mismatches, run, choice.split, sample=sample).assign(judge=run.name)
+        by = _judges(choice, run)
     table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
     cards.metrics(
-        cards.Metric(name, f"{counts.get(name, 0):,}", EXPECTED[name], "random pairs")
-        for name in data_quality.VERDICTS
-    )
-    by = (
-        "Every pair is judged by the run that did not see its image."
-        if cross_fitted
-        else _judges(choice, run)
+        cards.Metric(name, f"{counts.get(name, 0):,}", expected, "random pairs")
+        for name, expected in zip(api.VERDICTS, EXPECTED, strict=True)
     )
     cards.heading(
         "Captions that may belong to another image",
-        f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better "
-        "than others. Click on a row to open the pair.",
+        f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better than others. Click "
+        "on a row to open the pair.",
     )
-    judges = table["judge"] if cross_fitted else [run.name] * len(table)
-    ranks = {each.name: ask(Run.ranks, each, choice.split)["t2i"] + 1 for each in cross_fitted or [run]}
-    table = table.assign(rank=[ranks[name][row] for name, row in zip(judges, table["caption"], strict=True)])
-    columns = {
-        "score": Column("suspicion", ".1f", "mismatch"),
-        "random": Column("random pairs better", ".0f", "random pairs", " %"),
-        "verdict": Column("looks"),
-        "rank": Column("rank of its image", ",d", "rank"),
-    }
-    if cross_fitted:
-        columns["judge"] = Column("judged by")
-    filtered = search_words(f"{PAIR}-words")
-    _open_captions(choice, run, table, columns, filtered, PAIR, "mismatched", "One pair in detail")
+    ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
+    judged = zip(table["judge"], table["caption"], strict=True)
+    table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
+    columns = SUSPICION | ({"judge": Column("judged by")} if cross_fitted else {})
+    words = search_words(f"{PAIR}-words")
+    _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
 
 
 def _note_seen(choice: Choice, run: RunSummary) -> None:
@@ -117,9 +132,7 @@ def _note_seen(choice: Choice, run: RunSummary) -> None:
         "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
         "evaluated with --split train."
     )
-    if choice.second is not None and (
-        why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)
-    ):
+    if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
         cards.note(f"These two cannot: {why}.")
 
 
@@ -132,10 +145,9 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         f"Few content words, many images it fits, or low diversity. {_judges(choice, run)} Click on a row to open the "
         "caption.",
     )
-    orders = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        by = choose_one("Order", orders, "empty-order", tip("fits"))
-        filtered = search_words(f"{CAPTION}-words")
+    with row():
+        by = choose_one("Order", ORDERS, "empty-order", tip("fits"))
+        words = search_words(f"{CAPTION}-words")
     columns = {
         "content": Column("content words", ",d", "content words"),
         "words": Column("words", ",d"),
@@ -150,9 +162,8 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
             return
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("images it fits", ",d", "fits")} | columns
-    keys = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}[by]
-    facts = facts.sort_values(keys, ascending=by != "generic", kind="stable")
-    _open_captions(choice, run, facts, columns, filtered, CAPTION, "empty-captions", "One caption in detail")
+    facts = facts.sort_values(SORTED_BY[by], ascending=by != "generic", kind="stable")
+    _open_captions(choice, facts, columns, words, CAPTION, "empty-captions", "One caption in detail")
 
 
 def _judges(choice: Choice, run: RunSummary) -> str:
@@ -163,67 +174,48 @@ def _judges(choice: Choice, run: RunSummary) -> str:
 
 def _open_captions(
     choice: Choice,
-    run: RunSummary,
     table: pd.DataFrame,
     columns: dict[str, Column],
-    filtered: str,
+    words: str,
     target: str,
     file: str,
     title: str,
 ) -> None:
-    """A table of the captions that hold the words of `filtered`, and the one that is open."""
-    numbers = table["caption"].to_numpy()
-    rows = holding(choice, "text", numbers, filtered)
-    if not len(rows):
-        cards.empty(*NO_WORDS)
-        return
-    order = sample_table(
-        choice,
-        "text",
-        numbers[rows],
-        table.iloc[rows][list(columns)],
-        columns,
-        target=target,
-        key=f"{target}-table",
-        file=f"{file}-{choice.split}",
-    )
-    if not opened(target, order):
-        return
-    cards.heading(title)
-    count = ask(Run.count, run, choice.split, "text")
-    number = step_through("Caption number", target, order, count, "The row of the caption in its split.")
-    show_sample(choice, "text", number)
+    """A table of the captions that hold the words, and the one that is open."""
+    captions, values = table["caption"].to_numpy(), table[list(columns)]
+    order = sample_table(choice, "text", captions, values, columns, words, target, f"{file}-{choice.split}")
+    if len(order) and opened(target, order):
+        cards.heading(title)
+        show_sample(choice, "text", step_samples(choice, "text", target, order))
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)
 def _content_key(run: RunSummary) -> str:
-    return data_quality.content_key(ask(data_quality.splits_of_run, run))
+    return api.content_key(ask(api.splits_of_run, run))
 
 
 @st.cache_data(max_entries=512, show_spinner=False, hash_funcs=HASHES)
 def _picture(run: RunSummary, name: str, image: int) -> bytes | None:
-    return data_quality.split_thumbnail(
-        split_named(ask(data_quality.splits_of_run, run), name), image, PICTURE
-    )
+    return api.split_thumbnail(split_named(ask(api.splits_of_run, run), name), image, PICTURE)
 
 
-def split_named(splits: Splits, name: str) -> data_quality.CaptionedSplit:
+def split_named(splits: Splits, name: str) -> api.CaptionedSplit:
     """The split of this name."""
     return next(split for split in splits if split.name == name)
 
 
-def content_report(run: RunSummary) -> tuple[Splits, StoredResult[data_quality.ContentReport]]:
+def content_report(run: RunSummary) -> tuple[Splits, Report]:
     """The splits of the data behind a run, and the report on their content, as far as there is one."""
-    splits = ask(data_quality.splits_of_run, run)
+    splits = ask(api.splits_of_run, run)
     result = _stored_report(_content_key(run))
     job = jobs.current(result.name) if result.value is None else None
     if job is not None and job.progress is not None and job.progress.state == "finished":
-        splits = ask_now(data_quality.splits_of_run, run)  # the data has changed since it was read here
-        result = _stored_report(data_quality.content_key(splits))
+        splits = ask_now(api.splits_of_run, run)  # the data has changed since it was read here
+        result = _stored_report(api.content_key(splits))
     return splits, result
 
 
-def _stored_report(key: str) -> StoredResult[data_quality.ContentReport]:
+def _stored_report(key: str) -> Report:
     result = _report(key)
     if result.value is None:
         _report.clear(key)
@@ -231,98 +223,93 @@ def _stored_report(key: str) -> StoredResult[data_quality.ContentReport]:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _report(key: str) -> StoredResult[data_quality.ContentReport]:
-    return data_quality.stored_report(key)
+def _report(key: str) -> Report:
+    return api.stored_report(key)
 
 
 def findings(choice: Choice, run: RunSummary, view: str) -> None:
     """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
     splits, result = content_report(run)
     if result.value is None:
-        show_work(
-            Work(
-                result.name,
-                jobs.module_command("coder_core.check_data", str(run.path), "--content"),
-                "Check pictures and captions",
-                "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
-                "pictures on two cores. The report is kept until the data changes.",
-            )
+        work = Work(
+            result.name,
+            jobs.module_command("coder_core.check_data", str(run.path), "--content"),
+            "Check pictures and captions",
+            "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
+            "pictures on two cores. The report is kept until the data changes.",
         )
+        show_work(work)
         return
     report = result.value
     cards.heading(*HEADINGS[view])
     cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
-    listed = {
+    parts = {
         "pictures": report.duplicate_pictures,
         "captions": report.duplicate_captions,
         "bad": report.pictures,
-    }[view]
-    leaks = [finding for finding in listed if len(finding.splits) > 1]
+    }
+    found = parts[view]
     if view != "bad" and len(report.splits) > 1:
-        label = f"Only across splits ({len(leaks):,} of {len(listed):,})"
-        listed = tuple(leaks) if st.toggle(label, False, help=tip("split"), **bound("leaks")) else listed
-    if not listed:
+        leaks = tuple(finding for finding in found if len(finding.splits) > 1)
+        label = f"Only across splits ({len(leaks):,} of {len(found):,})"
+        found = leaks if switch(label, "leaks", "split") else found
+    if found:
+        _show_findings(choice, run, splits, found, view)
+    else:
         cards.empty("None found.", "The splits above contain nothing of this kind.")
-        return
-    _listed(choice, run, splits, listed, view)
 
 
-def _extent(report: data_quality.ContentReport, view: str) -> str:
+def _extent(report: api.ContentReport, view: str) -> str:
     """The extent of the check in words."""
     unit, at = ("captions", 1) if view == "captions" else ("images", 0)
     parts = [f"{name} ({counts[at]:,} {unit})" for name, counts in report.splits.items()]
-    lacking = ""
+    text = f"{'Splits' if view == 'bad' else 'Compared'}: {', '.join(parts)}."
     if view != "captions" and report.without_pictures:
-        lacking = f" The pictures of {' and '.join(report.without_pictures)} are not here, so they were not looked at."
-    alone = " Other splits of the data are not here." if len(parts) == 1 else ""
-    return (
-        f"Compared: {', '.join(parts)}.{lacking}{alone}"
-        if view != "bad"
-        else f"Splits: {', '.join(parts)}.{lacking}"
-    )
+        names = " and ".join(report.without_pictures)
+        text += f" The pictures of {names} are not here, so they were not looked at."
+    alone = len(parts) == 1 and view != "bad"
+    return f"{text} Other splits of the data are not here." if alone else text
 
 
-def _listed(
-    choice: Choice, run: RunSummary, splits: Splits, listed: tuple[data_quality.Finding, ...], view: str
+def _show_findings(
+    choice: Choice, run: RunSummary, splits: Splits, findings: tuple[api.Finding, ...], view: str
 ) -> None:
     """A table of findings, and the samples of the one that is open."""
     captions, target = view == "captions", f"finding-{view}"
-    table = data_quality.finding_table(listed, splits, captions=captions)
+    table = api.finding_table(findings, splits, captions=captions)
     columns = {"first": Column("caption" if captions else "picture")}
     if view == "bad":
         columns |= {"what": Column("what is wrong"), "splits": Column("split")}
     else:
-        columns |= {
-            "samples": Column(view, ",d"),
-            "splits": Column("splits"),
-            "likeness": Column("likeness", ".1f", "likeness", " %"),
-        }
-    ids = np.arange(len(listed))
+        columns |= {"samples": Column(view, ",d"), "splits": Column("splits")}
+        columns["likeness"] = Column("likeness", ".1f", "likeness", " %")
+    ids = np.arange(len(findings))
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
-    downloads.table(data_quality.sample_rows(listed, splits, captions=captions), f"data-{view}")
-    opened(target, order)
-    number = step_through("Finding", target, order, len(listed), "Its place in the list.")
-    finding = listed[number]
-    if len(finding.samples) > MEMBERS_SHOWN:
-        cards.note(f"{MEMBERS_SHOWN} of {words.count(len(finding.samples), 'sample')}; the file has all.")
-    for name, row in finding.samples[:MEMBERS_SHOWN]:
-        _member(choice, run, split_named(splits, name), row, "text" if captions else "image")
+    downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
+    samples = findings[
+        step_through("Finding", target, order, len(findings), "Its place in the list.")
+    ].samples
+    if len(samples) > MEMBERS_SHOWN:
+        cards.note(f"{MEMBERS_SHOWN} of {count(len(samples), 'sample')}; the file has all.")
+    for name, number in samples[:MEMBERS_SHOWN]:
+        _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
 
 
 def _member(
-    choice: Choice, run: RunSummary, split: data_quality.CaptionedSplit, row: int, modality: Modality
+    choice: Choice, run: RunSummary, split: api.CaptionedSplit, number: int, modality: Modality
 ) -> None:
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
     name, images = split.name, split.image_of_text
-    image = int(images[row]) if modality == "text" else row
-    captions, file = data_quality.captions_of(split, image), split.image_names[image]
-    highlighted = np.flatnonzero(images == image).tolist().index(row) if modality == "text" else None
-    title = " · ".join(
-        dict.fromkeys((name, f"{'caption' if modality == 'text' else 'image'} {row}", f"image {image}", file))
-    )
-    pages = links.of_sample(replace(choice, split=name), modality, row) if name in run.splits else ()
-    here = image if name == choice.split else None
-    cards.sample(_picture(run, name, image), captions, title, highlighted, pages, here)
+    image = int(images[number]) if modality == "text" else number
+    names = (name, name_of(modality, number), name_of("image", image), split.image_names[image])
+    more: dict[str, Any] = {"image": image if name == choice.split else None}
+    if modality == "text":
+        more["highlighted"] = np.flatnonzero(images == image).tolist().index(number)
+    there = replace(choice, split=name)
     if name in run.splits:
-        caption = row if modality == "text" else None
-        reviewing.judge(replace(choice, split=name), image, caption, f"finding-{name}-{row}", keys=False)
+        more["links"] = links.of_sample(there, modality, number)
+    captions, title = api.captions_of(split, image), " · ".join(dict.fromkeys(names))
+    st.html(cards.sample_html(_picture(run, name, image), captions, title, **more))
+    if name in run.splits:
+        caption = number if modality == "text" else None
+        reviewing.judge(there, image, caption, f"finding-{name}-{number}", keys=False)

@@ -1,4 +1,4 @@
-"""Sections of the Diversity page: distributions, the two measures, changes between runs, the ranked table."""
+"""The Diversity page: distributions, the two measures, changes between runs, the ranked table, one anchor."""
 
 from __future__ import annotations
 
@@ -9,35 +9,141 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts
+from app import charts, questions
 from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
-from app.choice import OTHER, Choice, bound, theme
+from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads, links
-from app.components.controls import choose_one
+from app.components.controls import MODALITIES, choose_one, row, switch, whole_number
 from app.components.glossary import tip
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import correlation
+from app.views import loss_values
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.queries import review_menu
-from app.views.samples import NO_WORDS, holding, of_run, sample_card, sample_table, search_words, show_sample
+from app.views.samples import (
+    note_slice,
+    of_run,
+    sample_card,
+    sample_table,
+    search_words,
+    show_sample,
+    step_samples,
+)
 
 NEAREST = 10
 MOST_ACROSS = 3  # runs beside one another
 RECALL_AT = 10
+SPREADS = {"std": "Standard deviation", "entropy": "Entropy"}
+SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
-NUMBERS = {
-    "diversity": (".4f", "diversity"),
-    "SD": (".4f", "SD"),
-    "entropy": (".4f", "entropy"),
-    "rank": (",d", "rank"),
+CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
+NUMBERS = {"diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
+ANCHOR = {
+    "run": Column("run"),
+    "spread": Column("SD", ".4f", "SD"),
+    "raw": Column("undivided", ".4f", "raw"),
+    "diversity": Column("diversity", ".4f", "diversity"),
+    "temperature": Column("μ·div", ".4f", "temperature"),
 }
+Settings = dict[str, Any]  # arguments of Run.diversity
 Tables = Mapping[str, pd.DataFrame]
+
+
+def show(choice: Choice) -> None:
+    settings, loss = choose_settings(choice)
+    modality: Modality = settings["modality"]
+    last, sample = choice.last, choice.ask(Run.sample)
+    if sample is not None:
+        cards.note(
+            f"This split is large: anchors and candidates are {len(sample.images):,} of {sample.of_images:,} random "
+            f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions. Ranks are over the whole split."
+        )
+    tables = measured(choice, settings, loss.epsilon)
+    unit, target = UNITS[modality], "caption" if modality == "text" else "image"
+    changes = None
+    if choice.second is not None:
+        changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
+    note_slice(choice, modality)
+    inside = choice.inside(modality, tables[last.name]["anchor"])
+    if not inside.any():
+        fact = "The slice holds none of these anchors."
+        cards.empty(fact, "Clear it, or write another one in the sidebar.")
+        return
+    tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
+    changes = None if changes is None else changes[inside].reset_index(drop=True)
+    distributions(tables, unit)
+    if changes is None:
+        two_measures(last.name, tables[last.name], unit)
+    else:
+        left, right = st.columns(2, gap="large")
+        with left:
+            two_measures(last.name, tables[last.name], unit)
+        with right:
+            percentile_changes(choice, changes, unit)
+    order = ranked_anchors(choice, tables, changes, modality, target)
+    if opened(target, order):
+        cards.heading(
+            "One anchor in detail", "Its similarity to every negative, and the weight of each in the loss."
+        )
+        show_anchor(choice, step_samples(choice, modality, target, order), settings, loss)
+
+
+def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
+    """The controls of the page: which anchors, which measure, over which candidates; μ, γ, ε and τ."""
+    last = choice.last
+    settings: Settings = {}
+    with row("top"):
+        settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
+        spread = f"{tip('SD')} {tip('entropy')}"
+        settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
+        candidates = choose_one("Candidates", CANDIDATES, "over", tip("candidates"))
+        if candidates == "batch":
+            size = last.config.get("training", {}).get("batch_size", 128)
+            settings["batch_size"] = whole_number("Batch size", 2, 8192, size, "batch", 130)
+        elif candidates == "bank":
+            size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
+            settings["bank_size"] = whole_number("Bank size", 1, 1 << 20, size, "bank", 130)
+        if candidates != "split":
+            settings["seed"] = whole_number("Seed", 0, 9999, 0, "seed", 110)
+    with row("top"):
+        loss = loss_values.choose_loss(choice, 170)
+        start, term = loss.entropy_temperature, "entropy temperature"
+        tau = loss_values.slider("τ of entropy", "tau", 0.01, 1.0, 0.01, start, 170, term)
+    loss_values.offer_paper_values(choice, loss)
+    if last.imported:
+        cards.note(loss_values.own_values_in_words(last, choice.split, starts=True))
+    by_loss: dict[str, list[str]] = {}
+    for run in choice.runs:
+        if not run.imported:
+            by_loss.setdefault(describe(ask(questions.loss_of, run)), []).append(run.name)
+    if by_loss:
+        cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
+    return settings | {"candidates": candidates, "temperature": tau}, loss
+
+
+def describe(loss: Loss) -> str:
+    """The values that runs were trained with, in words that follow their names."""
+    if not loss.trained:
+        return " did not use CODER’s eq. 4 (μ, γ and ε are the paper’s)"
+    measure = "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
+    return f": ε {loss.epsilon:g}, μ {loss.temperature:g}, γ {loss.gamma:g}, measured by {measure}"
+
+
+def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd.DataFrame]:
+    """Every run's table by the chosen measure, with SD and entropy where the page shows them."""
+    sample = choice.ask(Run.sample)
+    tables = choice.ask_each(Run.diversity, epsilon=epsilon, sample=sample, **settings)
+    for run in choice.runs:
+        for function, name in SYMBOLS.items():
+            if run is choice.last or name == st.session_state.get("shown"):
+                of_spread = settings | {"function": function}
+                tables[run.name][name] = ask(Run.spread, run, choice.split, sample=sample, **of_spread)
+    return tables
 
 
 def distributions(tables: Tables, unit: str) -> None:
     """Histogram of the diversities, and recall by diversity."""
-    colours = charts.tone(theme())
     left, right = st.columns([3, 2], gap="large")
     with left:
         cards.heading(
@@ -46,26 +152,28 @@ def distributions(tables: Tables, unit: str) -> None:
         measure = choose_one("Histogram of", MEASURES, "shown", tip("raw"))
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
-        downloads.chart(charts.histogram(values, label, unit, colours), "histogram", f"{label} histogram")
+        downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
     with right:
-        correlations = " · ".join(
-            f"{name} {correlation(retrieval.rank_correlation(table['diversity'], table['rank']))}"
-            for name, table in tables.items()
-        )
         cards.heading(
             "Does ambiguity cost recall?",
             "A rising line: ambiguous anchors are missed more often. Spearman’s ρ of diversity and rank (below 0: "
-            f"ambiguous anchors rank worse): {correlations}.",
+            f"ambiguous anchors rank worse): {_correlations(tables, 'rank')}.",
         )
-        recalls = {}
-        for name, table in tables.items():
-            ranked = table[table["rank"].notna()]
-            recalls[name] = recall_by_tenth(
-                ranked["diversity"].to_numpy(), ranked["rank"].to_numpy() - 1, RECALL_AT
-            )
-        downloads.chart(
-            charts.recall_by_diversity(recalls, RECALL_AT, colours), "tenths", "recall by diversity"
-        )
+        ranked = {name: table.dropna(subset="rank") for name, table in tables.items()}
+        recalls = {
+            name: recall_by_tenth(table["diversity"].to_numpy(), table["rank"].to_numpy() - 1, RECALL_AT)
+            for name, table in ranked.items()
+        }
+        figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
+        downloads.chart(figure, "tenths", "recall by diversity")
+
+
+def _correlations(tables: Tables, column: str) -> str:
+    """Correlation of diversity and a column in every run."""
+    rhos = {
+        name: retrieval.rank_correlation(table["diversity"], table[column]) for name, table in tables.items()
+    }
+    return " · ".join(f"{name} {correlation(rho)}" for name, rho in rhos.items())
 
 
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
@@ -77,38 +185,26 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
         "anchor has a small standard deviation and a large entropy. CODER applies eq. 3 to both alike, so by entropy "
         "ambiguous anchors count as diverse.",
     )
-    figure = charts.density(
-        table["SD"].to_numpy(),
-        table["entropy"].to_numpy(),
-        "standard deviation",
-        "entropy, bits",
-        unit,
-        charts.tone(theme()),
-    )
+    spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
+    figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
     downloads.chart(figure, "measures", "standard deviation and entropy")
 
 
 def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None:
     """The same anchors in both runs."""
-    assert choice.second is not None
+    first, second = choice.first.name, choice.last.name
     rho = retrieval.rank_correlation(changes["place_a"], changes["place_b"])
-    first, second = (set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b"))
-    overlap = 100 * len(first & second) / max(len(first), 1)
+    lowest = [set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b")]
+    overlap = 100 * len(lowest[0] & lowest[1]) / max(len(lowest[0]), 1)
     cards.heading(
         f"Diversity in {'the first and the last run' if choice.between else 'the two runs'}",
         "An anchor’s percentile is the percentage of anchors that are more ambiguous. Below the dotted line it is more "
-        f"ambiguous in {choice.second.name} than in {choice.first.name}. Spearman’s ρ of the two orders is "
+        f"ambiguous in {second} than in {first}. Spearman’s ρ of the two orders is "
         f"{correlation(rho)}; {overlap:.0f} % of the most ambiguous tenth are the same.",
     )
-    figure = charts.density(
-        changes["place_a"].to_numpy(),
-        changes["place_b"].to_numpy(),
-        f"percentile in {charts.plain(choice.first.name)}",
-        f"percentile in {charts.plain(choice.second.name)}",
-        unit,
-        charts.tone(theme()),
-        diagonal=True,
-    )
+    x, y = (f"percentile in {charts.plain(name)}" for name in (first, second))
+    percentiles = changes["place_a"].to_numpy(), changes["place_b"].to_numpy()
+    figure = charts.density(*percentiles, x, y, unit, tone(), diagonal=True)
     downloads.chart(figure, "changes", "percentiles in both runs")
 
 
@@ -116,72 +212,48 @@ def ranked_anchors(
     choice: Choice, tables: Tables, changes: pd.DataFrame | None, modality: Modality, target: str
 ) -> np.ndarray:
     """The ranked table; returns the order of all anchors in it."""
-    last = choice.last
-    unit = "captions" if modality == "text" else "images"
+    first, last, unit = choice.first.name, choice.last.name, UNITS[modality]
+    orders = {
+        "second": f"Lowest in {last}",
+        "first": f"Lowest in {first}",
+        "fell": "Largest decrease",
+        "rose": "Largest increase",
+    }
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        orders = {
-            "second": f"Lowest in {last.name}",
-            "first": f"Lowest in {choice.first.name}",
-            "fell": "Largest decrease",
-            "rose": "Largest increase",
-        }
+    with row():
         by = choose_one("Rank by", orders, "ranked", tip("change")) if changes is not None else "second"
         words = search_words("words")
-        count_fits = modality == "text" and st.toggle(
-            "Images it fits", False, help=tip("fits"), **bound("fits")
-        )
-    table = tables[last.name]
-    fits = (
-        ask(retrieval.fitting_images, last, choice.split, ask(Run.sample, last, choice.split))
-        if count_fits
-        else None
-    )
-    if fits is not None:
-        sample = ask(Run.sample, last, choice.split)
-        fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, table["anchor"])]
-    if count_fits:
-        cards.note(_agreement(tables, fits))
-    order = {
-        "second": lambda: np.argsort(table["diversity"].to_numpy(), kind="stable"),
-        "first": lambda: np.argsort(tables[choice.first.name]["diversity"].to_numpy(), kind="stable"),
-        "fell": lambda: largest_change(changes, -1),
-        "rose": lambda: largest_change(changes, 1),
-    }[by]()
-    anchors = table["anchor"].to_numpy()
-    order = order[holding(choice, modality, anchors[order], words)]
-    if not len(order):
-        cards.empty(*NO_WORDS)
-        return order
+        count_fits = modality == "text" and switch("Images it fits", "fits", "fits")
+    anchors = tables[last]["anchor"].to_numpy()
     values, columns = _numbers(choice, tables, changes)
-    if fits is not None:
+    if count_fits and (fits := _fits(choice, tables, anchors)) is not None:
         values["images it fits"] = fits
         columns["images it fits"] = Column("images it fits", ",d", "fits")
-    return sample_table(
-        choice,
-        modality,
-        anchors[order],
-        values.iloc[order],
-        columns,
-        target=target,
-        key=f"table-{modality}",
-        file=f"diversity-{choice.split}-{unit}",
-    )
+    if by in ("fell", "rose"):
+        order = largest_change(changes, -1 if by == "fell" else 1)
+    else:
+        table = tables[last if by == "second" else first]
+        order = np.argsort(table["diversity"].to_numpy(), kind="stable")
+    ranked, file = values.iloc[order], f"diversity-{choice.split}-{unit}"
+    return sample_table(choice, modality, anchors[order], ranked, columns, words, target, file)
 
 
-def _agreement(tables: Tables, fits: np.ndarray | None) -> str:
-    """Correlation of low diversity and fitting many images, in words."""
+def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
+    """Number of images that each anchor would fit, by its words; says what they have to do with diversity."""
+    sample = choice.ask(Run.sample)
+    fits = choice.ask(diversity.fitting_images, sample)
     if fits is None:
-        return "These captions share hardly any words, so the other images that each would fit are unknown."
-    counts = pd.Series(fits)
-    correlations = " · ".join(
-        f"{name} {correlation(retrieval.rank_correlation(table['diversity'], counts))}"
-        for name, table in tables.items()
-    )
-    return (
+        cards.note(
+            "These captions share hardly any words, so the other images that each would fit are unknown."
+        )
+        return None
+    fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, anchors)]
+    correlations = _correlations({name: table.assign(fits=fits) for name, table in tables.items()}, "fits")
+    cards.note(
         "Images it fits: other images with a caption like this one, by the captions alone. Spearman’s ρ with diversity "
         f"(below 0: a caption that fits many images has low diversity): {correlations}."
     )
+    return fits
 
 
 def _numbers(
@@ -190,117 +262,88 @@ def _numbers(
     """Every number of every anchor, each run's under its name, and how they are shown."""
     values, columns = {}, {}
     for run in (choice.last, *choice.runs[:-1]):
-        table = tables[run.name]
-        for name, (digits, term) in NUMBERS.items():
-            if name in table and (
-                run is choice.last or name == "diversity" or (name == "rank" and not choice.between)
-            ):
-                values[f"{name} {run.name}"] = table[name]
-                columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, term)
+        shown = {"diversity"} if choice.between else {"diversity", "rank"}
+        for name, digits in NUMBERS.items():
+            if name in tables[run.name] and (run is choice.last or name in shown):
+                values[f"{name} {run.name}"] = tables[run.name][name]
+                columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, name)
     if changes is not None:
         values["change"] = changes["change"]
         columns["change"] = Column("change of percentile", "+.1f", "change")
     return pd.DataFrame(values), columns
 
 
-def show_anchor(choice: Choice, number: int, settings: dict[str, Any], loss: Loss) -> None:
+def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
     """Draw it for every chosen run, side by side, of more than three in two rows; `loss` holds the μ, γ and ε of the
     sliders."""
-    modality: Modality = settings["modality"]
-    sample = ask(Run.sample, choice.last, choice.split)
+    modality, spread = settings["modality"], SYMBOLS[settings["function"]]
+    runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
     show_sample(choice, modality, number, here="diversity")
-    nearest: dict[str, list[int]] = {}
-    colours = charts.tone(theme())
-    runs = choice.runs
     anchors = {
-        run.name: ask(Run.anchor, run, number, split=choice.split, loss=loss, sample=sample, **settings)
+        run.name: ask(Run.anchor, run, number, split=split, loss=loss, sample=sample, **settings)
         for run in runs
     }
     if choice.between:
-        _table(anchors, str(settings["function"]))
+        rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
+        columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
+        plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
     across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
-    columns = [column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")]
-    for position, (run, column) in enumerate(zip(runs, columns, strict=False)):
+    columns_of_runs = [
+        column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")
+    ]
+    for position, (run, column) in enumerate(zip(runs, columns_of_runs, strict=False)):
         anchor = anchors[run.name]
         with column:
             cards.label(run.name)
             if not choice.between:
-                _anchor_numbers(anchor, str(settings["function"]))
+                _anchor_numbers(anchor, spread)
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
+            values, of_run = (
+                (anchor.similarities, anchor.positives, loss.gamma),
+                (run.name, position, len(runs)),
+            )
+            similarities = charts.similarity_histogram(*values, *of_run, tone())
+            weights = charts.negative_weights(anchor.nearest(NEAREST), tone())
             with parts[0]:
-                figure = charts.similarity_histogram(
-                    anchor.similarities, anchor.positives, loss.gamma, run.name, position, len(runs), colours
-                )
-                downloads.chart(
-                    figure, f"similarities-{position}", f"similarities to the negatives {position + 1}"
-                )
+                alt = f"similarities to the negatives {position + 1}"
+                downloads.chart(similarities, f"similarities-{position}", alt)
             with parts[1]:
-                figure = charts.negative_weights(anchor.nearest(NEAREST), colours)
                 downloads.chart(
-                    figure, f"weights-{position}", f"weights of the nearest negatives {position + 1}"
+                    weights, f"weights-{position}", f"weights of the nearest negatives {position + 1}"
                 )
             _nearest(choice, run, anchor, number)
-        nearest[run.name] = anchor.nearest(NEAREST)["candidate"].tolist()
 
     def pairs(run: RunSummary) -> Pairs:
-        return candidate_pairs(choice, run, modality, number, nearest[run.name], own="Own match")
+        nearest = anchors[run.name].nearest(NEAREST)["candidate"].tolist()
+        return candidate_pairs(choice, run, modality, number, nearest, match="Own match")
 
     show_heat_maps(choice, "Negative", pairs)
 
 
-def _anchor_numbers(anchor: diversity.Anchor, function: str) -> None:
-    spread = "SD" if function == "std" else "entropy"
-    cards.metrics(
-        [
-            cards.Metric(spread, f"{anchor.spread:.4f}", f"n = {len(anchor.similarities):,}", spread),
-            cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
-            cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
-            cards.Metric(
-                "μ·div", f"{anchor.temperature:.4f}", f"μ = {anchor.loss.temperature:g}", "temperature"
-            ),
-        ],
-        compact=True,
-    )
-
-
-def _table(anchors: Mapping[str, diversity.Anchor], function: str) -> None:
-    """The values of `_anchor_numbers`, one row per run."""
-    spread = "SD" if function == "std" else "entropy"
-    columns = {
-        "run": Column("run"),
-        "spread": Column(spread, ".4f", spread),
-        "raw": Column("undivided", ".4f", "raw"),
-        "diversity": Column("diversity", ".4f", "diversity"),
-        "temperature": Column("μ·div", ".4f", "temperature"),
-    }
-    rows = [
-        {"run": name, **{key: getattr(anchor, key) for key in list(columns)[1:]}}
-        for name, anchor in anchors.items()
+def _anchor_numbers(anchor: diversity.Anchor, spread: str) -> None:
+    negatives, mu = f"n = {len(anchor.similarities):,}", f"μ = {anchor.loss.temperature:g}"
+    items = [
+        cards.Metric(spread, f"{anchor.spread:.4f}", negatives, spread),
+        cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
+        cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
+        cards.Metric("μ·div", f"{anchor.temperature:.4f}", mu, "temperature"),
     ]
-    plain_table(pd.DataFrame(rows), columns, "anchor", "runs")
+    cards.metrics(items, compact=True)
 
 
 def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: int) -> None:
     other = OTHER[anchor.modality]
     items = []
-    for place, row in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
-        candidate = int(row["candidate"])
-        weights = (f"{_percent(row['weight_plain'])} → {_percent(row['weight_diversity'])} %",)
-        pages = (("diversity", links.diversity(choice, other, candidate)),)
-        items.append(
-            sample_card(
-                run,
-                choice.split,
-                other,
-                candidate,
-                place,
-                row["similarity"],
-                notes=weights,
-                links=pages,
-                pictured=other == "image",
-                review=review_menu(choice, anchor.modality, number, candidate),
-            )
-        )
+    for rank, negative in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
+        candidate = int(negative["candidate"])
+        before, after = (_percent(negative[f"weight_{kind}"]) for kind in ("plain", "diversity"))
+        more: dict[str, Any] = {
+            "notes": (f"{before} → {after} %",),
+            "links": (("diversity", links.diversity(choice, other, candidate)),),
+            "review": review_menu(choice, anchor.modality, number, candidate),
+            "pictured": other == "image",
+        }
+        items.append(sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,235 +12,247 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging
 from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
-from app.choice import QUERIES, Choice, bound, put, theme
+from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, put, tone
 from app.components import cards, downloads, events
-from app.components.controls import choose_one
+from app.components.controls import choose_one, pick, row, switch
 from app.components.glossary import tip
 from app.components.selection import by_outcome, outcome_counts
-from app.components.table import Column, plain_table
+from app.components.table import Column
 from app.components.words import count
+from app.views import judged
 from app.views.comparison import show_gains
-from app.views.queries import judged_right, only_judged
-from app.views.samples import NO_WORDS, holding, of_run, sample_table, search_words
+from app.views.samples import of_run, sample_table, search_words
+
+OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
+BANDS = len(charts.RANK_LABELS)
+NO_MATCH = "No query matches."
 
 
-def compare_runs(choice: Choice, direction: Direction, at: int, modality: Modality) -> np.ndarray:
+@dataclass(frozen=True)
+class Queries:
+    """The queries of one modality that a section is about; one is answered within the first `at` results."""
+
+    choice: Choice
+    modality: Modality
+    at: int
+
+    @property
+    def direction(self) -> Direction:
+        return QUERIES[self.modality]
+
+    def columns(
+        self, quantity: str, digits: str, names: Mapping[str, str], term: str = ""
+    ) -> dict[str, Column]:
+        """A column of each of these runs: `names` maps names of runs to those of the columns."""
+        runs = [run for run in self.choice.runs if run.name in names]
+        labels = {names[run.name]: of_run(self.choice, quantity, run) for run in runs}
+        return {name: Column(label, digits, term or quantity) for name, label in labels.items()}
+
+    def table(
+        self,
+        queries: pd.DataFrame,
+        columns: Mapping[str, Column],
+        words: str,
+        file: str,
+        fact: str = NO_MATCH,
+        height: int = 420,
+    ) -> np.ndarray:
+        """The table of queries that hold the words of the field; returns them in the order shown. `fact` is the notice
+        where there is no query."""
+        if not len(queries):
+            cards.empty(fact, "Show others, or choose another number of results.")
+            return np.zeros(0, dtype=np.int64)
+        numbers, values = queries["query"].to_numpy(), queries.drop(columns="query")
+        target = f"query-{self.modality}"
+        of_queries = (numbers, values, columns, words, target, file)
+        return sample_table(self.choice, self.modality, *of_queries, height=height)
+
+    def file(self, kind: str, name: str) -> str:
+        """Name of a downloaded table."""
+        return f"{kind}-{self.choice.split}-{self.direction}-{downloads.file_name(name)}"
+
+
+def share_metric(label: str, number: int, total: int, term: str, colour: str = "off") -> cards.Metric:
+    """A number of queries and its share."""
+    share = f"{100 * number / max(total, 1):.1f} %"
+    return cards.Metric(label, f"{number:,}", f"of {max(total, 1):,}", term, share, colour, "off")  # type: ignore[arg-type]
+
+
+def compare_runs(shown: Queries) -> np.ndarray:
     """Two runs: outcomes, rank changes, and the queries behind them."""
-    assert choice.second is not None
-    both = ask_both(retrieval.compare, choice.first, choice.second, choice.split, at=at)
-    changes = both[both["direction"] == direction]
-    changes = changes[choice.inside(modality, changes["query"])]
-    total = max(len(changes), 1)
+    choice, direction = shown.choice, shown.direction
+    first, second = choice.runs
+    changes = ask_both(retrieval.compare, first, second, choice.split, at=shown.at)
+    changes = changes[changes["direction"] == direction].drop(columns="direction")
+    changes = changes[choice.inside(shown.modality, changes["query"])]
+    counts = outcome_counts(changes, retrieval.OUTCOMES)
     cards.metrics(
-        cards.Metric(
-            name,
-            f"{count:,}",
-            f"of {total:,}",
-            name,
-            f"{100 * count / total:.1f} %",
-            {"fixed": "green", "broken": "red"}.get(name, "off") if count else "off",  # type: ignore[arg-type]
-            "off",
-        )
-        for name, count in outcome_counts(changes, retrieval.OUTCOMES).items()
+        share_metric(name, number, len(changes), name, OUTCOME_COLOURS.get(name, "off") if number else "off")
+        for name, number in counts.items()
     )
-    say_gains(choice, direction, at)
-    left, right = st.columns([2, 3], gap="large")
+    note_gains(shown)
+    left, right = figure_and_table(choice)
     with left:
         cards.heading(
             "Rank changes between the two runs",
-            f"Number of queries by rank in both runs. Below the dotted line {choice.second.name} ranks the match "
+            f"Number of queries by rank in both runs. Below the dotted line {second.name} ranks the match "
             "higher. Click on a cell for its queries.",
         )
-        figure = charts.rank_matrix(changes, choice.first.name, choice.second.name, charts.tone(theme()))
-        downloads.chart(figure, "ranks", "ranks in both runs")
+        downloads.chart(
+            charts.rank_matrix(changes, first.name, second.name, tone()), "ranks", "ranks in both runs"
+        )
 
     def open_cell(cell: tuple[int, int]) -> None:
         put("outcome", "all")
         put("from-rank", charts.RANK_LABELS[cell[0]])
         put("to-rank", charts.RANK_LABELS[cell[1]])
 
-    events.on_cell(["ranks"], (len(charts.RANK_LABELS),) * 2, open_cell)
+    events.on_cell(["ranks"], (BANDS, BANDS), open_cell)
     with right:
         cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
-        outcome = choose_one(
-            "Show", {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}, "outcome"
-        )
-        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            bands = [
-                choose_band(of_run(choice, "Rank", run), key)
-                for run, key in zip(choice.runs, ("from-rank", "to-rank"), strict=True)
-            ]
+        outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
+        outcome = choose_one("Show", outcomes, "outcome")
+        ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
+        with row():
+            bands = {
+                name: choose_band(of_run(choice, "Rank", run), key) for name, (run, key) in ranks.items()
+            }
             words = search_words("words")
         queries = by_outcome(changes, None if outcome == "all" else outcome)
-        for column, band in zip(("rank_a", "rank_b"), bands, strict=True):
-            queries = queries[in_band(queries[column].to_numpy(), band)]
-        queries = only_judged(choice, direction, at, only_guessed(choice, direction, at, queries))
-        columns = {
-            "rank_a": Column(of_run(choice, "rank", choice.first), ",d", "rank"),
-            "rank_b": Column(of_run(choice, "rank", choice.second), ",d", "rank"),
-            "change": Column("gain", "+,d", "gain"),
-        }
-        fact = f"No query is {outcome}." if outcome != "all" and not any(bands) else "No query matches."
-        return query_table(
-            choice,
-            modality,
-            queries.drop(columns="direction"),
-            columns,
-            words,
-            fact,
-            f"ranks-{choice.split}-{direction}-{downloads.file_name(outcome)}",
-        )
+        for name, band in bands.items():
+            queries = queries[in_band(queries[name].to_numpy(), band)]
+        queries = only_right(shown, queries)
+        columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
+        columns["change"] = Column("gain", "+,d", "gain")
+        fact = NO_MATCH if outcome == "all" or any(bands.values()) else f"No query is {outcome}."
+        return shown.table(queries, columns, words, shown.file("ranks", outcome), fact)
 
 
-def ranks_of_runs(choice: Choice, direction: Direction, at: int, modality: Modality) -> np.ndarray:
+def ranks_of_runs(shown: Queries) -> np.ndarray:
     """One run, or more than two: the ranks of the true matches, and the queries behind them."""
-    several, last = choice.second is not None, choice.last
-    ranks = {run.name: ask(Run.ranks, run, choice.split)[direction] for run in choice.runs}
-    queries = np.flatnonzero(ranks[last.name] >= 0)
-    queries = queries[choice.inside(modality, queries)]
-    table = pd.DataFrame({"query": queries, **{name: own[queries] + 1 for name, own in ranks.items()}})
+    choice, several = shown.choice, shown.choice.second is not None
+    ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
+    names = list(ranks)
+    table = pd.DataFrame(ranks).rename_axis("query").reset_index()
+    table = table[(table[names[-1]] > 0) & choice.inside(shown.modality, table["query"])]
     if several:
-        count_answers(choice, direction, at, table)
+        count_answers(shown, table)
     left, right = figure_and_table(choice)
     with left:
         cards.heading(
             "Ranks of the true matches",
             "The more queries on the left, the better. Click on a bar for its queries.",
         )
-        figure = charts.rank_distribution(
-            {name: table[name].to_numpy() for name in ranks}, charts.tone(theme())
-        )
+        figure = charts.rank_distribution({name: table[name].to_numpy() for name in names}, tone())
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
     def open_bar(bar: tuple[int, int]) -> None:
-        put("rank-of", choice.runs[bar[0]].name)
+        put("rank-of", names[bar[0]])
         put("to-rank", charts.RANK_LABELS[bar[1]])
         put("answered-by" if several else "answer", "all")
 
-    events.on_cell(["ranks"], (len(ranks), len(charts.RANK_LABELS)), open_bar)
+    events.on_cell(["ranks"], (len(names), BANDS), open_bar)
     with right:
         order = "The runs differ most on the first" if several else "Worst rank first"
         cards.heading("Queries by rank", f"{order}. Click on a row to open the query.")
-        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            if several:
-                answer, inside = choose_answered(choice, table, at)
-                of = str(st.selectbox("Rank in", list(ranks), len(ranks) - 1, **bound("rank-of"), width=200))
-            else:
-                shown = {"missed": "Missed", "found": "Answered", "all": "All"}
-                answer, of = choose_one("Show", shown, "answer"), last.name
-                missed = table[of].to_numpy() > at
-                inside = {"missed": missed, "found": ~missed, "all": np.full(len(table), True)}[answer]
+        with row():
+            answer, inside, of = (choose_answered if several else choose_missed)(shown, table)
             band = choose_band("Rank", "to-rank")
             words = search_words("words")
-        rows = table[inside & in_band(table[of].to_numpy(), band)]
-        rows = only_judged(choice, direction, at, only_guessed(choice, direction, at, rows))
-        own = rows[list(ranks)]
-        largest = own.max(axis=1) - own.min(axis=1) if several else own[of]
-        rows = rows.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
-        columns = {run.name: Column(of_run(choice, "rank", run), ",d", "rank") for run in choice.runs}
-        fact = "No query matches."
-        if answer in ("missed", "found") and not band:
-            fact = f"No query is {'missed' if answer == 'missed' else 'answered'}."
-        return query_table(
-            choice,
-            modality,
-            rows,
-            columns,
-            words,
-            fact,
-            f"ranks-{choice.split}-{direction}-{downloads.file_name(answer)}",
-        )
+        queries = only_right(shown, table[inside & in_band(table[of].to_numpy(), band)])
+        of_runs = queries[names]
+        largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[of]
+        queries = queries.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
+        facts = {"missed": "No query is missed.", "found": "No query is answered."}
+        fact = NO_MATCH if band else facts.get(answer, NO_MATCH)
+        columns = shown.columns("rank", ",d", dict(zip(names, names, strict=True)))
+        return shown.table(queries, columns, words, shown.file("ranks", answer), fact)
 
 
-def count_answers(choice: Choice, direction: Direction, at: int, table: pd.DataFrame) -> None:
-    """Count the queries that all, some or none of several runs answer, and report whether gains are noise."""
-    right = table[[run.name for run in choice.runs]].to_numpy() <= at
-    every, none, total = int(right.all(1).sum()), int((~right.any(1)).sum()), max(len(table), 1)
-    shares = {"by all": every, "by some": len(table) - every - none, "by none": none}
-    cards.metrics(
-        cards.Metric(
-            f"answered {by}",
-            f"{held:,}",
-            f"of {total:,}",
-            "answered by",
-            f"{100 * held / total:.1f} %",
-            "off",
-            "off",
-        )
-        for by, held in shares.items()
-    )
-    alone = [f"{int((own & (right.sum(1) == 1)).sum()):,}" for own in right.T]
-    say_gains(choice, direction, at, {"answers alone": alone})
+Chosen = tuple[
+    str, np.ndarray, str
+]  # what was chosen, a bool for every query of a table, and the run whose rank counts
 
 
-def say_gains(
-    choice: Choice, direction: Direction, at: int, more: Mapping[str, Sequence[str]] | None = None
-) -> None:
-    """Report whether gains in recall over the first run are noise, over the slice if there is one."""
-    captions = choice.captions
-    label = f"{'text → image' if direction == 't2i' else 'image → text'} R@{at}"
-    show_gains(choice, {f"{direction}_r{at}": label}, captions, more)
+def choose_missed(shown: Queries, table: pd.DataFrame) -> Chosen:
+    """Choose the queries that the one run misses, answers, or all."""
+    name = shown.choice.last.name
+    answer = choose_one("Show", {"missed": "Missed", "found": "Answered", "all": "All"}, "answer")
+    missed = table[name].to_numpy() > shown.at
+    return answer, {"missed": missed, "found": ~missed, "all": missed | ~missed}[answer], name
 
 
-def choose_answered(choice: Choice, table: pd.DataFrame, at: int) -> tuple[str, np.ndarray]:
-    """Choose by answering runs: the choice, and a bool for every query of the table."""
-    right = table[[run.name for run in choice.runs]].to_numpy() <= at
+def choose_answered(shown: Queries, table: pd.DataFrame) -> Chosen:
+    """Choose queries by the runs that answer them."""
+    names = [run.name for run in shown.choice.runs]
+    right = table[names].to_numpy() <= shown.at
     times = right.sum(1)
-    options = {"all": np.full(len(table), True), "by all": right.all(1), "by none": times == 0}
-    options |= {
-        f"only by {run.name}": own & (times == 1) for run, own in zip(choice.runs, right.T, strict=True)
-    }
-    options |= {
-        f"by all but {run.name}": ~own & (times == len(choice.runs) - 1)
-        for run, own in zip(choice.runs, right.T, strict=True)
-    }
-    chosen = str(
-        st.selectbox("Answered", list(options), help=tip("answered by"), **bound("answered-by"), width=230)
+    options = {"all": times >= 0, "by all": right.all(1), "by none": times == 0}
+    options |= {f"only by {name}": right[:, i] & (times == 1) for i, name in enumerate(names)}
+    all_but_one = times == len(names) - 1
+    options |= {f"by all but {name}": ~right[:, i] & all_but_one for i, name in enumerate(names)}
+    answer = pick("Answered", options, "answered-by", 230, help=tip("answered by"))
+    of = pick("Rank in", names, "rank-of", 200, index=len(names) - 1)
+    return answer, options[answer], of
+
+
+def count_answers(shown: Queries, table: pd.DataFrame) -> None:
+    """Count the queries that all, some or none of several runs answer, and report whether gains are noise."""
+    right = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
+    every, none = int(right.all(1).sum()), int((~right.any(1)).sum())
+    numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
+    cards.metrics(
+        share_metric(f"answered {by}", number, len(table), "answered by") for by, number in numbers.items()
     )
-    return chosen, options[chosen]
+    alone = right[right.sum(1) == 1].sum(0)
+    note_gains(shown, {"answers alone": [f"{number:,}" for number in alone]})
+
+
+def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Report whether gains in recall over the first run are noise, over the slice if there is one."""
+    recall = {f"{shown.direction}_r{shown.at}": f"{DIRECTIONS[shown.direction]} R@{shown.at}"}
+    show_gains(shown.choice, recall, more)
 
 
 def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
-    """Places for a figure and a table: side by side, or of more than two runs one below the other."""
+    """Containers for a figure and a table: side by side, or of more than two runs one below the other."""
     return [st.container(), st.container()] if choice.between else st.columns([2, 3], gap="large")
 
 
-def only_guessed(choice: Choice, direction: Direction, at: int, queries: pd.DataFrame) -> pd.DataFrame:
+def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
+    """The queries, or, when asked for, those of them that are right although no label says so: probably, by judges."""
+    choice, direction, at = shown.choice, shown.direction, shown.at
+    return judged.only_judged(choice, direction, at, only_guessed(shown, queries))
+
+
+def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
-    if not st.toggle(
-        f"Only probably right in {cards.literal(choice.last.name)}",
-        False,
-        help=tip("likely"),
-        **bound("likely"),
-    ):
+    choice, at = shown.choice, shown.at
+    label = f"Only probably right in {cards.literal(choice.last.name)}"
+    if not switch(label, "likely", "likely"):
         return queries
-    sentences, guesses = [], None
-    modality: Modality = "text" if direction == "t2i" else "image"
+    recalls, inside = [], choice.samples(shown.modality)
     for run in choice.runs:
-        guesses = likely_matches(run, choice.split, direction)
+        guesses = likely_matches(run, choice.split, shown.direction)
         if guesses is None:
             cards.note("These captions share hardly any words, so no matches can be guessed from them.")
             return queries
-        labelled, with_likely = guesses.recall(at, queries=choice.samples(modality))
-        sentences.append(
-            f"{run.name} {labelled:.1f} % by the labels, {with_likely:.1f} % with likely matches"
-        )
+        labelled, likely = guesses.recall(at, queries=inside)
+        recalls.append(f"{run.name} {labelled:.1f} % by the labels, {likely:.1f} % with likely matches")
     assert guesses is not None
-    unit = "captions" if modality == "text" else "images"
-    sampled, of = guesses.queries, ""
+    of, sampled = "", guesses.queries
     if sampled is not None:
-        of = f" from a random sample of {len(sampled):,} of {len(guesses.ranks):,} {unit}, which the table holds"
-    if np.isnan(labelled):  # of the slice
-        cards.note(f"There is no such query{of}.")
-    else:
-        cards.note(f"R@{at}, a guess{of}: " + " · ".join(sentences) + ".")
+        unit = f"{len(sampled):,} of {len(guesses.ranks):,} {UNITS[shown.modality]}"
+        of = f" from a random sample of {unit}, which the table holds"
+    nothing = np.isnan(labelled)  # of the slice
+    cards.note(f"There is no such query{of}." if nothing else f"R@{at}, a guess{of}: {' · '.join(recalls)}.")
     return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
 
 
 def choose_band(label: str, key: str) -> str:
     """A band of ranks; "" for all."""
     bands = ["all", *charts.RANK_LABELS]
-    band = str(st.selectbox(cards.literal(label), bands, **bound(key), width=150))
+    band = pick(cards.literal(label), bands, key, 150)
     return "" if band == "all" else band
 
 
@@ -250,52 +263,19 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
     return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
 
 
-def query_table(
-    choice: Choice,
-    modality: Modality,
-    queries: pd.DataFrame,
-    columns: Mapping[str, Column],
-    words: str,
-    fact: str,
-    file: str,
-    height: int = 420,
-) -> np.ndarray:
-    """The table of queries that hold the words; returns them in the order shown. `fact` is said without a query."""
-    if not len(queries):
-        cards.empty(fact, "Show others, or choose another number of results.")
-        return np.zeros(0, dtype=np.int64)
-    numbers = queries["query"].to_numpy()
-    rows = holding(choice, modality, numbers, words)
-    if not len(rows):
-        cards.empty(*NO_WORDS)
-        return np.zeros(0, dtype=np.int64)
-    return sample_table(
-        choice,
-        modality,
-        numbers[rows],
-        queries.iloc[rows].drop(columns="query"),
-        columns,
-        target=f"query-{modality}",
-        key=f"queries-{modality}-{'-'.join(columns)}",
-        file=file,
-        height=height,
-    )
-
-
-def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.ndarray:
+def near_misses(shown: Queries) -> np.ndarray:
     """Queries whose match loses, or wins, by a small margin."""
+    choice, direction, last = shown.choice, shown.direction, shown.choice.last
+    samples = choice.ask_each(Run.sample)
     tables = {
-        run.name: ask(
-            retrieval.margins, run, choice.split, direction, sample=ask(Run.sample, run, choice.split)
-        )
+        run.name: ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
         for run in choice.runs
     }
-    tables = {name: table[choice.inside(modality, table["query"])] for name, table in tables.items()}
-    last, sample = choice.last, ask(Run.sample, choice.last, choice.split)
+    tables = {name: table[choice.inside(shown.modality, table["query"])] for name, table in tables.items()}
     table = tables[last.name].copy(deep=False)
-    others = [run for run in choice.runs[:-1] if len(tables[run.name]) == len(table)]
-    for run in others:
-        table[f"margin {run.name}"] = tables[run.name]["margin"]
+    others = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
+    for name, column in others.items():
+        table[column] = tables[name]["margin"]
     left, right = figure_and_table(choice)
     with left:
         cards.heading(
@@ -304,9 +284,9 @@ def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.
             f"candidate ranks first. Click on a bar to open a query with that margin in {last.name}.",
         )
         margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
-        figure = charts.margin_histogram(margins, charts.tone(theme()))
+        figure = charts.margin_histogram(margins, tone())
         downloads.chart(figure, "margins", "margins of the matches")
-        if sample is not None:
+        if (sample := samples[last.name]) is not None:
             queries = sample.texts if direction == "t2i" else sample.images
             drawn = count(len(queries), "random query", "random queries")
             cards.note(f"{drawn} of the split; their candidates are the whole split.")
@@ -316,76 +296,41 @@ def near_misses(choice: Choice, direction: Direction, modality: Modality) -> np.
         nearest = table.iloc[int(np.nanargmin(distance))]
         put("calls", "lost" if nearest["rank"] > 1 else "held")
         put("words", "")
-        put(f"query-{modality}", int(nearest["query"]))
+        put(f"query-{shown.modality}", int(nearest["query"]))
 
     bins = len(figure.data[0].x) if len(figure.data) else 0
     events.on_cell(["margins"], (len(figure.data), bins), open_margin)
     with right:
         cards.heading("Smallest margins", "A small change of the model would change these results.")
-        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-            side = choose_one(
-                "Show", {"lost": "Just missed", "held": "Just answered"}, "calls", tip("margin")
-            )
+        with row():
+            sides = {"lost": "Just missed", "held": "Just answered"}
+            side = choose_one("Show", sides, "calls", tip("margin"))
             words = search_words("words")
-        missed = (table["rank"] > 1).to_numpy()
-        queries = table[missed == (side == "lost")]
+        queries = table[(table["rank"] > 1).to_numpy() == (side == "lost")]
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
-        columns = {
-            "margin": Column(of_run(choice, "margin", last), "+.4f", "margin"),
-            "rank": Column(of_run(choice, "rank", last), ",d", "rank"),
-        }
-        for run in others:
-            columns[f"margin {run.name}"] = Column(of_run(choice, "margin", run), "+.4f", "margin")
-        file = f"margins-{choice.split}-{direction}-{side}"
-        return query_table(choice, modality, queries, columns, words, "No query matches.", file)
+        columns = shown.columns("margin", "+.4f", {last.name: "margin"})
+        columns |= shown.columns("rank", ",d", {last.name: "rank"})
+        columns |= shown.columns("margin", "+.4f", others)
+        return shown.table(queries, columns, words, shown.file("margins", side))
 
 
-def unlabelled_matches(
-    choice: Choice, source: judging.Source, direction: Direction, at: int, modality: Modality
-) -> np.ndarray:
+def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     """Recall by the judgements, and the failures of the last run that are none by them; returns their order."""
-    show_recall(choice, source)
-    last = choice.last
+    choice, last = shown.choice, shown.choice.last
+    judged.show_recall(choice, source)
     cards.heading(
         f"Failures of {last.name} that the judges call right",
-        f"No labelled match within the first {at}, but a judged one. Worst rank of the label first. "
+        f"No labelled match within the first {shown.at}, but a judged one. Worst rank of the label first. "
         "Click on a row to open the query.",
     )
     words = search_words("words")
-    queries = np.flatnonzero(judged_right(source, choice, direction, at))
-    queries = queries[choice.inside(modality, queries)]
-    table = pd.DataFrame({"query": queries})
-    for run in choice.runs:
-        table[run.name] = ask(Run.ranks, run, choice.split)[direction][queries] + 1
-    table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
-    columns = {run.name: Column(of_run(choice, "rank", run), ",d", "rank") for run in choice.runs}
-    fact, file = "No such failure exists.", f"judged-right-{choice.split}-{direction}"
-    return query_table(choice, modality, table, columns, words, fact, file)
-
-
-def show_recall(choice: Choice, source: judging.Source) -> None:
-    """Recall of all runs by the labels and by the judgements, both directions."""
-    cards.heading(
-        f"By the judgements of {source.label}",
-        "Left: R@K by labels. Right: judged matches count too, over the same queries. A wide "
-        "gap means that many failures are unlabelled matches.",
-    )
-    queries = None
-    if choice.slice:
-        queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}
-    table = judging.judged_recall(source, choice.runs, queries)
-    table["direction"] = table["direction"].map({"i2t": "image → text", "t2i": "text → image"})
-    columns = {"direction": Column("direction"), "run": Column("run"), "queries": Column("queries", ",d")}
-    for names, by, term in ((judging.LABELLED, "labels", "R@K"), (judging.JUDGED, "judges", "judged R@K")):
-        columns |= {name: Column(f"{by} R@{name.rpartition('_')[2]}", ".1f", term) for name in names}
-    columns |= {
-        "map_at_r": Column("mAP@R", ".1f", "mAP@R"),
-        "r_precision": Column("R-Prec.", ".1f", "R-Precision"),
+    queries = np.flatnonzero(judged.judged_right(source, choice, shown.direction, shown.at))
+    queries = queries[choice.inside(shown.modality, queries)]
+    ranks = {
+        name: of_run[shown.direction][queries] + 1 for name, of_run in choice.ask_each(Run.ranks).items()
     }
-    table = table[list(columns)]
-    plain_table(table, columns, "judged-recall", "rows")
-    cards.note(
-        f"{source.place}: {source.fact}." if source.place != source.key else f"{source.label}: {source.fact}."
-    )
-    content = table.rename(columns={name: column.label for name, column in columns.items()})
-    downloads.table(content, f"judged-{choice.split}-{downloads.file_name(source.key)}")
+    table = pd.DataFrame({"query": queries, **ranks})
+    table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
+    columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
+    file = f"judged-right-{choice.split}-{shown.direction}"
+    return shown.table(table, columns, words, file, "No such failure exists.")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.ask import Modality, Run, RunSummary, ask, thumbnails
-from app.choice import SLICE, Choice, bound, neighbours, put
+from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
 from app.components import cards, downloads, links, reviewing
+from app.components.controls import button, step_through
 from app.components.glossary import tip
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, picking_table
@@ -29,7 +31,7 @@ def name_of(modality: Modality, number: int) -> str:
 
 def ids_of(run: RunSummary, split: str, modality: Modality, number: int) -> str:
     """The ids of a sample, see `ids_text`."""
-    image = int(ask(Run.image_of_text, run, split)[number]) if modality == "text" else number
+    image = int(images_of(run, split, modality, np.array([number]))[0])
     return ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
 
 
@@ -56,39 +58,38 @@ def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarra
 
 
 def sample_card(
+    choice: Choice,
     run: RunSummary,
-    split: str,
     modality: Modality,
     number: int,
-    place: int,
+    rank: int,
     score: float,
     *,
-    match: bool = False,
-    notes: tuple[str, ...] = (),
-    links: tuple[tuple[str, str], ...] = (),
-    term: str = "similarity",
+    here: str = "",
     pictured: bool = True,
-    review: str = "",
-    judged: bool = False,
+    **more: Any,
 ) -> cards.Result:
     """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
-    with `pictured`, its image's picture."""
-    opened = run
-    image = int(images_of(opened, split, modality, np.array([number]))[0])
+    with `pictured`, its image's picture.
+
+    Args:
+        here: page that its links leave out. more: other fields of the card.
+    """
+    split, numbers = choice.split, np.array([number])
+    image = int(images_of(run, split, modality, numbers)[0])
     picture = ask(Run.picture, run, split, image, CARD_PICTURE) if pictured else None
-    [first] = texts_of(opened, split, modality, np.array([number]))
+    [first] = texts_of(run, split, modality, numbers)
     text = first
     if modality == "image":
-        captions = ask(Run.captions, opened, split)
-        text = (
-            ""
-            if picture
-            else "\n".join(captions[row] for row in ask(Run.captions_of, opened, split, image).tolist())
-        )
-    ids = ids_of(opened, split, modality, number)
-    return cards.Result(
-        place, score, match, text, picture, notes, links, term, ids, image, first, review, judged
-    )
+        captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
+        text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
+    fields = {
+        "links": links.of_sample(choice, modality, number, here=here),
+        "ids": ids_of(run, split, modality, number),
+        "caption": text,
+        "hover": first,
+    }
+    return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
 
 
 def sample_columns(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> pd.DataFrame:
@@ -111,17 +112,15 @@ def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str)
     inside = choice.inside(modality, numbers)
     if not words.split():
         return np.flatnonzero(inside)
-    run = choice.last
-    split, names = choice.split, ask(Run.image_names, run, choice.split)
-    owner = ask(Run.image_of_text, run, split)
+    names, owner = choice.ask(Run.image_names), choice.ask(Run.image_of_text).tolist()
+    captions = choice.ask(Run.captions)
     if modality == "text":
-        pairs = zip(ask(Run.captions, run, split), owner.tolist(), strict=True)
-        texts = [f"{caption} {names[image]}" for caption, image in pairs]
+        texts = [f"{caption} {names[image]}" for caption, image in zip(captions, owner, strict=True)]
     else:
-        captions: list[list[str]] = [[name] for name in names]
-        for image, caption in zip(owner.tolist(), ask(Run.captions, run, split), strict=True):
-            captions[image].append(caption)
-        texts = [" ".join(parts) for parts in captions]
+        parts = [[name] for name in names]
+        for image, caption in zip(owner, captions, strict=True):
+            parts[image].append(caption)
+        texts = [" ".join(of_image) for of_image in parts]
     return np.flatnonzero(inside & np.isin(numbers, matching(texts, words)))
 
 
@@ -135,28 +134,38 @@ def note_sample(run: RunSummary, split: str) -> None:
         )
 
 
-def say_slice(choice: Choice, modality: Modality) -> None:
+def note_slice(choice: Choice, modality: Modality) -> None:
     """Note that a page is about the slice, where there is one."""
     if choice.slice:
-        total = ask(Run.count, choice.last, choice.split, modality)
-        unit = "captions" if modality == "text" else "images"
+        inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
         cards.note(
-            f"Numbers, figures and tables are over the slice: {len(choice.members(modality)):,} of {total:,} "
-            f"{unit}. Their candidates are not filtered."
+            f"Numbers, figures and tables are over the slice: {inside:,} of {total:,} {UNITS[modality]}. Their "
+            "candidates are not filtered."
         )
 
 
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
     """A button that makes the samples most similar to this one the slice, for a run that has such."""
     if similar := neighbours(choice, modality, number):
-        st.button(
-            f"Similar {'captions' if modality == 'text' else 'images'}",
-            key=f"{key}-similar",
-            type="tertiary",
-            icon=":material/join_inner:",
-            help=tip("similar"),
-            on_click=lambda: put(SLICE, similar),
-        )
+        label, look = f"Similar {UNITS[modality]}", {"type": "tertiary", "help": tip("similar")}
+        button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
+
+
+def sample_cells(
+    run: RunSummary,
+    split: str,
+    modalities: Sequence[Modality],
+    numbers: Sequence[int],
+    images: Sequence[int],
+    texts: Sequence[str],
+) -> list[SampleCell]:
+    """The first cells of a table's rows about these samples."""
+    pictures = map(cards.data_url, thumbnails(run, split, images, TABLE_PICTURE))
+    rows = zip(modalities, numbers, images, texts, pictures, strict=True)
+    return [
+        SampleCell(image, name_of(modality, number), text, ids_of(run, split, modality, number), picture)
+        for modality, number, image, text, picture in rows
+    ]
 
 
 def sample_table(
@@ -165,63 +174,64 @@ def sample_table(
     numbers: np.ndarray,
     values: pd.DataFrame,
     columns: Mapping[str, Column],
-    *,
+    words: str,
     target: str,
-    key: str,
     file: str,
+    *,
     height: int = 420,
+    nothing: tuple[str, str] = NO_WORDS,
 ) -> np.ndarray:
-    """Samples with their numbers, paged, with one download; a click on a row opens the sample.
+    """The samples of the slice that hold the words, with their numbers, paged, with one download; a click on a row opens
+    the sample.
 
     Args:
         numbers: the samples. values: one row each, with the columns that `columns` describes; the file has all of
-            them, under their labels.
-        target: the number widget that opens a sample. key: of the table. file: its name, without ending.
+            them, under their labels. words: those that captions and files must hold.
+        target: the number widget that opens a sample. file: its name, without ending.
+        nothing: what to say, and what to do, where no sample remains.
 
     Returns:
         The samples in the order shown.
     """
     run, split = choice.last, choice.split
+    rows = holding(choice, modality, numbers, words)
+    if not len(rows):
+        cards.empty(*nothing)
+        return np.zeros(0, dtype=np.int64)
+    numbers, values = np.asarray(numbers)[rows], values.iloc[rows].reset_index(drop=True)
 
-    def page(rows: np.ndarray) -> list[SampleCell]:
-        samples = numbers[rows]
-        images = images_of(run, split, modality, samples)
-        pictures = thumbnails(choice.last, split, images, TABLE_PICTURE)
-        return [
-            SampleCell(
-                int(image),
-                name_of(modality, int(number)),
-                text,
-                ids_of(run, split, modality, int(number)),
-                cards.data_url(picture),
-            )
-            for number, image, text, picture in zip(
-                samples, images, texts_of(run, split, modality, samples), pictures, strict=True
-            )
-        ]
+    def cells(positions: np.ndarray) -> list[SampleCell]:
+        samples = numbers[positions]
+        images, texts = images_of(run, split, modality, samples), texts_of(run, split, modality, samples)
+        kinds = [modality] * len(samples)
+        return sample_cells(run, split, kinds, samples.tolist(), images.tolist(), texts)
 
-    unit = "captions" if modality == "text" else "images"
-    values = values.reset_index(drop=True)
-    order = picking_table(values, columns, numbers, target, key, unit, height=height, samples=page)
+    names = (target, f"{target}-table", UNITS[modality])
+    order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})
     content = pd.concat([sample_columns(run, split, modality, numbers), content], axis=1).iloc[order]
     downloads.table(content, file)
-    return np.asarray(numbers)[order]
+    return numbers[order]
+
+
+def step_samples(
+    choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: np.ndarray | None = None
+) -> int:
+    """`step_through` the samples of the split."""
+    label = "Caption number" if modality == "text" else "Image number"
+    count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."
+    return step_through(label, target, order, count, help_text, failed)
 
 
 def show_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> None:
     """A sample: its picture with all its captions, the query in bold; links to the other pages."""
-    run, split = choice.last, choice.split
-    opened = run
-    image = number if modality == "image" else int(ask(Run.image_of_text, opened, split)[number])
-    own, captions = ask(Run.captions_of, opened, split, image), ask(Run.captions, opened, split)
+    image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
+    own, captions = choice.ask(Run.captions_of, image), choice.ask(Run.captions)
     highlighted = None if modality == "image" else own.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
-    pages = links.of_sample(choice, modality, number, here=here)
-    file = ask(Run.image_names, opened, split)[image]
+    file = choice.ask(Run.image_names)[image]
     title += f" · {file}" if file != f"image {image}" else ""
-    cards.sample(
-        ask(Run.picture, run, split, image), [captions[j] for j in own], title, highlighted, pages, image
-    )
+    texts, pages = [captions[row] for row in own], links.of_sample(choice, modality, number, here=here)
+    st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, pages, image))
     with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
         similar_button(choice, modality, number, "sample")

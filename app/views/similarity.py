@@ -1,72 +1,37 @@
-"""Sections of the Similarity page: sliders, matrices, and one pair with every number of eq. 3 and 4."""
+"""The Similarity page: matrices before and after diversity scaling, and one pair with every number of eq. 3 and 4."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app import charts, questions
-from app.ask import Loss, Run, RunSummary, ask, similarity
-from app.choice import Choice, bound_number, put, theme
-from app.components import cards, downloads, reviewing, words
+from app.ask import InputError, Run, ask, similarity
+from app.choice import QUERIES, Choice, bound, put, tone
+from app.components import cards, downloads, events, reviewing
+from app.components.controls import MODALITIES, choose_one, row, side_by_side, whole_number
 from app.components.glossary import tip
+from app.components.words import count
+from app.questions import MatrixSettings
+from app.views import loss_values
 from app.views.samples import similar_button
 
-PAPER = Loss()
-
-
-def slider(label: str, key: str, low: float, high: float, step: float, start: float, width: int) -> float:
-    """A slider bound to the URL; the bounds include its start.
-
-    One that stands at its start follows to the start of the next run; one that was moved stays.
-    """
-    former = f"{key}-start"
-    if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
-        put(key, start)
-    st.session_state[former] = start
-    bounds = (min(low, start), max(high, start), start, step)
-    return float(st.slider(label, *bounds, format="%.3g", help=tip(key), width=width, **bound_number(key)))
-
-
-def offer_paper_values(run: RunSummary, own: Loss, mu: float, gamma: float) -> None:
-    """Buttons to the paper's μ and γ, and back to the run's own."""
-    with st.container(horizontal=True):
-        for label, loss in ((f"{run.name}’s own values", own), ("The paper’s values", PAPER)):
-            st.button(
-                cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}"),
-                on_click=_take,
-                args=(loss,),
-                disabled=(mu, gamma) == (loss.temperature, loss.gamma),
-                key=f"values-{loss is PAPER}",
-            )
-
-
-def _take(loss: Loss) -> None:
-    put("mu", loss.temperature)
-    put("gamma", loss.gamma)
-
-
-def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:
-    """μ and γ that fit imported embeddings; where the sliders start at them, also how they follow."""
-    own = ask(similarity.values_from_similarities, run, split)
-    if own.negatives != own.negatives:
-        return f"{run.name} is imported and has no negatives here (its own values are the paper’s)."
-    mu, gamma = f"{own.loss.temperature:g}", f"{own.loss.gamma:g}"
-    if not starts:
-        return f"{run.name} is imported; its own values would be μ = {mu}, γ = {gamma}."
-    return (
-        f"{run.name} is imported, so μ and γ start from its own similarities: γ = {gamma} is midway between the 99th "
-        f"percentile of other pairs ({own.negatives_top:.2f}) and the median of matching pairs ({own.positives:.2f}); "
-        f"μ = {mu} is a third of the distance between the two medians ({own.negatives:.2f}, {own.positives:.2f})."
-    )
-
-
-Cell = tuple[int, int]
-Names = tuple[list[str], list[str]]
-"""Labels of the rows and of the columns."""
+MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entropy"}
+SOURCES: dict[similarity.Source, str] = {
+    "seed": "Random",
+    "hardest": "Hardest",
+    "chosen": "Selection",
+    "split": "Whole split",
+}
+ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
+PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
+SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 # kind → (heading, how to read it, name of a value)
 KINDS = {
@@ -92,128 +57,208 @@ KINDS = {
         "p",
     ),
 }
+Cell = tuple[int, int]
+Step = tuple[str, str, str]  # symbol, formula with numbers, value
 
 
-def draw_matrices(
-    scaled: dict[str, similarity.Scaled],
-    batch: similarity.MatrixSamples,
-    settings: questions.MatrixSettings,
-    marked: Cell,
-    captions: Sequence[str],
-) -> list[str]:
-    """Every matrix of every run with one colour scale per kind; returns the keys of the charts.
+@dataclass(frozen=True)
+class Matrices:
+    """The matrices of every run over one batch, which the last run chose and ordered."""
 
-    Args:
-        scaled: run -> matrices. batch: their samples. settings: of the page. marked: the open cell.
-        captions: of the split, to name cells by on hover.
-    """
+    choice: Choice
+    settings: MatrixSettings
+    batch: similarity.MatrixSamples
+    scaled: dict[str, similarity.Scaled]
+
+    @property
+    def last(self) -> similarity.Scaled:
+        return self.scaled[self.choice.last.name]
+
+    def table(self) -> pd.DataFrame:
+        """All cells of all runs, with the run's name in front."""
+        tables = {
+            name: similarity.matrix_table(scaled, self.batch, self.settings.direction)
+            for name, scaled in self.scaled.items()
+        }
+        return pd.concat(tables, names=["run"]).reset_index(level="run").reset_index(drop=True)
+
+
+def show(choice: Choice) -> None:
+    settings = choose_settings(choice)
+    without_sliders = settings.without_sliders()
+    try:
+        batch = ask(questions.matrix_batch, choice.last, without_sliders)
+    except InputError as error:
+        cards.empty("There is no batch to show.", str(error))
+        return
+    scaled = {}
+    for run in choice.runs:
+        spread = ask(questions.matrix_spread, run, without_sliders, batch)
+        values = (choice.split, batch, settings.direction, settings.loss)
+        scaled[run.name] = ask(similarity.scaled_matrix, run, *values, spread=spread)
+    shown = Matrices(choice, settings, batch, scaled)
+    rows, columns = shown.last.row_step, shown.last.column_step
+    block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
+    over = " Diversity is computed over the negatives shown."
+    if choice.slice:
+        over = (
+            " Diversity is computed over the negatives shown, relative to the most diverse anchor shown; a training "
+            "batch draws both from all pairs."
+        )
+    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
+    matrices, panel = st.columns(SHARES, gap="medium")
+    with panel, st.container(key="pair-panel"):
+        cell = choose_pair(shown)
+        steps_of_runs = pair_steps(shown, cell)
+        show_pair(shown, cell, steps_of_runs)
+    with matrices:
+        keys = draw_matrices(shown, (cell[0] // rows, cell[1] // columns))
+
+    def open_pair(clicked: Cell) -> None:
+        image, text = ask(questions.pair_at, choice.last, settings, batch, shown.last, clicked)
+        put("pair-image", image)
+        put("pair-caption", text)
+
+    events.on_cell(keys, shown.last.similarity.shape, open_pair)
+    cards.heading(
+        "The same pair, step by step", "How every number of the pair follows from the ones above it."
+    )
+    for name, rows_of_run in side_by_side(steps_of_runs.items()):
+        cards.label(name)
+        st.html(steps_html(rows_of_run))
+    cards.heading("Table of all cells")
+    downloads.table(shown.table(), f"similarity-{choice.split}")
+
+
+def choose_settings(choice: Choice) -> MatrixSettings:
+    """The controls of the page."""
+    with row("top"):
+        rows = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
+        source = choose_one("Samples", SOURCES, "batch-of", tip("matrix batch"))
+        order = choose_one("Order", ORDERS, "order", tip("matrix order"))
+    size, seed, chosen = PAIRS, 0, ""
+    with row("top"):
+        if source != "split":
+            size = whole_number("Pairs", 2, MOST_PAIRS, PAIRS, "pairs", 100)
+        if source in ("seed", "split"):
+            seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
+        if source == "chosen":
+            field = {"placeholder": "0-31, 77 or words", "width": 230, **bound("chosen")}
+            chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **field) or "")
+        loss = loss_values.choose_loss(choice, 130)
+        measure = choose_one("Measure", MEASURES, "spread", f"{tip('SD')} {tip('entropy')}")
+    loss_values.offer_paper_values(choice, loss)
+    cards.note(described(choice))
+    loss, samples = replace(loss, function=measure), (source, size, seed, chosen, order)
+    return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)
+
+
+def described(choice: Choice) -> str:
+    """Source of the values of the sliders, run by run."""
+    parts, with_concepts = [], []
+    for run in choice.runs:
+        loss = ask(questions.loss_of, run)
+        if run.imported:
+            starts = run is choice.last
+            parts.append(loss_values.own_values_in_words(run, choice.split, starts=starts))
+        elif loss.trained:
+            values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
+            parts.append(f"{run.name} was trained with {values}.")
+        else:
+            parts.append(f"{run.name} did not use eq. 4 (sliders start at the paper’s values).")
+        if ask(Run.analysis, run, choice.split).concepts is not None:
+            with_concepts.append(run.name)
+    if with_concepts:
+        names = " and ".join(with_concepts)
+        parts.append(f"S is that of the instance branch, which eq. 4 uses; {names} also ranks by concepts.")
+    return " ".join(parts)
+
+
+def choose_pair(shown: Matrices) -> Cell:
+    """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
+    choice, settings, batch = shown.choice, shown.settings, shown.batch
+    hardest = ask(questions.hardest_negative, choice.last, settings, batch, shown.last)
+    images, captions = (choice.ask(Run.count, modality) for modality in questions.SIDES)
+    cards.heading(
+        "One pair", "Click on a cell to open it here; for a block, its most similar negative opens."
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        image = whole_number("Image", 0, images - 1, hardest[0], "pair-image", 100)
+        text = whole_number("Caption", 0, captions - 1, hardest[1], "pair-caption", 100)
+    cell = similarity.positions(batch, settings.direction, image, text)
+    if cell is None:
+        cards.note(
+            f"Image {image} with caption {text} is not in this batch. The hardest negative is shown instead."
+        )
+        cell = similarity.positions(batch, settings.direction, *hardest)
+    assert cell is not None
+    return cell
+
+
+def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
+    """Every matrix of every run with one colour scale per kind; returns the keys of the charts. `marked` is open."""
+    scaled, settings = shown.scaled, shown.settings
+    captions = shown.choice.ask(Run.captions)
+    names = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
+    anchors, candidates = AXES[settings.direction]
+    axes: dict[str, Any] = {"row_name": f"anchors: {anchors}", "column_name": candidates, "marked": marked}
     keys = []
-    names = similarity.labels(next(iter(scaled.values())), batch, settings.direction, captions)
+
+    def draw(values: np.ndarray, scale: charts.HeatScale, unit: str, key: str, alt: str) -> None:
+        figure = charts.heat_map(values, *names, scale, tone(), unit=unit, **axes)
+        downloads.chart(figure, key, alt, height="stretch")  # style.css: as high as the column is wide
+        keys.append(key)
+
     alone = len(scaled) == 1
     columns = st.columns(2, gap="medium") if alone else []
     for position, (kind, (heading, how, unit)) in enumerate(KINDS.items()):
-        values = [getattr(matrices, kind) for matrices in scaled.values()]
-        if kind == "similarity":
-            scale = charts.heat_scale(values, settings.loss.gamma, "γ")
-        else:
-            scale = charts.heat_scale(values, None if kind == "share" else 0.0)
+        values = {name: getattr(matrices, kind) for name, matrices in scaled.items()}
+        centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)
+        scale = charts.heat_scale(list(values.values()), centre, "γ" if kind == "similarity" else "")
         with columns[position % 2] if alone else st.container():
             cards.heading(heading, how)
             parts = [st.container()] if alone else st.columns(2, gap="medium")
         for number, (name, part) in enumerate(zip(scaled, parts, strict=True)):
-            keys.append(f"matrix-{kind}-{number}")
             with part:
                 if not alone:
                     cards.label(name)
                 alt = f"{heading.partition(':')[0]}, {name}"
-                _draw(values[number], names, settings, marked, scale, unit, keys[-1], alt)
+                draw(values[name], scale, unit, f"matrix-{kind}-{number}", alt)
     if not alone:
-        keys.append(_draw_difference(scaled, names, settings, marked))
+        (first, before), (second, after) = scaled.items()
+        heading, difference = f"S of {second} minus S of {first}", after.similarity - before.similarity
+        cards.heading(heading, "Vermilion pairs are closer in the second run.")
+        with st.columns(2)[0]:
+            draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
     return keys
-
-
-def _draw_difference(
-    scaled: dict[str, similarity.Scaled], names: Names, settings: questions.MatrixSettings, marked: Cell
-) -> str:
-    """The second run's similarities minus the first run's."""
-    (first_name, first), (second_name, second) = scaled.items()
-    heading = f"S of {second_name} minus S of {first_name}"
-    cards.heading(heading, "Vermilion pairs are closer in the second run.")
-    difference = second.similarity - first.similarity
-    scale = charts.heat_scale([difference])
-    with st.columns(2)[0]:
-        _draw(difference, names, settings, marked, scale, "ΔS", "matrix-between", heading)
-    return "matrix-between"
-
-
-def _draw(
-    values: np.ndarray,
-    names: Names,
-    settings: questions.MatrixSettings,
-    marked: Cell,
-    scale: charts.HeatScale,
-    unit: str,
-    key: str,
-    alt: str,
-) -> None:
-    anchors, candidates = AXES[settings.direction]
-    figure = charts.heat_map(
-        values,
-        *names,
-        scale,
-        charts.tone(theme()),
-        unit=unit,
-        row_name=f"anchors: {anchors}",
-        column_name=candidates,
-        marked=marked,
-    )
-    downloads.chart(figure, key, alt, height="stretch")  # style.css: as high as the column is wide
-
-
-Step = tuple[str, str, str]
 
 
 def steps(pair: similarity.Pair, function: str) -> list[Step]:
     """(symbol, formula with numbers, value), from S to the loss. A matching pair carries no weight."""
     mu, gamma, epsilon = pair.loss.temperature, pair.loss.gamma, pair.loss.epsilon
     spread = "SD" if function == "std" else "H"
-    difference = f"{pair.similarity:.4f} − {gamma:g}"
+    negatives = f"of the anchor’s similarities to its {count(pair.negatives, 'negative')} here"
+    raw = f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})"
+    divided = f"undivided over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}"
     rows: list[Step] = [
         ("S", "cosine of the two embeddings", f"{pair.similarity:.4f}"),
         ("γ", "margin", f"{gamma:g}"),
-        (
-            spread,
-            f"of the anchor’s similarities to its {words.count(pair.negatives, 'negative')} here",
-            f"{pair.spread:.4f}",
-        ),
-        (
-            "undivided",
-            f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})",
-            f"{pair.raw:.4f}",
-        ),
-        (
-            "div",
-            f"undivided over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}",
-            f"{pair.diversity:.4f}",
-        ),
+        (spread, negatives, f"{pair.spread:.4f}"),
+        ("undivided", raw, f"{pair.raw:.4f}"),
+        ("div", divided, f"{pair.diversity:.4f}"),
         ("μ·div", f"{mu:g} × {pair.diversity:.4f}", f"{pair.effective:.4f}"),
     ]
     if pair.own:
         rows.append(("x, p", "a matching pair is no negative, so it has no exponent and no share", "–"))
     else:
+        difference = f"({pair.similarity:.4f} − {gamma:g})"
+        plain = f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}"
+        scaled = f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}"
         rows += [
-            ("x without div", f"(S − γ) / μ = ({difference}) / {mu:g}", f"{pair.plain:.3f}"),
-            ("x", f"(S − γ) / (μ·div) = ({difference}) / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
-            (
-                "p without div",
-                f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}",
-                _percent_of_pair(pair.share_plain),
-            ),
-            (
-                "p",
-                f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}",
-                _percent_of_pair(pair.share),
-            ),
+            ("x without div", f"(S − γ) / μ = {difference} / {mu:g}", f"{pair.plain:.3f}"),
+            ("x", f"(S − γ) / (μ·div) = {difference} / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
+            ("p without div", plain, _percent(pair.share_plain)),
+            ("p", scaled, _percent(pair.share)),
         ]
     if pair.positive == pair.positive:
         formula = f"μ·log(1 + Σ exp) − log(1 + S⁺) = {mu:g} × log({_large(pair.total)}) − log(1 + {pair.positive:.4f})"
@@ -227,7 +272,7 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
 
 def steps_html(rows: Sequence[Step]) -> str:
     """The steps as an HTML table, escaped."""
-    lines = ((html.escape(text) for text in row) for row in rows)
+    lines = ((html.escape(text) for text in step) for step in rows)
     body = "".join(
         f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines
     )
@@ -236,65 +281,39 @@ def steps_html(rows: Sequence[Step]) -> str:
 
 def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
     """The values of every run beside each other: run → steps, each with the same symbols."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in rows)
-    lines = []
-    for same in zip(*rows.values(), strict=True):
-        values = "".join(f"<td>{html.escape(value)}</td>" for _, _, value in same)
-        lines.append(f'<tr><th scope="row">{html.escape(same[0][0])}</th>{values}</tr>')
-    body = "".join(lines)
-    return f'<table class="cl-values"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>'
+    lines = [
+        (html.escape(same[0][0]), [html.escape(value) for _, _, value in same])
+        for same in zip(*rows.values(), strict=True)
+    ]
+    return cards.table_html("cl-values", ["", *map(html.escape, rows)], lines)
 
 
-def pair_steps(
-    choice: Choice,
-    batch: similarity.MatrixSamples,
-    scaled: dict[str, similarity.Scaled],
-    settings: questions.MatrixSettings,
-    cell: tuple[int, int],
-) -> dict[str, list[Step]]:
+def pair_steps(shown: Matrices, cell: Cell) -> dict[str, list[Step]]:
     """Run → the steps from S to the loss of one pair; `cell` is (anchor, candidate)."""
-    return {
-        run.name: steps(
-            ask(questions.pair_numbers, run, settings, batch, scaled[run.name], cell), settings.loss.function
-        )
-        for run in choice.runs
+    settings, function = shown.settings, shown.settings.loss.function
+    pairs = {
+        run.name: ask(questions.pair_numbers, run, settings, shown.batch, shown.scaled[run.name], cell)
+        for run in shown.choice.runs
     }
+    return {name: steps(pair, function) for name, pair in pairs.items()}
 
 
-def show_pair(
-    choice: Choice,
-    batch: similarity.MatrixSamples,
-    settings: questions.MatrixSettings,
-    cell: tuple[int, int],
-    rows: Mapping[str, Sequence[Step]],
-) -> None:
+def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:
     """The picture with the caption, and the numbers of every run."""
-    image, text = cell if settings.direction == "i2t" else cell[::-1]
+    choice, batch = shown.choice, shown.batch
+    image, text = cell if shown.settings.direction == "i2t" else cell[::-1]
     number, caption = int(batch.images[image]), int(batch.texts[text])
-    last = choice.last
-    opened = last
-    owner = int(ask(Run.image_of_text, opened, choice.split)[caption])
+    owner = int(choice.ask(Run.image_of_text)[caption])
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
-    cards.sample(
-        ask(Run.picture, last, choice.split, number),
-        [ask(Run.captions, opened, choice.split)[caption]],
-        title,
-    )
+    picture, words = choice.ask(Run.picture, number), choice.ask(Run.captions)[caption]
+    st.html(cards.sample_html(picture, [words], title))
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")
     st.html(values_html(rows))
 
 
-def show_steps(rows: Mapping[str, Sequence[Step]]) -> None:
-    """Every number of the pair with its formula, run beside run."""
-    for (name, steps_of_run), column in zip(rows.items(), st.columns(len(rows), gap="large"), strict=True):
-        with column:
-            cards.label(name)
-            st.html(steps_html(steps_of_run))
-
-
-def _percent_of_pair(share: float) -> str:
+def _percent(share: float) -> str:
     return f"{100 * share:.2f} %" if share >= 0.0001 else f"{100 * share:.1g} %"
 
 

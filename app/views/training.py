@@ -7,9 +7,10 @@ import html
 import streamlit as st
 
 from app import charts, jobs, training
-from app.ask import curves_of
-from app.choice import attempt, bound, theme
+from app.ask import RunSummary, curves_of
+from app.choice import attempt, tone
 from app.components import cards, downloads
+from app.components.controls import button, pick
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 
 EVERY, NOT_STARTED = "2s", "Nothing was started."
@@ -45,34 +46,45 @@ def _busy(entry: training.TrainingRun | None) -> bool:
 
 
 def _draw(entry: training.TrainingRun) -> None:
-    if entry.run is None:
+    run = entry.run
+    if run is None:
         _without_run(entry)
         return
-    if entry.run.fault:
-        cards.faults([(entry.name, entry.run.fault)])
+    if run.fault:
+        cards.faults([(entry.name, run.fault)])
         return
-    share, text = steps_done(entry.run)
+    share, text = steps_done(run)
+    read = curves_of(run)
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
-        _buttons(entry)
-        left = time_left(entry.run, curves_of(entry.run).steps)
-        st.html(f'<p class="cl-how">{_state(entry, text)}{left}{latest(curves_of(entry.run).epochs)}</p>')
-    _evaluation(entry)
+        if entry.stoppable:
+            _stop(entry, "It saves and exits within seconds; nothing is lost.")
+        elif not entry.alive and run.state != "finished":
+            action = (attempt, NOT_STARTED, training.resume, run)
+            help_text = "Continues from the newest save."
+            button("Resume", "train-resume", "play_arrow", *action, type="primary", help=help_text)
+        left = time_left(run, read.steps)
+        st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
+    _evaluation(entry, run)
     cards.refusal()
-    for fault in curves_of(entry.run).faults:
+    for fault in read.faults:
         cards.note(fault)
-    _curves(entry)
-    _output(entry, expanded=entry.alive or entry.run.state in ENDED_BADLY)
+    _curves(run)
+    _output(entry, expanded=entry.alive or run.state in ENDED_BADLY)
 
 
-def _state(entry: training.TrainingRun, text: str) -> str:
+def _state(entry: training.TrainingRun, run: RunSummary, text: str) -> str:
     """The sentence of `steps_done`, completed from the job's output (HTML)."""
-    if entry.run is not None and entry.run.state == "finished" and entry.stoppable:
+    if run.state == "finished" and entry.stoppable:
         return "finished, evaluating"
     if entry.alive and not entry.stoppable:
         return f"{text} · started outside the app; stop it there"
-    message = str(entry.run.status.get("message", "")) if entry.run is not None else ""
+    message = str(run.status.get("message", ""))
     return f"{text} · {html.escape(message)}" if message else text
+
+
+def _stop(entry: training.TrainingRun, help_text: str | None = None) -> None:
+    button("Stop", "train-stop", "stop", jobs.stop, entry.job_name, help=help_text)
 
 
 def _without_run(entry: training.TrainingRun) -> None:
@@ -80,70 +92,34 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.label(entry.name)
         st.progress(0.0)
         cards.note("Reading the data and building the model …")
-        st.button(
-            "Stop", key="train-stop", on_click=jobs.stop, args=(entry.job_name,), icon=":material/stop:"
-        )
+        _stop(entry)
     else:
-        cards.empty(
-            f"{entry.name} did not start.", "The output below says why. Change the values and start again."
-        )
-        st.button("Dismiss", key="train-dismiss", on_click=jobs.forget, args=(entry.job_name,))
+        fix = "The output below says why. Change the values and start again."
+        cards.empty(f"{entry.name} did not start.", fix)
+        button("Dismiss", "train-dismiss", "", jobs.forget, entry.job_name)
     _output(entry, expanded=True)
 
 
-def _buttons(entry: training.TrainingRun) -> None:
-    assert entry.run is not None
-    if entry.stoppable:
-        st.button(
-            "Stop",
-            key="train-stop",
-            icon=":material/stop:",
-            on_click=jobs.stop,
-            args=(entry.job_name,),
-            help="It saves and exits within seconds; nothing is lost.",
-        )
-    elif not entry.alive and entry.run.state != "finished":
-        st.button(
-            "Resume",
-            key="train-resume",
-            type="primary",
-            icon=":material/play_arrow:",
-            on_click=attempt,
-            args=(NOT_STARTED, training.resume, entry.run),
-            help="Continues from the newest save.",
-        )
-
-
-def _evaluation(entry: training.TrainingRun) -> None:
+def _evaluation(entry: training.TrainingRun, run: RunSummary) -> None:
     """Draw a button that evaluates a run which ended with a best model and no evaluation of it."""
-    run = entry.run
-    if run is None or entry.alive or not run.has_best or "dev" in run.splits:
+    if entry.alive or not run.has_best or "dev" in run.splits:
         return
     job = training.evaluation(run)
     if job is not None and job.running:
         cards.note("Evaluating the best model on dev …")
         return
     if job is not None and not run.damaged:
-        cards.empty(
-            "The evaluation ended without a result.",
-            (job.output.strip().splitlines() or [jobs.CANCELLED])[-1],
-        )
+        cards.empty("The evaluation ended without a result.", jobs.last_line(job))
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(
-            "Evaluate",
-            key="train-evaluate",
-            icon=":material/leaderboard:",
-            on_click=attempt,
-            args=(NOT_STARTED, training.evaluate, run),
-        )
+        action = (attempt, NOT_STARTED, training.evaluate, run)
+        button("Evaluate", "train-evaluate", "leaderboard", *action)
         cards.note("Rank dev with the best model so far, so that every page can show this run.")
 
 
-def _curves(entry: training.TrainingRun) -> None:
-    assert entry.run is not None
-    by_epoch, by_step = curves_of(entry.run).epochs, curves_of(entry.run).steps
-    rsum = next((name for name in RSUM_COLUMNS if name in by_epoch), None)
-    epoch_values = ([rsum] if rsum else []) + [name for name in curves([by_epoch]) if name != rsum]
+def _curves(run: RunSummary) -> None:
+    by_epoch, by_step, _ = curves_of(run)
+    rsum = [name for name in RSUM_COLUMNS if name in by_epoch][:1]
+    epoch_values = rsum + [name for name in curves([by_epoch]) if name not in rsum]
     panels = [
         ("Every few steps", "live", curves([by_step]), by_step, "training, step by step"),
         ("Every epoch", "epochly", epoch_values, by_epoch, "training, epoch by epoch"),
@@ -153,10 +129,8 @@ def _curves(entry: training.TrainingRun) -> None:
         cards.note("The first numbers appear after a few steps.")
     for (label, key, values, frame, alt), column in zip(panels, st.columns(2, gap="large"), strict=False):
         with column:
-            value = st.selectbox(label, values, format_func=curve_label, **bound(key))
-            figure = charts.training_curves(
-                {entry.name: frame}, value, curve_label(value), charts.tone(theme())
-            )
+            value = pick(label, values, key, format_func=curve_label)
+            figure = charts.training_curves({run.name: frame}, value, curve_label(value), tone())
             downloads.chart(figure, f"{key}-curve", alt)
 
 

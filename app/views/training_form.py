@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from app import judging, training
 from app.ask import InputError
 from app.choice import attempt, bound, bound_number, linked, put
 from app.components import cards
-from app.components import words as words_of
+from app.components.controls import button, pick
+from app.components.words import count
 from app.views.training import NOT_STARTED
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
@@ -25,32 +26,12 @@ FIELDS = frozenset(
 )
 ASKED = "train-asked"
 COLUMNS = 4
+NONE_CHANGED = "none: all as in the preset"
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 DATA_HELP = (
     "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
     "started. No other folder can be used from here."
 )
-Options = dict[str, training.Option]
-
-
-def value_of(option: training.Option, preset: str) -> Any:
-    """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
-    key, label, about = f"{preset}-{option.key}", words(option.key), option.about or None
-    if option.kind == "switch":
-        return st.toggle(label, bool(option.value), help=about, **bound(key))
-    if option.kind == "choice":
-        return st.selectbox(
-            label, option.choices, option.choices.index(option.value), help=about, **bound(key)
-        )
-    number: type[int] | type[float] = int if option.kind == "number" else float
-    smallest, largest = (
-        limit if limit is None else number(limit) for limit in (option.smallest, option.largest)
-    )
-    steps: dict[str, Any] = {"step": 1} if option.kind == "number" else {"format": "%g"}
-    value = st.number_input(
-        label, smallest, largest, number(option.value), **steps, help=about, **bound_number(key)
-    )
-    return number(value)
 
 
 def words(key: str) -> str:
@@ -60,72 +41,107 @@ def words(key: str) -> str:
 
 def in_words(message: str) -> str:
     """A message of the command line with the form's labels in the place of flags."""
-    return _FLAG.sub(
-        lambda flag: "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”", message
-    )
+
+    def label(flag: re.Match[str]) -> str:
+        return "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”"
+
+    return _FLAG.sub(label, message)
+
+
+@dataclass
+class Form:
+    """The settings of a run as far as they are chosen: `values` are those that differ from the preset's."""
+
+    preset: str
+    name: str
+    data: training.DataSet
+    values: dict[str, Any] = field(default_factory=dict)
+    teacher: training.TeacherRun | None = None
+    reviews: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.options = {option.key: option for option in training.options(self.preset)}
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """Arguments of `training.start`."""
+        return self.preset, self.name, self.data, self.values, self.teacher, self.reviews
+
+    def choose(self, key: str, option: training.Option | None = None) -> None:
+        """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
+        option = option or self.options[key]
+        label, own = words(key), f"{self.preset}-{key}"
+        more: dict[str, Any] = {"help": option.about or None}
+        if option.kind == "switch":
+            self.values[key] = st.toggle(label, bool(option.value), **more, **bound(own))
+        elif option.kind == "choice":
+            start = option.choices.index(option.value)
+            self.values[key] = pick(label, option.choices, own, index=start, **more)
+        else:
+            number: type[int] | type[float] = int if option.kind == "number" else float
+            ends = (None if end is None else number(end) for end in (option.smallest, option.largest))
+            more |= {"step": 1} if option.kind == "number" else {"format": "%g"}
+            value = st.number_input(label, *ends, number(option.value), **more, **bound_number(own))
+            self.values[key] = number(value)
+
+    def choose_section(self, name: str, label: str) -> None:
+        """A picker for the settings of a section that have no field yet, and their widgets."""
+        apart = (*self.values, SCENARIO, START)
+        keys = [key for key, option in self.options.items() if option.section == name and key not in apart]
+        look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}
+        for key in st.multiselect(label, keys, [], **look, **bound(f"set-{name}")):
+            self.choose(key)
 
 
 def show_form() -> None:
     """Draw the form."""
-    data_sets = {data.name: data for data in training.data_sets()}
-    wanted = st.query_params.get("preset", "demo")
-    fits = [
-        number for number, entry in enumerate(data_sets.values()) if wanted in training.presets(entry)
-    ] or [0]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        data = st.selectbox("Data set", list(data_sets), fits[0], help=DATA_HELP, **bound("data"), width=240)
-        presets = training.presets(data_sets[data])
-        usual = "demo" if "demo" in presets else next(iter(presets))
-        preset = st.selectbox(
-            "Preset", list(presets), list(presets).index(usual), **bound("preset"), width=240
-        )
-        default_name = training.free_name(preset)
-        longest = training.LONGEST_NAME
-        name = st.text_input(
-            "Run name", max_chars=longest, placeholder=default_name, **bound("name"), width=240
-        )
-    if wanted in training.presets() and wanted not in presets:
-        cards.note(
-            f"The preset {wanted} needs {training.wanted_data(wanted)}; {data} takes the presets above."
-        )
-    cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
-    if missing := training.missing_models(preset):
-        cards.empty(
-            "A model of this preset is not on this machine.", " ".join(str(fault) for fault in missing)
-        )
+    form = _begin_form()
+    if missing := training.missing_models(form.preset):
+        faults = " ".join(str(fault) for fault in missing)
+        cards.empty("A model of this preset is not on this machine.", faults)
         return
-    options = {option.key: option for option in training.options(preset)}
-    keys = [key for key, option in options.items() if option.section not in METHODS]
-    changed = st.multiselect(
-        "Settings to change",
-        keys,
-        [key for key in USUAL if key in options],
-        format_func=words,
-        placeholder="none: all as in the preset",
-        help="All other settings stay as in the preset.",
-        **bound("set"),
-    )
-    values = {}
+    keys = [key for key, option in form.options.items() if option.section not in METHODS]
+    look: dict[str, Any] = {
+        "format_func": words,
+        "placeholder": NONE_CHANGED,
+        "help": "All other settings stay as in the preset.",
+    }
+    usual = [key for key in USUAL if key in form.options]
+    changed = st.multiselect("Settings to change", keys, usual, **look, **bound("set"))
     columns = st.columns(COLUMNS)
     for position, key in enumerate(changed):
         with columns[position % COLUMNS]:
-            values[key] = value_of(options[key], preset)
+            form.choose(key)
     with st.expander("Boosting and sample weights", icon=":material/exercise:"):
         left, right = st.columns(2, gap="large")
         with left:
-            boosting, teacher = _boosting(preset, data_sets[data], values, options)
+            _boosting(form)
         with right:
-            weights = {WEIGHTS: value_of(options[WEIGHTS], preset)}
-            weights |= _section("weighting", "Settings of the weights", preset, options, exclude=(WEIGHTS,))
-    judged = _reviews(data_sets[data])
-    _offer(
-        preset,
-        (name or "").strip() or default_name,
-        data_sets[data],
-        values | boosting | weights,
-        teacher,
-        judged,
-    )
+            form.choose(WEIGHTS)
+            form.choose_section("weighting", "Settings of the weights")
+    form.reviews = _reviews(form.data)
+    _offer(form)
+
+
+def _begin_form() -> Form:
+    """Data set, preset and name."""
+    data_sets = {data.name: data for data in training.data_sets()}
+    linked_preset = st.query_params.get("preset", "demo")
+    fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in training.presets(data)]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        fit = fits[0] if fits else 0
+        data = data_sets[pick("Data set", data_sets, "data", 240, index=fit, help=DATA_HELP)]
+        presets = training.presets(data)
+        names = list(presets)
+        first = names.index("demo") if "demo" in names else 0
+        preset = pick("Preset", names, "preset", 240, index=first)
+        free, longest = training.free_name(preset), training.LONGEST_NAME
+        name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
+    if linked_preset in training.presets() and linked_preset not in presets:
+        needed = training.wanted_data(linked_preset)
+        cards.note(f"The preset {linked_preset} needs {needed}; {data.name} takes the presets above.")
+    cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
+    return Form(preset, (name or "").strip() or free, data)
 
 
 def _reviews(data: training.DataSet) -> Path | None:
@@ -138,62 +154,42 @@ def _reviews(data: training.DataSet) -> Path | None:
         return None
     if not judged:
         return None
-    label = f"Train with the reviews of this data ({words_of.count(judged, 'pair', 'pairs')} judged)"
+    label = f"Train with the reviews of this data ({count(judged, 'pair', 'pairs')} judged)"
     help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings change that."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
-def _section(
-    name: str, label: str, preset: str, options: Options, exclude: tuple[str, ...]
-) -> dict[str, Any]:
-    """A picker for the other settings of a section, and their widgets."""
-    keys = [key for key, option in options.items() if option.section == name and key not in exclude]
-    changed = st.multiselect(
-        label, keys, [], format_func=words, placeholder="none: all as in the preset", **bound(f"set-{name}")
-    )
-    return {key: value_of(options[key], preset) for key in changed}
-
-
-def _boosting(
-    preset: str, data: training.DataSet, values: dict[str, Any], options: Options
-) -> tuple[dict[str, Any], training.TeacherRun | None]:
+def _boosting(form: Form) -> None:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
-    chosen = {"boosting": value_of(options["boosting"], preset)}
-    if chosen["boosting"] == "none":
-        return chosen, None
-    runs = {run.name: run for run in training.teachers(preset, data, values)}
-    scenario = options[SCENARIO]
+    runs = {run.name: run for run in training.teachers(form.preset, form.data, form.values)}
+    form.choose("boosting")
+    if form.values["boosting"] == "none":
+        return
+    scenario = form.options[SCENARIO]
     if not runs:
-        scenario = replace(
-            scenario, choices=tuple(choice for choice in scenario.choices if choice != OFFLINE)
-        )
+        scenarios = tuple(choice for choice in scenario.choices if choice != OFFLINE)
+        scenario = replace(scenario, choices=scenarios)
         cards.note(
             "Offline boosting needs a finished run on this data with the same vocabulary; there is none yet."
         )
-    chosen[SCENARIO] = value_of(scenario, preset)
-    teacher = None
-    if chosen[SCENARIO] == OFFLINE:
+    form.choose(SCENARIO, scenario)
+    if form.values[SCENARIO] == OFFLINE:
         help_text = "Finished runs on this data set with the same vocabulary."
-        teacher = runs[st.selectbox("boosting teacher", list(runs), help=help_text, **bound("teacher"))]
+        teacher = runs[pick("boosting teacher", runs, "teacher", help=help_text)]
+        form.teacher = teacher
         if teacher.same_model:
-            chosen[START] = value_of(options[START], preset)
+            form.choose(START)
         else:
             cards.note(f"{teacher.name} is a different model, so training starts from scratch.")
-            chosen[START] = "scratch"
-    exclude = (*chosen, SCENARIO, START)
-    return chosen | _section("boosting", "Settings of boosting", preset, options, exclude), teacher
+            form.values[START] = "scratch"
+    form.choose_section("boosting", "Settings of boosting")
 
 
-def _offer(
-    preset: str,
-    name: str,
-    data: training.DataSet,
-    values: dict[str, Any],
-    teacher: training.TeacherRun | None,
-    judged: Path | None,
-) -> None:
+def _offer(form: Form) -> None:
+    """The command, and the button that starts it; what is wrong with the settings where they cannot be trained."""
+    name = form.name
     try:
-        arguments, warnings = training.arguments(preset, name, data, values, teacher, judged)
+        arguments, warnings = training.arguments(*form.settings)
     except InputError as error:
         cards.empty("These settings cannot be trained.", in_words(str(error)))
         return
@@ -203,22 +199,14 @@ def _offer(
     for warning in warnings:
         cards.note(in_words(str(warning)))
     command = shlex.join(["python", "-m", "coder_core.train", *arguments])
-    begin = (preset, name, data, values, teacher, judged)
     asks = _from_link()
-    st.button(
-        f"Train {cards.literal(name)}",
-        type="primary",
-        icon=":material/play_arrow:",
-        key="train-start",
-        on_click=put if asks else _begin,
-        args=(ASKED, command) if asks else begin,
-    )
+    action = (put, ASKED, command) if asks else (_begin, *form.settings)
+    button(f"Train {cards.literal(name)}", "train-start", "play_arrow", *action, type="primary")
     if asks and st.session_state.get(ASKED) == command:
-        cards.empty(
-            f"A link filled this form. It starts a training of {name} on {data.name} with the preset {preset}.",
-            "Read the command below, then start it, or change the form.",
-        )
-        st.button("Start it", type="primary", key="train-confirm", on_click=_begin, args=begin)
+        of = f"of {name} on {form.data.name} with the preset {form.preset}"
+        fix = "Read the command below, then start it, or change the form."
+        cards.empty(f"A link filled this form. It starts a training {of}.", fix)
+        button("Start it", "train-confirm", "", _begin, *form.settings, type="primary")
     st.code(command, language=None, wrap_lines=True)
 
 

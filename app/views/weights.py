@@ -1,10 +1,10 @@
-"""Sections of the Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
+"""The Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,33 +12,47 @@ import streamlit as st
 
 from app import charts
 from app.ask import RunSummary, ask, sample_weights
-from app.choice import Choice, bound, opened, theme
-from app.components import cards, downloads, links
-from app.components.controls import MODALITIES, choose_one, step_through
+from app.choice import Choice, opened, tone
+from app.components import cards, downloads
+from app.components.controls import MODALITIES, choose_one, choose_run, pick, row
 from app.components.glossary import tip
 from app.components.table import Column, plain_table
-from app.views.samples import NO_WORDS, holding, sample_card, sample_table, search_words, show_sample
+from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
 
+NEEDED: dict[str, Any] = {
+    "has": lambda run, split: ask(sample_weights.has_weights, run, split),
+    "trained": "without sample weights",
+    "imported": "which have no sample weights",
+    "fix": (
+        "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
+        "evaluate such a run on this split."
+    ),
+}
 EXTREMES = 5
 TARGET = "weighed"
-NAMES = {
-    sample_weights.WEIGHT: "weight",
-    sample_weights.DIVERSITY: "DIVERSITY",
-    sample_weights.DISCREPANCY: "DISCREPANCY",
-    sample_weights.CODER: "CODER’s SD",
+WEIGHT = sample_weights.WEIGHT
+COLUMNS = {
+    WEIGHT: Column("weight", ".3f", "sample weight"),
+    sample_weights.DIVERSITY: Column("DIVERSITY", ".4f", "DIVERSITY"),
+    sample_weights.DISCREPANCY: Column("DISCREPANCY", ".4f", "DISCREPANCY"),
+    sample_weights.CODER: Column("CODER’s SD", ".4f", "SD"),
 }
-TERMS = {
-    sample_weights.WEIGHT: "sample weight",
-    sample_weights.DIVERSITY: "DIVERSITY",
-    sample_weights.DISCREPANCY: "DISCREPANCY",
-    sample_weights.CODER: "SD",
-}
-DIGITS = {
-    sample_weights.WEIGHT: ".3f",
-    sample_weights.DIVERSITY: ".4f",
-    sample_weights.DISCREPANCY: ".4f",
-    sample_weights.CODER: ".4f",
-}
+NAMES = {name: column.label for name, column in COLUMNS.items()}
+
+
+def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
+    if not runs:
+        return
+    captions = choice.captions
+    note_slice(choice, "text")
+    if captions is not None and not len(captions):
+        cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
+        return
+    tables = {run.name: ask(sample_weights.weight_table, run, choice.split, "text") for run in runs}
+    distribution(runs, choice.split, tables, captions)
+    run = choose_run("Pairs and measures of", runs, "weights-of")
+    extremes(run, choice, tables[run.name])
+    all_pairs(choice.alone(run), measures(run, choice.split, captions))
 
 
 def distribution(
@@ -49,11 +63,8 @@ def distribution(
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
         cards.heading("How unequal are the weights?", f"{mean}. In a narrow peak all pairs count alike.")
-        values = {
-            name: pairs_of(table, captions)[sample_weights.WEIGHT].to_numpy()
-            for name, table in tables.items()
-        }
-        figure = charts.histogram(values, "weight of a pair", "pairs", charts.tone(theme()))
+        weights = {name: pairs_of(table, captions)[WEIGHT].to_numpy() for name, table in tables.items()}
+        figure = charts.histogram(weights, "weight of a pair", "pairs", tone())
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
         cards.heading(
@@ -62,15 +73,13 @@ def distribution(
         weightings = {run.name: ask(sample_weights.weighting, run, split) for run in runs}
         rows = []
         for name, weighting in weightings.items():
-            weights = tables[name][sample_weights.WEIGHT]
-            rows.append({"run": name, "of": "weight", "μ": weights.mean(), "σ": weights.std(ddof=0)})
-            for row in weighting.statistics.itertuples():
-                rows.append({"run": name, "of": row.measure, "μ": row.mean, "σ": row.std})
+            of_run = tables[name][WEIGHT]
+            rows.append({"run": name, "of": "weight", "μ": of_run.mean(), "σ": of_run.std(ddof=0)})
+            for score in weighting.statistics.itertuples():
+                rows.append({"run": name, "of": score.measure, "μ": score.mean, "σ": score.std})
         statistics = pd.DataFrame(rows)
-        columns = {"run": Column("run"), "of": Column("of")}
-        columns |= {name: Column(name, ".4f", "raw scores") for name in ("μ", "σ")}
-        if len(runs) == 1:
-            del columns["run"]
+        columns = {"run": Column("run")} if len(runs) > 1 else {}
+        columns |= {"of": Column("of")} | {name: Column(name, ".4f", "raw scores") for name in ("μ", "σ")}
         plain_table(statistics, columns, "weight-statistics", "rows")
         cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
@@ -91,23 +100,16 @@ def describe(name: str, weighting: sample_weights.Weighting) -> str:
 
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
-    order = np.argsort(-table[sample_weights.WEIGHT].to_numpy(), kind="stable")
+    weights = table[WEIGHT].to_numpy()
+    order = np.argsort(-weights, kind="stable")
     order = order[choice.inside("text", order)]
-    for heading, rows in (("Highest weights", order), ("Lowest weights", order[::-1])):
+    for heading, numbers in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
+        ranked = enumerate(numbers[:EXTREMES].tolist(), start=1)
         cards.results(
             [
-                sample_card(
-                    run,
-                    choice.split,
-                    "text",
-                    int(row),
-                    place,
-                    float(table[sample_weights.WEIGHT].iloc[row]),
-                    term="sample weight",
-                    links=links.of_sample(choice, "text", int(row)),
-                )
-                for place, row in enumerate(rows[:EXTREMES], start=1)
+                sample_card(choice, run, "text", number, rank, float(weights[number]), term="sample weight")
+                for rank, number in ranked
             ]
         )
 
@@ -123,66 +125,44 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
     table = ask(sample_weights.weight_table, run, split, side)
     inside = pairs_of(table, captions)
     correlations = sample_weights.correlations(inside)
+    names = list(correlations.columns)
     left, right = st.columns([5, 4], gap="large")
     with left:
         shown = correlations.rename(index=NAMES, columns=NAMES).rename_axis("ρ").reset_index()
-        columns = {"ρ": Column("ρ")}
-        columns |= {NAMES[name]: Column(NAMES[name], "+.2f", TERMS[name]) for name in correlations.columns}
-        plain_table(shown, columns, "weight-correlations", "measures")
+        columns = {NAMES[name]: Column(NAMES[name], "+.2f", COLUMNS[name].term) for name in names}
+        plain_table(shown, {"ρ": Column("ρ"), **columns}, "weight-correlations", "measures")
         downloads.table(shown, f"weight-correlations-{split}", paper=True)
     with right:
-        pairs = {
-            f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(correlations.columns), 2)
-        }
-        a, b = pairs[str(st.selectbox("Figure of", list(pairs), **bound("drawn"), width=300))]
+        pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(names), 2)}
+        pair = pick("Figure of", pairs, "drawn", 300)
+        a, b = pairs[pair]
         figure = charts.density(
-            inside[a].to_numpy(), inside[b].to_numpy(), NAMES[a], NAMES[b], "pairs", charts.tone(theme())
+            inside[a].to_numpy(), inside[b].to_numpy(), NAMES[a], NAMES[b], "pairs", tone()
         )
-        downloads.chart(figure, "measures-of-weights", f"{NAMES[a]} and {NAMES[b]}")
+        downloads.chart(figure, "measures-of-weights", pair)
     return table
 
 
-def all_pairs(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
+def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
     cards.heading(
         "All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs."
     )
-    alone = replace(choice, first=run, second=None)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    with row():
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
         words = search_words("weighed-words")
-    order = np.argsort(table[sample_weights.WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
-    order = order[holding(alone, "text", order, words)]
-    names = [
-        name
-        for name in (
-            sample_weights.WEIGHT,
-            sample_weights.DIVERSITY,
-            sample_weights.DISCREPANCY,
-            sample_weights.CODER,
-        )
-        if name in table
-    ]
-    if len(order):
-        columns = {name: Column(NAMES[name], DIGITS[name], TERMS[name]) for name in names}
-        columns["rank"] = Column("rank", ",d", "rank")
-        values = table.iloc[order].drop(columns=["text", "image"])
-        order = sample_table(
-            alone,
-            "text",
-            order,
-            values,
-            columns,
-            target=TARGET,
-            key="weights-table",
-            file=f"weights-{choice.split}",
-        )
-    else:
-        cards.empty(*NO_WORDS)
+    order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
+    measured = {name: column for name, column in COLUMNS.items() if name in table}
+    columns = {**measured, "rank": Column("rank", ",d", "rank")}
+    values, file = table.iloc[order].drop(columns=["text", "image"]), f"weights-{choice.split}"
+    order = sample_table(choice, "text", order, values, columns, words, TARGET, file)
     if not opened(TARGET, order):
         return
-    number = step_through("Caption number", TARGET, order, len(table), "The row of the caption in its split.")
-    row = table.iloc[number]
-    rank = cards.Metric("rank", f"{int(row['rank'])}", f"of {len(set(table['image'])):,} images", "rank")
-    cards.metrics([*(cards.Metric(NAMES[name], f"{row[name]:.4f}", "", TERMS[name]) for name in names), rank])
-    show_sample(alone, "text", number)
+    number = step_samples(choice, "text", TARGET, order)
+    pair = table.iloc[number]
+    rank = cards.Metric("rank", f"{int(pair['rank'])}", f"of {len(set(table['image'])):,} images", "rank")
+    scores = [
+        cards.Metric(column.label, f"{pair[name]:.4f}", "", column.term) for name, column in measured.items()
+    ]
+    cards.metrics([*scores, rank])
+    show_sample(choice, "text", number)

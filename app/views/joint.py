@@ -1,0 +1,183 @@
+"""The Joint space page: which map to draw, how it is computed, and how similar matching and other pairs are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import charts, jobs, questions
+from app.ask import Run, Sample, ask, ask_all, ask_all_now, joint_space
+from app.choice import Choice, bound_number, set_value, tone
+from app.components import cards, downloads
+from app.components.controls import choose_one, row, switch
+from app.components.glossary import tip
+from app.components.words import count, duration, number
+from app.components.work import Work, show_work
+from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
+
+METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
+MODALITIES: dict[joint_space.Modalities, str] = {
+    "both": "Both",
+    "images": "Images",
+    "captions": "Captions",
+    "centred": "Both, centred",
+}
+NUMBERS = (
+    ("modality gap", "modality gap", "gap"),
+    ("mean distance", "mean distance", "mean_distance"),
+    ("matching pairs", "mean similarity", "positive"),
+    ("other pairs", "mean similarity", "negative"),
+)
+Layouts = list[joint_space.Layout]
+
+
+def show(choice: Choice | None) -> None:
+    if choice is None:
+        return
+    sample = drawn_sample(choice)
+    with row():
+        settings = choose_settings()
+    tables = tables_of(choice, sample)
+    ranks = ask(Run.ranks, choice.first, choice.split)
+    images, captions = len(ranks["i2t"]), len(ranks["t2i"])
+    total = {"images": images, "captions": captions}.get(settings.modalities, images + captions)
+    layouts: Layouts = []
+    if fact := why_not(settings.method, total):
+        cards.empty(fact, "Choose PCA, which has no limit. PCA is shown.")
+    elif settings.method != "pca":
+        layouts = stored_layouts(choice, settings, total)
+    if not layouts:
+        arguments = (choice.split, sample, settings.modalities)
+        layouts = ask_all(questions.principal_maps, choice.runs, *arguments)
+    planes = [layout.plane for layout in layouts]
+    points = point_rows(choice, tables[0].iloc[points_shown(tables[0], settings.modalities)])
+    if len(planes[0]) > len(points):  # a stored map has all points
+        planes = [plane[points - (images if settings.modalities == "captions" else 0)] for plane in planes]
+    explore(choice, planes, tables, settings.modalities, remark(choice, layouts))
+    similarities(choice, sample)
+
+
+def drawn_sample(choice: Choice) -> Sample | None:
+    """The random sample that the page shows; None for the complete split."""
+    sample = ask(Run.points_sample, choice.first, choice.split)
+    if sample is None:
+        return None
+    total, drawn = sample.of_images + sample.of_texts, len(sample.images) + len(sample.texts)
+    if switch(f"Use all {total:,} samples (takes a minute)", "everything"):
+        return None
+    cards.note(
+        f"{drawn:,} of {total:,} samples, drawn at random: {len(sample.images):,} of {sample.of_images:,} images with "
+        "their captions. This page shows only these; ranks are over the whole split, hubness counts only these queries."
+    )
+    return sample
+
+
+def choose_settings() -> joint_space.LayoutSettings:
+    """The switch between the modalities (one alone, both, or both centred) and the method of the map; its parameters are
+    in a popover. A selection belongs to one map, so either switch clears it."""
+
+    def clear_area() -> None:
+        set_value(AREA, "")
+
+    modalities = choose_one("Points", MODALITIES, "modalities", tip("modalities"), on_change=clear_area)
+    method = choose_one("Map", METHODS, "map", tip("map"), on_change=clear_area)
+    settings = joint_space.LayoutSettings(method, modalities=modalities)
+    if method == "pca":
+        return settings
+    with st.popover("Settings", icon=":material/tune:", width=140):
+        if method == "umap":
+            help_text = tip("map")
+            neighbours = st.number_input(
+                "Neighbours", 2, 200, 15, help=help_text, **bound_number("neighbours")
+            )
+            distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
+            settings = replace(settings, neighbours=int(neighbours), min_distance=float(distance))
+        else:
+            help_text = tip("perplexity")
+            value = st.number_input("Perplexity", 2, 500, 30, help=help_text, **bound_number("perplexity"))
+            settings = replace(settings, perplexity=float(value))
+        return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
+
+
+def similarities(choice: Choice, sample: Sample | None) -> None:
+    """The modality gap, and similarity distributions of matching and other pairs."""
+    distributions = choice.ask_each(joint_space.distributions, sample=sample)
+    last, note = distributions[choice.last.name], ""
+    if last.images < last.of_images:
+        captions = "the sample’s captions" if sample is not None else "all captions"
+        note = f" Counted over {last.images:,} of {last.of_images:,} random images and {captions}."
+    cards.heading(
+        "How similar are matching pairs, and all others?",
+        f"The further apart the filled and the dotted curve, the easier the retrieval.{note}",
+    )
+    gaps, items = list(choice.ask_each(joint_space.modality_gap, sample=sample).values()), []
+    for label, term, name in NUMBERS:
+        before, after = (number(getattr(gap, name)) for gap in (gaps[0], gaps[-1]))
+        beside = f"{choice.first.name} {before}" if len(gaps) == 2 else ""
+        items.append(cards.Metric(label, after, beside, term))
+    cards.metrics(items)
+    matching, others = zip(*((one.positive, one.negative) for one in distributions.values()), strict=True)
+    figure = charts.similarity_curves(list(distributions), last.edges, matching, others, tone())
+    downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
+
+
+def remark(choice: Choice, layouts: Layouts) -> str:
+    """Remarks on the maps: differences from the settings, and how much the maps differ."""
+    notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
+    parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
+    shares, disparity = layouts[0].shares, layouts[-1].disparity
+    if shares is not None:
+        parts.append(f"The map shows {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
+    if disparity is not None:
+        parts.append(
+            f"The map of {choice.last.name} is turned, mirrored and shifted to lie as close as possible to that of "
+            f"{choice.first.name}, at the same size; {100 * disparity:.0f} % of the variance still differs."
+        )
+    if any(concepts is not None for concepts in choice.ask_each(Run.concepts).values()):
+        parts.append("The map shows the instance embeddings; ranks use both branches.")
+    return " ".join(parts)
+
+
+def command(choice: Choice, settings: joint_space.LayoutSettings) -> tuple[str, ...]:
+    """The command that computes these maps of every run."""
+    values = {
+        "split": choice.split,
+        "method": settings.method,
+        "neighbours": str(settings.neighbours),
+        "min-distance": repr(settings.min_distance),
+        "perplexity": repr(settings.perplexity),
+        "seed": str(settings.seed),
+        "modalities": settings.modalities,
+    }
+    flags = [text for name, value in values.items() for text in (f"--{name}", value)]
+    return jobs.module_command("coder_core.project", *(str(run.path) for run in choice.runs), *flags)
+
+
+def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
+    """The stored maps of all runs; while one is missing, none, and a button that computes them."""
+    stored = ask_all_now(questions.stored_maps, choice.runs, choice.split, settings)
+    layouts = [item.value for item in stored if item.value is not None]
+    missing = len(stored) - len(layouts)
+    if not missing:
+        return layouts
+    method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
+    compiling = ", and half a minute more the first time, to compile UMAP" if method == "umap" else ""
+    work = Work(
+        stored[-1].name,
+        command(choice, settings),
+        f"Compute the {METHODS[method]} map",
+        f"Not computed yet. {points:,} points of {count(missing, 'run')} take {time} on a two-core machine{compiling}; "
+        "the result is stored in the run’s folder. PCA is shown until then.",
+    )
+    show_work(work, "; ".join(item.fault for item in stored if item.fault))
+    return []
+
+
+def why_not(method: joint_space.Method, points: int) -> str:
+    """Why this method cannot lay out so many points; "" where it can."""
+    if method == "tsne" and points > joint_space.MOST_TSNE:
+        return f"t-SNE takes at most {joint_space.MOST_TSNE:,} points, and this map has {points:,}."
+    if method != "pca" and points < joint_space.FEWEST:
+        return f"{METHODS[method]} needs at least {joint_space.FEWEST} points, and this map has {points:,}."
+    return ""

@@ -1,0 +1,315 @@
+"""The maps of the Joint space page with one shared selection, its table and pictures, one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app import charts, questions
+from app.ask import Modality, Run, Sample, ask, ask_now, clusters, joint_space
+from app.choice import Choice, bound, set_value, tone
+from app.components import cards, downloads, map_selection, words
+from app.components.controls import button, pick, row
+from app.components.glossary import tip
+from app.components.table import Column, SampleCell, rows_table
+from app.views.samples import ids_text, sample_card, sample_cells, show_sample
+
+AREA, FOCUS = "area", "focus"
+CHART, TABLE = "joint-map", "joint-table"
+QUERY_LENGTH, MOST_MATCHES = 200, 2_000
+MOST_DRAWN, MOST_LINES = 20_000, 400
+PICTURES_SHOWN, LABEL_LENGTH = 10, 90
+COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
+KINDS = ("modality", "cluster")
+SHARED = ("modality", "number", "image", "text", "words", "gain")  # the same in all runs; a gain compares two
+DIGITS = {"rank": ",d", "gain": "+,d", "diversity": ".3f", "similarity": ".3f", "hubness": ",d"}
+Planes = Sequence[np.ndarray]
+Tables = Sequence[pd.DataFrame]
+
+
+def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
+    """All samples of every run, or a random sample; with two runs also the gain in rank."""
+    tables = list(choice.ask_each(joint_space.samples, sample=sample).values())
+    if len(tables) == 2:
+        gain = tables[0]["rank"] - tables[1]["rank"]
+        tables = [table.assign(gain=gain) for table in tables]
+    labels = [ask_now(questions.cluster_labels, run, choice.split) for run in choice.runs]
+    rows = point_rows(choice, tables[0])
+    if any(label is None for label in labels):
+        return tables
+    return [table.assign(cluster=label[rows]) for table, label in zip(tables, labels, strict=True)]  # type: ignore[index]
+
+
+def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
+    """The rows of a table's samples among all points of the split, images first; ascending."""
+    images = len(ask(Run.ranks, choice.first, choice.split)["i2t"])
+    return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
+
+
+def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.ndarray:
+    """The rows of a table that the map shows."""
+    if modalities in ("both", "centred"):
+        return np.arange(len(table))
+    return np.flatnonzero((table["modality"] == "image") == (modalities == "images"))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the maps show.
+
+    Args:
+        planes: (N, 2) of every run. tables: the same N samples of every run, images first. whole: the first run's
+            samples of both modalities. points: rows of the N in it.
+    """
+
+    choice: Choice
+    planes: Planes
+    tables: Tables
+    whole: pd.DataFrame
+    points: np.ndarray
+
+    @cached_property
+    def images(self) -> int:
+        """Images on the map."""
+        return int((self.tables[0]["modality"] == "image").sum())
+
+    @property
+    def captions(self) -> int:
+        """Captions on the map."""
+        return len(self.points) - self.images
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Numbers of the points among all of the split."""
+        return point_rows(self.choice, self.tables[0])
+
+    @cached_property
+    def of_split(self) -> tuple[int, int]:
+        """Images and captions of the split."""
+        ranks = ask(Run.ranks, self.choice.first, self.choice.split)
+        return len(ranks["i2t"]), len(ranks["t2i"])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all images of the split."""
+        return list(ask(Run.image_names, self.choice.first, self.choice.split))
+
+    def counted(self, points: np.ndarray) -> list[str]:
+        """Numbers of images and captions among these points."""
+        images = int((points < self.images).sum())
+        parts = ((images, self.images, "image"), (len(points) - images, self.captions, "caption"))
+        return [words.count(number, name) for number, of_map, name in parts if of_map]
+
+
+@st.fragment
+def explore(
+    choice: Choice, planes: Planes, whole_tables: Tables, modalities: joint_space.Modalities, remark: str
+) -> None:
+    """Draw it. Only this part of the page reruns after a lasso.
+
+    Args:
+        planes: of the points that `modalities` shows. whole_tables: every run's samples of both modalities.
+        remark: how the maps were made.
+    """
+    points = points_shown(whole_tables[0], modalities)
+    shown = Shown(choice, planes, [table.iloc[points] for table in whole_tables], whole_tables[0], points)
+    both = bool(shown.images and shown.captions)
+    names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
+    with row():
+        column = pick("Colour", names, "colour", 150)
+        example, find = "words, image 12, a file", {"help": tip("find"), "width": 210, **bound("find")}
+        query = st.text_input("Find on the map", max_chars=QUERY_LENGTH, placeholder=example, **find) or ""
+        label, toggle = (
+            "Lines between images and their captions",
+            {"help": tip("pair lines"), **bound("lines")},
+        )
+        lines = both and st.toggle(label, True, **toggle)
+        selection = map_selection.from_text(st.query_params.get(AREA))
+        button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selection)
+    query = query.strip()
+    selected, matches = _selected(shown, selection, query)
+    opened = map_selection.focus_point(st.query_params.get(FOCUS), *shown.of_split)
+    if opened is None and len(matches) == 1 and query:
+        opened = int(shown.rows[matches[0]])
+    focus = None if opened is None else next(iter(np.flatnonzero(shown.rows == opened).tolist()), None)
+    pairs, total = _pairs(shown, selected, focus) if both else (np.zeros((0, 2), dtype=np.int64), 0)
+    if query:
+        cards.note(_matched(shown, query, matches))
+    _summary(shown, selected, total if lines else 0, remark)
+    areas = tuple((area.map, area.corners) for area in selection.areas)
+    mask = np.isin(np.arange(len(points)), selected) if selection else None
+    marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
+    alt = f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}"
+    select: dict[str, Any] = {
+        "on_select": _select,
+        "selection_mode": ("points", "box", "lasso"),
+        "theme": None,
+    }
+    downloads.chart(_figure(shown, column, marks), CHART, alt, **select)
+    if selection:
+        _table(shown, selected)
+        _pictures(shown, selected)
+    if opened is not None:
+        cards.heading("One sample in detail")
+        if focus is None:
+            cards.note("The map does not show it: it is not in the random sample, or its modality is hidden.")
+        images = shown.of_split[0]
+        sample: tuple[Modality, int] = ("image", opened) if opened < images else ("text", opened - images)
+        show_sample(choice, *sample, here="joint space")
+
+
+def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> tuple[np.ndarray, np.ndarray]:
+    """The points selected on the maps, and those that the search, or the slice, marks."""
+    choice = shown.choice
+    selected = map_selection.points_in(selection, shown.planes)
+    found = map_selection.matching_points(shown.whole, shown.names, query)
+    if choice.slice:
+        members = np.concatenate([choice.members("image"), choice.members("text") + shown.of_split[0]])
+        selected = selected[np.isin(shown.rows[selected], members)]
+        if not query:
+            found = np.flatnonzero(np.isin(point_rows(choice, shown.whole), members))
+            cards.note("Samples of the slice are highlighted; selections include only these.")
+    return selected, np.flatnonzero(np.isin(shown.points, found))
+
+
+def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.ndarray, int]:
+    """The pairs of the selected points and of the open one, and how many there are."""
+    numbers, image = shown.tables[0]["number"].to_numpy(), shown.tables[0]["image"].to_numpy()
+    owner = np.searchsorted(numbers[: shown.images], image[shown.images :])  # positions among the images
+    with_lines = np.union1d(selected, [] if focus is None else [focus]).astype(np.int64)
+    return map_selection.pairs_of(with_lines, owner, shown.images, MOST_LINES)
+
+
+def selection_table(shown: Shown, selected: np.ndarray) -> pd.DataFrame:
+    """The selected samples as one table: what all runs share, then every run's numbers under "column (run)"."""
+    shared = [name for name in SHARED if name in shown.tables[0]]
+    selection = shown.tables[0].iloc[selected][shared].reset_index(drop=True)
+    for run, table, plane in zip(shown.choice.runs, shown.tables, shown.planes, strict=True):
+        numbers = table.iloc[selected].drop(columns=shared).reset_index(drop=True)
+        numbers["x"], numbers["y"] = plane[selected, 0], plane[selected, 1]
+        selection = selection.join(numbers.add_suffix(_suffix(shown.choice, run.name)))
+    return selection
+
+
+def _suffix(choice: Choice, name: str) -> str:
+    return f" ({name})" if len(choice.runs) > 1 else ""
+
+
+def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
+    """Number of samples that a search found on the map, in words."""
+    if not len(matches):
+        return (
+            f"Nothing on the map matches “{query}”: no number, file name, or caption with all of these words."
+        )
+    parts = [part for part in shown.counted(matches) if not part.startswith("0 ")]
+    limit = f" The first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
+    return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
+
+
+def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
+    planes, tables, colours = shown.planes, shown.tables, tone()
+    plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
+    samples = tables[0].iloc[plotted][["modality", "number", "image", "text"]]
+    labels = []
+    for kind, number, image, text in samples.itertuples(index=False):
+        ids = ids_text("image" if kind == "image" else "text", number, image, shown.names[image])
+        labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
+    colouring: Sequence[charts.Kinds | charts.Ramp]
+    values = [table[column] for table in tables]
+    if column in KINDS:
+        order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
+        if (
+            column == "cluster" and len(values) == 2
+        ):  # the same colour for clusters that share the most samples
+            values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
+            order = charts.frequent(values[0])
+        colouring = [charts.kinds(kinds, colours, order) for kinds in values]
+    else:
+        numbers = np.concatenate([numbers.to_numpy(dtype=float) for numbers in values])
+        colouring = charts.split_ramp(charts.ramp(column, numbers, colours), len(tables))
+    names = [run.name for run in shown.choice.runs]
+    maps = [charts.Map(*parts) for parts in zip(names, planes, colouring, strict=True)]
+    return charts.joint_map(maps, shown.images, plotted, labels, marks, colours, column)
+
+
+def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> None:
+    """Count the plotted and the selected points, and the pairs that lines could join."""
+    parts, total = [], len(shown.points)
+    if total > MOST_DRAWN:
+        parts.append(
+            f"{MOST_DRAWN:,} of {total:,} points are plotted, chosen at random; the shade behind them shows the "
+            "density of all points, and selections apply to all points."
+        )
+    if len(selected):
+        parts.append(f"{len(selected):,} of {total:,} selected: {', '.join(shown.counted(selected))}.")
+        if pairs > MOST_LINES:
+            parts.append(f"Lines show {MOST_LINES:,} of their {pairs:,} pairs.")
+    else:
+        kind = "Diamonds are images, dots captions." if shown.images and shown.captions else ""
+        parts += [kind, "Select points by lasso or box, or switch to Pan and click."]
+    cards.note(" ".join(part for part in [*parts, remark] if part))
+
+
+def _select() -> None:
+    """Put a lasso, a box or clicked points into the URL."""
+    set_value(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
+
+
+def _clear() -> None:
+    set_value(AREA, "")
+    set_value(FOCUS, "")
+
+
+def _table(shown: Shown, selected: np.ndarray) -> None:
+    choice, (images, captions) = shown.choice, shown.of_split
+    table = selection_table(shown, selected)
+    cards.heading(
+        "Selected samples",
+        "Click on a row to open the sample below and mark it on the map. The files contain every column.",
+    )
+    if not len(table):
+        cards.empty("This area contains no point.", "Select other points, or clear the selection.")
+        return
+    columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in table else {}
+    for run in choice.runs:
+        keys = {f"{name}{_suffix(choice, run.name)}": name for name in DIGITS}
+        columns |= {key: Column(key, DIGITS[name], name) for key, name in keys.items() if key in table}
+
+    def cells(rows: np.ndarray) -> list[SampleCell]:
+        page = table.iloc[rows]
+        kinds: list[Modality] = ["image" if kind == "image" else "text" for kind in page["modality"]]
+        values = (page[name].tolist() for name in ("number", "image", "text"))
+        return sample_cells(choice.last, choice.split, kinds, *values)
+
+    def pick(point: int) -> None:
+        set_value(FOCUS, map_selection.focus_name(point, images))
+
+    focus, ids = map_selection.focus_point(st.query_params.get(FOCUS), images, captions), shown.rows[selected]
+    rows_table(table, columns, ids, TABLE, "samples", focus, pick, height=360, samples=cells)
+    downloads.table(table, f"selection-{choice.split}")
+
+
+def _pictures(shown: Shown, selected: np.ndarray) -> None:
+    """The images of the selection, and of its captions, as cards."""
+    choice, table = shown.choice, shown.tables[-1]
+    images = pd.unique(table["image"].to_numpy()[selected])
+    if not len(images):
+        return
+    some = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
+    cards.heading(
+        "Their pictures", f"{some}: the image’s number, and its similarity to its best own caption."
+    )
+    best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
+    cards.results(
+        [
+            sample_card(choice, choice.last, "image", image, image, float(best[image]), here="joint space")
+            for image in images[:PICTURES_SHOWN].tolist()
+        ]
+    )

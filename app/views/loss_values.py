@@ -1,0 +1,73 @@
+"""Sliders for μ, γ and ε of the loss, which start at a run's own values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import questions
+from app.ask import Loss, RunSummary, ask, similarity
+from app.choice import Choice, bound_number, put
+from app.components import cards
+from app.components.controls import button
+from app.components.glossary import tip
+
+PAPER = Loss()
+
+
+def slider(
+    label: str, key: str, low: float, high: float, step: float, start: float, width: int, term: str = ""
+) -> float:
+    """A slider bound to the URL; the bounds include its start.
+
+    One that is at its start follows to the start of the next run; one that was moved stays.
+    """
+    former = f"{key}-start"
+    if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
+        put(key, start)
+    st.session_state[former] = start
+    bounds, help_text = (min(low, start), max(high, start), start, step), tip(term or key)
+    return float(st.slider(label, *bounds, format="%.3g", help=help_text, width=width, **bound_number(key)))
+
+
+def choose_loss(choice: Choice, width: int) -> Loss:
+    """The sliders; the rest of the loss is that of the last run."""
+    loss = ask(questions.starting_loss, choice.last, choice.split)
+    mu = slider("μ", "mu", 0.005, 0.5, 0.005, loss.temperature, width)
+    gamma = slider("γ", "gamma", -1.0, 1.0, 0.005, loss.gamma, width)
+    epsilon = slider("ε", "epsilon", 0.01, 1.0, 0.01, loss.epsilon, width)
+    return replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon)
+
+
+def offer_paper_values(choice: Choice, chosen: Loss) -> None:
+    """For imported embeddings, buttons to the paper's μ and γ, and back to the run's own."""
+    run = choice.last
+    if not run.imported:
+        return
+    own = ask(questions.starting_loss, run, choice.split)
+    with st.container(horizontal=True):
+        for label, loss in ((f"{run.name}’s own values", own), ("The paper’s values", PAPER)):
+            text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
+            taken = (chosen.temperature, chosen.gamma) == (loss.temperature, loss.gamma)
+            button(text, f"values-{loss is PAPER}", "", _take, loss, disabled=taken)
+
+
+def _take(loss: Loss) -> None:
+    put("mu", loss.temperature)
+    put("gamma", loss.gamma)
+
+
+def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:
+    """μ and γ that fit imported embeddings; where the sliders start at them, also how they follow."""
+    own = ask(similarity.values_from_similarities, run, split)
+    if own.negatives != own.negatives:
+        return f"{run.name} is imported and has no negatives here (its own values are the paper’s)."
+    mu, gamma = f"{own.loss.temperature:g}", f"{own.loss.gamma:g}"
+    if not starts:
+        return f"{run.name} is imported; its own values would be μ = {mu}, γ = {gamma}."
+    return (
+        f"{run.name} is imported, so μ and γ start from its own similarities: γ = {gamma} is midway between the 99th "
+        f"percentile of other pairs ({own.negatives_top:.2f}) and the median of matching pairs ({own.positives:.2f}); "
+        f"μ = {mu} is a third of the distance between the two medians ({own.negatives:.2f}, {own.positives:.2f})."
+    )

@@ -1,0 +1,240 @@
+"""The Overview page: all runs and their recall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app import charts, judging
+from app.ask import (
+    ORIGINS,
+    RunSummary,
+    SplitSamples,
+    all_runs,
+    ask,
+    ask_both,
+    config_differences,
+    curves_of,
+    facts,
+    numbers_from,
+    read_each,
+    retrieval,
+    run_faults,
+    slices,
+)
+from app.choice import Choice, tone
+from app.components import cards, downloads
+from app.components.controls import pick
+from app.components.glossary import tip
+from app.components.table import Column, plain_table
+from app.components.words import count, curve_label, curves
+from app.views.comparison import show_answers, show_gains, show_separation
+
+Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
+
+METRICS = {
+    "rsum": "R@sum",
+    "i2t_r1": "i→t R@1",
+    "i2t_r5": "i→t R@5",
+    "i2t_r10": "i→t R@10",
+    "t2i_r1": "t→i R@1",
+    "t2i_r5": "t→i R@5",
+    "t2i_r10": "t→i R@10",
+    "md": "MD",
+}
+HEADLINE = (
+    ("R@sum", "rsum", "R@sum"),
+    ("image → text R@1", "i2t_r1", "R@K"),
+    ("text → image R@1", "t2i_r1", "R@K"),
+    ("image → text MedR", "i2t_medr", "MedR"),
+    ("text → image MedR", "t2i_medr", "MedR"),
+)
+COLUMNS = {
+    "run": Column("run"),
+    "from": Column("from", term="from"),
+    "loss": Column("loss", term="loss"),
+    **{name: Column(name, ".1f", "R@K") for name in METRICS.values()},
+    "R@sum": Column("R@sum", ".1f", "R@sum"),
+    "MD": Column("MD", ".3f", "mean distance"),
+    "state": Column("state"),
+    "date": Column("date"),
+}
+
+
+def show(choice: Choice) -> None:
+    if damaged := run_faults():
+        cards.faults(damaged)
+    shown = [run.name for run in choice.runs]
+    unevaluated = [run for run in all_runs() if run.name in choice.also and run.name not in shown]
+    runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
+    captions = choice.captions
+    empty = captions is not None and not len(captions)
+    if empty:
+        cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
+    else:
+        metrics = metrics_by_run(runs, choice)
+        headline(choice, metrics)
+        show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
+    st.download_button(
+        "Report",
+        partial(judging.report_page, choice.runs, choice.split),
+        f"report-{choice.split}.html",
+        "text/html",
+        icon=":material/summarize:",
+        on_click="ignore",
+        help=tip("report"),
+    )
+    note_origins(runs)
+    left, right = st.columns(2, gap="large")
+    if not empty:
+        with left:
+            show_recall(runs, choice, metrics)
+    with right:
+        show_curves(runs)
+    if not empty:
+        show_answers(runs, choice)
+    show_table(choice)
+    show_separation(runs, choice.split)
+    show_differences(runs)
+
+
+def metrics_by_run(runs: list[RunSummary], choice: Choice) -> Metrics:
+    """The metrics of the runs evaluated on the split: the stored ones, or those of the captions of the slice."""
+    split, captions = choice.split, choice.captions
+    evaluated = [run for run in runs if split in run.metrics]
+    if captions is None:
+        return {run.name: run.metrics[split] for run in evaluated}
+    images = count(len(choice.members("image")), "image")
+    cards.note(
+        f"Metrics, gains, recall and answers are over the {count(len(captions), 'caption')} ({images}) of the slice "
+        f"{choice.slice}. Their candidates are not filtered."
+    )
+    return {run.name: ask(slices.slice_metrics, run, split, captions) for run in evaluated}
+
+
+def headline(choice: Choice, metrics: Metrics) -> None:
+    """The last run's metrics and their change against the first run, each with its interval."""
+    if any(run.name not in metrics for run in choice.runs):  # damaged, and named above
+        return
+    changes = {}
+    if choice.second is not None:
+        changes = ask_both(retrieval.gains, choice.first, choice.second, choice.split, choice.captions)
+    items = []
+    for label, key, term in HEADLINE:
+        before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
+        digits = 0 if key.endswith("medr") else 1
+        note, value = f"vs {before:.{digits}f}" if changes else "", f"{after:.{digits}f}"
+        item = cards.Metric(label, value, note, term)
+        if key in changes:
+            delta = f"{after - before:+.1f}" if after != before else "0"
+            item = replace(item, delta=delta, colour="normal" if changes[key].beyond_noise else "off")
+        items.append(item)
+    cards.metrics(items)
+
+
+def note_origins(runs: list[RunSummary]) -> None:
+    """Say it where the numbers of these runs come from different sources."""
+    origins = {run.name: numbers_from(run) for run in runs}
+    if len(set(origins.values())) > 1:
+        kinds = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
+        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
+
+
+def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> None:
+    split = choice.split
+    cards.heading(f"Recall on {'the slice of ' if choice.slice else ''}{split}")
+    if not metrics:
+        cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
+        return
+    downloads.chart(charts.recall_bars(metrics, tone()), "recall", "recall of the runs")
+    if unevaluated := [run.name for run in runs if split not in run.splits]:
+        cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
+
+
+def show_curves(runs: list[RunSummary]) -> None:
+    cards.heading("Training")
+    by_run, faults = read_each(runs, curves_of)
+    by_epoch = {name: read.epochs for name, read in by_run.items()}
+    by_step = {name: read.steps for name, read in by_run.items()}
+    if faults:
+        cards.faults(faults)
+    for read in by_run.values():
+        for sentence in read.faults:
+            cards.note(sentence)
+    columns = curves(list(by_epoch.values())) + curves(list(by_step.values()))
+    if not columns:
+        fact = "There is no finished epoch to plot."
+        if runs and all(run.imported for run in runs):
+            fact = "Imported embeddings have no training curves."
+        cards.empty(fact, "Choose a run that has trained for at least one epoch.")
+        return
+    column = pick("Value", columns, "curve", format_func=curve_label, label_visibility="collapsed")
+    frames = by_epoch if any(column in frame for frame in by_epoch.values()) else by_step
+    figure = charts.training_curves(frames, column, curve_label(column), tone())
+    downloads.chart(figure, "training_curves", "training curves")
+
+
+def show_table(choice: Choice) -> None:
+    """One row per run, and one table per data set: what it is and how good it is on this split."""
+    split, of_choice = choice.split, choice.first.samples[choice.split]
+    queries = f"the whole of {split}" if choice.slice else split
+    cards.heading(
+        "All runs",
+        f"Percentages of queries on {queries}. Numbers can be compared within a table, not between tables: other "
+        "samples are easier or harder. “From” names the training source. Click on a column’s name to sort.",
+    )
+    groups: dict[SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
+    for run in all_runs():
+        groups.setdefault(run.samples.get(split), []).append(_row(run, split))
+    origins = list(ORIGINS)
+    for rows in groups.values():
+        rows.sort(key=lambda row: origins.index(row["from"]) if row["from"] in origins else len(origins))
+    for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
+        if samples is None:
+            cards.label(f"Without a sound evaluation on {split}")
+        else:
+            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
+            cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
+        plain_table(pd.DataFrame(rows), COLUMNS, f"runs-{samples.digest if samples else ''}", "runs")
+    everything = pd.DataFrame([row for rows in groups.values() for row in rows])
+    downloads.table(everything, f"runs-{split}", paper=True)
+
+
+def _row(run: RunSummary, split: str) -> dict[str, Any]:
+    """A run's row of the table and of its file."""
+    known, metrics, samples = facts(run), run.metrics.get(split, {}), run.samples.get(split)
+    return {
+        "run": run.name,
+        "from": known["from"],
+        "loss": known["loss"],
+        **{label: metrics.get(key) for key, label in METRICS.items()},
+        "state": run.state,
+        "date": known["created"][:10],
+        **{name: known[name] for name in ("data", "seed", "epochs")},
+        "split": split,
+        "images": samples and samples.images,
+        "captions": samples and samples.captions,
+    }
+
+
+def show_differences(runs: list[RunSummary]) -> None:
+    heading = "Differences between the configurations"
+    cards.heading(heading, "Settings that are equal in all runs are left out.")
+    imported = [run.name for run in runs if run.imported]
+    if imported:
+        cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")
+    trained = {run.name: run.config for run in runs if not run.imported}
+    table = config_differences(trained)
+    if len(trained) < 2:
+        cards.empty("There are no two runs to compare.", "Choose two that were trained here, in the sidebar.")
+    elif table.empty:
+        cards.empty("The configurations are equal.", "These runs have the same settings, including the seed.")
+    else:
+        table = table.rename_axis("setting").reset_index()
+        plain_table(table, {str(name): Column(str(name)) for name in table}, "settings", "settings")
+        downloads.table(table, "settings-that-differ", paper=True)

@@ -1,0 +1,87 @@
+"""The Slices page: groups of captions by misses beyond the expected ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from app import charts
+from app.ask import Run, RunSummary, ask, slices
+from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
+from app.components import cards, downloads, links
+from app.components.controls import FIRST, MODALITIES, choose_one, row
+from app.components.glossary import tip
+from app.components.table import Column, rows_table
+
+PICTURED = 12
+PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
+
+
+def show(choice: Choice) -> None:
+    """A table of slices; a click makes one the slice of all pages."""
+    runs = choice.runs
+    with row():
+        modality = choose_one("Queries", MODALITIES, "queries")
+        at = int(choose_one("Answered within the first", FIRST, "at", tip("R@K")))
+    beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
+    cards.note(
+        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images. All numbers except queries "
+        "are of the other half, with 95% intervals over images, so the worst of many slices is not worst by chance."
+    )
+    counted = len(ask(slices.images_counted, choice.first, choice.split))
+    images = ask(Run.count, choice.first, choice.split, "image")
+    if counted < images:
+        cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
+    table = slice_table(runs, choice.split, QUERIES[modality], at)
+    if not len(table):
+        cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
+        return
+    kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
+    kind = choose_one("Show", kinds, "kind")
+    table = table if kind == "all" else table[table["kind"] == kind]
+    _figure(table.head(PICTURED), runs, at)
+    _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
+    downloads.table(table, f"slices-{choice.split}")
+    if choice.slice:
+        pages = [(label, links.address(page, choice)) for label, page in PAGES.items()]
+        st.html(cards.links_html(pages))
+
+
+def _figure(table: pd.DataFrame, runs: list[RunSummary], at: int) -> None:
+    recalls = {
+        run.name: table[[f"recall_{number}", f"low_{number}", f"high_{number}"]].to_numpy()
+        for number, run in enumerate(runs)
+    }
+    figure = charts.slice_recalls(table["expression"].tolist(), recalls, f"R@{at}, %", tone())
+    downloads.chart(figure, "slice-recalls", "recall of the first slices")
+
+
+def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:
+    values = table[["expression", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
+    columns = {
+        "expression": Column("slice", "", "slice"),
+        "queries": Column("queries", ",d"),
+        "excess": Column("excess misses", "+,.0f", "excess"),
+    }
+    for number, run in enumerate(runs):
+        names = [f"{name}_{number}" for name in ("recall", "low", "high")]
+        values[names[0]] = _intervals(table[names], "{:.1f} [{:.1f}, {:.1f}]")
+        columns[names[0]] = Column(f"R@{at} of {run.name}", "", "R@K")
+    if len(runs) > 1:
+        values["gain"] = _intervals(table[["gain", "gain_low", "gain_high"]], "{:+.1f} [{:+.1f}, {:+.1f}]")
+        certain = (table["gain_low"] > 0) | (table["gain_high"] < 0)
+        values["noise"] = np.where(certain, "beyond noise", "may be noise")
+        columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
+        columns["noise"] = Column("is it noise?", "", "slice gain")
+    expressions = dict(table["expression"])
+    current = next((number for number, text in expressions.items() if text == choice.slice), -1)
+
+    def pick(number: int) -> None:
+        put(SLICE, str(expressions[number]))
+
+    rows_table(values, columns, table.index.to_numpy(), key, "slices", current, pick, height=560)
+
+
+def _intervals(numbers: pd.DataFrame, form: str) -> list[str]:
+    return [form.format(*ends) for ends in numbers.itertuples(index=False)]
