@@ -8,14 +8,14 @@ Pages hold summaries of runs and never an opened `Run`. An answer is kept under 
 their state (`RunSummary.stamp`, which changes when an analysis is written anew) and all arguments. Answers are shared
 between visitors, so nobody may change them in place. Slow questions have a pool and a spinner of their own.
 
-This module, `questions`, `jobs`, `training` and `judging` are the only ones that import `coder_core.api`; pages take its subjects
-from here. Names from a widget or the URL are compared with existing names and never joined to a path.
+This module, `questions`, `jobs`, `training` and `judging` are the only ones that import `coder_core.api`; pages take its
+subjects from here. Names from a widget or the URL are compared with existing names and never joined to a path.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -59,7 +59,9 @@ from coder_core.api.training import sample_weights
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
+OfOne = Callable[Concatenate[Run, P], T]
+OfTwo = Callable[Concatenate[Run, Run, P], T]
+OfAll = Callable[Concatenate[Sequence[Run], P], T]
 
 # Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
 # linear algebra mostly spins while it waits (a PCA map: 1.0 s of processor time with two threads, 0.06 with one).
@@ -132,76 +134,50 @@ def _name(question: Callable[..., Any]) -> str:
 
 _COMMON = _pool("common", ENTRIES)
 _POOLS = {_name(question): _pool(_name(question), SLOW_ENTRIES, text) for question, text in _SLOW.items()}
-_POOLS |= {_name(picture): _pool(_name(picture), PICTURES) for picture in (Run.picture,)}
+_POOLS[_name(Run.picture)] = _pool(_name(Run.picture), PICTURES)
 
 
 def _ask(
-    question: Callable[..., Any],
-    runs: Sequence[RunSummary],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    listed: bool = False,
+    question: Callable[..., Any], runs: Sequence[RunSummary], args: Any, kwargs: Any, *, as_list: bool
 ) -> Any:
-    """The kept answer to a question about runs; `listed`: it takes them as a list."""
+    """The kept answer to a question about runs, which takes them one by one or `as_list`."""
 
     def call(opened: list[Run]) -> Any:
         values = [value.value if isinstance(value, _Keyed) else value for value in args]
         named = {name: value.value if isinstance(value, _Keyed) else value for name, value in kwargs.items()}
-        return question(*([opened] if listed else opened), *values, **named)
+        return question(*([opened] if as_list else opened), *values, **named)
 
     name = _name(question)
     return _POOLS.get(name, _COMMON)(name, runs, (args, kwargs), call)
 
 
-def ask(
-    question: Callable[Concatenate[Run, P], T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs
-) -> T:
+def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The kept answer to a question about one run.
 
     Raises:
         InputError: the part of the run that the question needs is missing or damaged.
     """
-    return cast(T, _ask(question, [run], args, kwargs))
+    return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 
 def ask_both(
-    question: Callable[Concatenate[Run, Run, P], T],
-    first: RunSummary,
-    second: RunSummary,
-    /,
-    *args: P.args,
-    **kwargs: P.kwargs,
+    question: OfTwo[P, T], first: RunSummary, second: RunSummary, /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """`ask` about two runs."""
-    return cast(T, _ask(question, [first, second], args, kwargs))
+    return cast(T, _ask(question, [first, second], args, kwargs, as_list=False))
 
 
-def ask_all(
-    question: Callable[Concatenate[Sequence[Run], P], T],
-    runs: Sequence[RunSummary],
-    /,
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
+def ask_all(question: OfAll[P, T], runs: Sequence[RunSummary], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask` about a list of runs."""
-    return cast(T, _ask(question, runs, args, kwargs, listed=True))
+    return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
 
-def ask_now(
-    question: Callable[Concatenate[Run, P], T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs
-) -> T:
+def ask_now(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask` without a cache, for results that other processes write beside the run."""
     return question(_opened(run), *args, **kwargs)
 
 
-def ask_all_now(
-    question: Callable[Concatenate[Sequence[Run], P], T],
-    runs: Sequence[RunSummary],
-    /,
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> T:
+def ask_all_now(question: OfAll[P, T], runs: Sequence[RunSummary], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask_all` without a cache."""
     return question([_opened(run) for run in runs], *args, **kwargs)
 
@@ -266,13 +242,6 @@ def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
 def has_embeddings(run: RunSummary, split: str) -> bool:
     """True if every sample of the split has one embedding; otherwise the run scores pairs."""
     return ask(Run.scores, run, split) is None
-
-
-def thumbnails(
-    run: RunSummary, split: str, images: Sequence[int] | np.ndarray, size: int = 96
-) -> list[bytes | None]:
-    """Pictures of several images as JPEG bytes, in order; None where there is none."""
-    return [ask(Run.picture, run, split, int(image), size) for image in images]
 
 
 def likely_matches(

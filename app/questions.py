@@ -33,6 +33,9 @@ from coder_core.api.stored import StoredResult
 PICTURE = 480  # pixels of the longer side of a heat map's picture
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
+Cell = tuple[int, int]  # anchor and candidate in a matrix
+Samples = similarity.MatrixSamples
+Scaled = similarity.Scaled
 
 
 def clusters_of(
@@ -52,13 +55,11 @@ def cluster_labels(run: Run, split: str) -> np.ndarray | None:
     return None if result is None else np.concatenate([result.images, result.texts])
 
 
-def agreement(run: Run, split: str, chosen: clusters.Clusters) -> tuple[float, float]:
+def agreement(run: Run, split: str, result: clusters.Clusters) -> tuple[float, float]:
     """Share (%) of pairs whose image and caption carry the same label, and the share expected by chance."""
     owner = run.image_of_text(split)
-    return (
-        100 * float(clusters.agreement(chosen, owner).mean()),
-        100 * clusters.chance_agreement(chosen, owner),
-    )
+    shares = clusters.agreement(result, owner).mean(), clusters.chance_agreement(result, owner)
+    return 100 * float(shares[0]), 100 * float(shares[1])
 
 
 def view_of(run: Run, split: str) -> concepts.ConceptView:
@@ -111,28 +112,24 @@ def same_graph(first: Run, second: Run, split: str) -> bool:
 
 def disagreements(run: Run, split: str) -> pd.DataFrame:
     """Every caption with its image: caption, image, shared (%), what either reads most and how much (%), rank;
-    the least shared first."""
+    the least shared first, among equal shares the most confident."""
     names = np.array(view_of(run, split).names, dtype=object)
     shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in SIDES))
     owner = run.image_of_text(split)[shared.texts]
     row = np.searchsorted(image.samples, owner)
-    frame = pd.DataFrame(
-        {
-            "caption": shared.texts,
-            "image": owner,
-            "shared": 100 * shared.own,
-            "image_reads": names[image.first[row]],
-            "image_share": 100 * image.share[row],
-            "caption_reads": names[text.first],
-            "caption_share": 100 * text.share,
-            "rank": run.ranks(split)["t2i"][shared.texts] + 1,
-        }
-    )
-    confidence = (
-        frame["image_share"] * frame["caption_share"]
-    )  # among equal shares, the most confident come first
-    order = np.lexsort((-confidence.to_numpy(), frame["shared"].round(1).to_numpy()))
-    return frame.iloc[order].reset_index(drop=True)
+    columns = {
+        "caption": shared.texts,
+        "image": owner,
+        "shared": 100 * shared.own,
+        "image_reads": names[image.first[row]],
+        "image_share": 100 * image.share[row],
+        "caption_reads": names[text.first],
+        "caption_share": 100 * text.share,
+        "rank": run.ranks(split)["t2i"][shared.texts] + 1,
+    }
+    confidence = columns["image_share"] * columns["caption_share"]
+    order = np.lexsort((-confidence, columns["shared"].round(1)))
+    return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
 
 
 def pair_concepts(
@@ -140,24 +137,22 @@ def pair_concepts(
 ) -> tuple[pd.DataFrame, float, dict[Modality, float]]:
     """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
     they have in common, and the effective number of concepts either reads."""
-    view = view_of(run, split)
-    image = int(run.image_of_text(split)[text])
+    view, image = view_of(run, split), int(run.image_of_text(split)[text])
     table = view.disagreement(image, text, top=len(view.words))
-    table["word"] = np.array(view_of(run, split).names, dtype=object)[table["concept"]]
+    table["word"] = np.array(view.names, dtype=object)[table["concept"]]
     for side in SIDES:
         table[side] /= max(float(table[side].sum()), 1e-12)
-    strongest = pd.concat([table.nlargest(top, side) for side in ("image", "text")]).drop_duplicates(
-        "concept"
-    )
+    shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
+    strongest = pd.concat([table.nlargest(top, side) for side in SIDES]).drop_duplicates("concept")
     total = strongest["image"] + strongest["text"]
     strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
-    strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005]
+    strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005].reset_index(drop=True)
+    samples: dict[Modality, np.ndarray] = {"image": np.array([image]), "text": np.array([text])}
     perplexity = {
-        side: float(concepts.summarise_attention(view, side, np.array([number])).perplexity[0])
-        for side, number in zip(SIDES, (image, text), strict=True)
+        side: float(concepts.summarise_attention(view, side, sample).perplexity[0])
+        for side, sample in samples.items()
     }
-    shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
-    return strongest.reset_index(drop=True), shared, perplexity
+    return strongest, shared, perplexity
 
 
 def top_readers(
@@ -189,12 +184,12 @@ def principal_maps(
     runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
 ) -> list[joint_space.Layout]:
     """The PCA map of every run, the second aligned to the first."""
-    first, *others = runs
-    reference = joint_space.principal_layout(first, split, sample=sample, modalities=modalities)
-    return [reference] + [
-        joint_space.principal_layout(run, split, reference, sample=sample, modalities=modalities)
-        for run in others
-    ]
+    maps: list[joint_space.Layout] = []
+    for run in runs:
+        reference = maps[0] if maps else None
+        layout = joint_space.principal_layout(run, split, reference, sample=sample, modalities=modalities)
+        maps.append(layout)
+    return maps
 
 
 def stored_maps(
@@ -219,9 +214,9 @@ def answers(
 def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | None:
     """TF-IDF vectors of the captions, of a large split those of its sample; None if captions share no words."""
     sample = run.sample(split)
-    return (
-        retrieval.text_vectors(run, split) if sample is None else retrieval.sampled_space(run, split, sample)
-    )
+    if sample is None:
+        return retrieval.text_vectors(run, split)
+    return retrieval.sampled_space(run, split, sample)
 
 
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:
@@ -314,45 +309,38 @@ def starting_loss(run: Run, split: str) -> Loss:
     return similarity.values_from_similarities(run, split).loss if run.summary.imported else run.loss
 
 
-def matrix_batch(run: Run, settings: MatrixSettings) -> similarity.MatrixSamples:
+def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
     """The samples, chosen and ordered by this run; ask with `without_sliders`.
 
     Raises:
         InputError: the settings give fewer than two pairs.
     """
     s = settings
-    batch = similarity.choose_samples(
-        run, s.split, s.source, size=s.size, seed=s.seed, chosen=s.chosen, within=s.within
-    )
+    numbers = {"size": s.size, "seed": s.seed}
+    batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **numbers)
     return similarity.ordered(run, s.split, batch, s.order, s.direction, s.loss)
 
 
-def matrix_spread(run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples) -> np.ndarray:
+def matrix_spread(run: Run, settings: MatrixSettings, batch: Samples) -> np.ndarray:
     """Spread of every anchor's similarities over a batch; ask with `without_sliders`."""
     return similarity.spread_over(matrix_sides(run, settings, batch), settings.loss)
 
 
-def matrix_sides(run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples) -> Sides:
+def matrix_sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
     """Anchors and candidates of a batch."""
     return similarity.matrix_sides(run, settings.split, batch, settings.direction)
 
 
 def pair_at(
-    run: Run,
-    settings: MatrixSettings,
-    batch: similarity.MatrixSamples,
-    scaled: similarity.Scaled,
-    cell: tuple[int, int],
+    run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
 ) -> tuple[int, int]:
     """The image and the caption (rows of the split) of a cell; for a block, those of its most similar negative."""
-    anchor, candidate = similarity.hardest_in_cell(matrix_sides(run, settings, batch), scaled, *cell)
-    image, text = (anchor, candidate) if settings.direction == "i2t" else (candidate, anchor)
+    pair = similarity.hardest_in_cell(matrix_sides(run, settings, batch), scaled, *cell)
+    image, text = pair if settings.direction == "i2t" else pair[::-1]
     return int(batch.images[image]), int(batch.texts[text])
 
 
-def hardest_negative(
-    run: Run, settings: MatrixSettings, batch: similarity.MatrixSamples, scaled: similarity.Scaled
-) -> tuple[int, int]:
+def hardest_negative(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled) -> tuple[int, int]:
     """The image and the caption of the most similar negative (for blocks: in the most similar block)."""
     negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
     row, column = np.unravel_index(int(negatives.argmax()), negatives.shape)
@@ -360,13 +348,9 @@ def hardest_negative(
 
 
 def pair_numbers(
-    run: Run,
-    settings: MatrixSettings,
-    batch: similarity.MatrixSamples,
-    scaled: similarity.Scaled,
-    cell: tuple[int, int],
+    run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
 ) -> similarity.Pair:
-    """Every number of one pair; `cell` is (anchor, candidate) in the batch."""
+    """Every number of one pair."""
     sides = matrix_sides(run, settings, batch)
     return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)
 
@@ -380,5 +364,4 @@ def slice_table(
     runs: Sequence[Run], split: str, direction: Direction, at: int, columns: slices.Columns
 ) -> pd.DataFrame:
     """Recall of the usual slices."""
-    usual = slices.usual_slices(columns)
-    return slices.slice_table(runs, split, direction, at, usual, columns)
+    return slices.slice_table(runs, split, direction, at, slices.usual_slices(columns), columns)

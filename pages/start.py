@@ -8,6 +8,7 @@ from app import jobs, training
 from app.ask import all_runs, curves_of, run_faults
 from app.choice import attempt
 from app.components import cards
+from app.components.controls import button
 from app.components.words import latest, steps_done
 from app.frame import pages as frame
 from app.views.training import NOT_STARTED
@@ -56,20 +57,13 @@ elif trained:
     st.page_link("pages/train.py", label="Train a run of your own", icon=":material/model_training:")
 else:
     if job is not None:
-        cards.empty(
-            "Training ended without a finished run.", "The output below says why. Then start it again."
-        )
+        fix = "The output below says why. Then start it again."
+        cards.empty("Training ended without a finished run.", fix)
         st.code(job.output, language=None)
-    st.button(
-        "Train the demo",
-        type="primary",
-        icon=":material/play_circle:",
-        on_click=attempt,
-        args=(NOT_STARTED, jobs.start_demo),
-    )
+    start = (attempt, NOT_STARTED, jobs.start_demo)
+    button("Train the demo", "train-demo", "play_circle", *start, type="primary")
     cards.refusal()
-    damaged = run_faults()
-    if damaged:
+    if damaged := run_faults():
         cards.faults(damaged)
     st.html(
         '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '

@@ -56,20 +56,16 @@ def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kind
     Args:
         order: kinds that come first, whatever their counts.
     """
-    texts = values.astype(str).to_numpy(dtype=object)
-    counted = pd.Series(texts).value_counts()
-    names = list(order)
-    names += [str(name) for name in counted.index if name not in names]
+    texts = values.astype(str)
+    names = list(dict.fromkeys([*order, *map(str, texts.value_counts().index)]))
     shown = names[:MOST_KINDS]
-    positions = {name: position for position, name in enumerate(shown)}
-    codes = np.array([positions.get(text, len(shown)) for text in texts], dtype=np.int64)
+    codes = texts.map({name: code for code, name in enumerate(shown)}).fillna(len(shown))
     # vermilion and blue stand for the two runs, so the kinds begin with the others
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
-    labels, tones = list(shown), palette[: len(shown)]
+    tones = palette[: len(shown)]
     if len(names) > len(shown):
-        labels.append(OTHER)
-        tones.append(colours.faint)
-    return Kinds(codes, tuple(labels), tuple(tones))
+        shown, tones = [*shown, OTHER], [*tones, colours.faint]
+    return Kinds(codes.to_numpy(dtype=np.int64), tuple(shown), tuple(tones))
 
 
 def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
@@ -77,34 +73,28 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
     numbers = np.asarray(values, dtype=np.float64)
     steps = _RAMP_DARK if colours is DARK else _RAMP_LIGHT
     if name in SIGNED:
-        placed = np.sign(numbers) * np.log10(1 + np.abs(numbers))
-        end = max(float(np.nanmax(np.abs(placed), initial=0.0)), 1.0)
-        powers = range(1, int(end) + 1)
-        marks = [-(10**p) for p in reversed(powers)] + [0] + [10**p for p in powers]
-        ticks = [float(np.sign(m) * np.log10(1 + abs(m))) for m in marks]
-        return Ramp(
-            placed,
-            -end,
-            end,
-            _spaced(_DIVERGING),
-            tuple(ticks),
-            tuple(f"{m:+,}" if m else "0" for m in marks),
-        )
+
+        def scaled(changes: np.ndarray) -> np.ndarray:
+            return np.sign(changes) * np.log10(1 + np.abs(changes))
+
+        end = max(float(np.nanmax(np.abs(scaled(numbers)), initial=0.0)), 1.0)
+        powers = 10 ** np.arange(1, int(end) + 1)
+        marks = np.concatenate([-powers[::-1], [0], powers])
+        labels = tuple(f"{mark:+,}" if mark else "0" for mark in marks.tolist())
+        ticks = tuple(scaled(marks).tolist())
+        return Ramp(scaled(numbers), -end, end, _spaced(_DIVERGING), ticks, labels)
     if name in LOGARITHMIC:
-        placed = np.log10(np.maximum(numbers, 0) + (0 if name == "rank" else 1))
-        end = max(float(np.nanmax(placed, initial=0.0)), 1.0)
-        marks = [10**p for p in range(int(end) + 1)]
-        shift = 0 if name == "rank" else 1
-        if shift:
-            marks = [0, *marks]
-        ticks = [float(np.log10(m + shift)) for m in marks]
-        return Ramp(placed, 0.0, end, _spaced(steps), tuple(ticks), tuple(f"{m:,}" for m in marks))
+        shift = 0 if name == "rank" else 1  # a rank is at least 1, a count may be 0
+        logarithms = np.log10(np.maximum(numbers, 0) + shift)
+        end = max(float(np.nanmax(logarithms, initial=0.0)), 1.0)
+        marks = np.array([0] * shift + [10**power for power in range(int(end) + 1)])
+        labels = tuple(f"{mark:,}" for mark in marks.tolist())
+        return Ramp(logarithms, 0.0, end, _spaced(steps), tuple(np.log10(marks + shift).tolist()), labels)
     finite = numbers[np.isfinite(numbers)]
-    low, high = (float(v) for v in np.quantile(finite, [0.01, 0.99])) if len(finite) else (0.0, 1.0)
-    if not high > low:
-        high = low + 1e-6
-    even = tuple(float(t) for t in np.linspace(low, high, 5))
-    return Ramp(numbers, low, high, _spaced(steps), even, tuple(f"{t:.3g}" for t in even))
+    low, high = np.quantile(finite, [0.01, 0.99]).tolist() if len(finite) else (0.0, 1.0)
+    high = high if high > low else low + 1e-6
+    even = tuple(np.linspace(low, high, 5).tolist())
+    return Ramp(numbers, low, high, _spaced(steps), even, tuple(f"{tick:.3g}" for tick in even))
 
 
 def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:

@@ -43,8 +43,9 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
         (edges[touching], colours.ink, 1.5, 0.6),
     ):
         if len(part):
-            traces.append(_arrows(nodes, part, size_of, colour, width, opacity))
-    if chosen is not None and chosen in size_of:
+            traces.append(_arrows(nodes, part, size_of, colour) | {"opacity": opacity})
+            traces[-1]["line"]["width"] = width
+    if chosen in size_of:
         here = nodes[nodes["concept"] == chosen]
         traces.append(rings(here["x"], here["y"], colours, size_of[chosen] + 10))
     for kind, (_, symbol, label) in KINDS.items():
@@ -64,42 +65,24 @@ def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Pa
     words = [plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
     hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
+    names = {"text": words, "hovertext": hover, "customdata": concepts["concept"].to_numpy()}
+    style = {"textposition": "top center", "textfont": {"color": colours.ink, "size": 12.5}}
+    marker = {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}}
     opaque = {"marker": {"opacity": 1}}
-    return points(
-        concepts["x"],
-        concepts["y"],
-        label,
-        "%{hovertext}",
-        {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}},
-        mode="markers+text",
-        text=words,
-        textposition="top center",
-        textfont={"color": colours.ink, "size": 12.5},
-        customdata=concepts["concept"].to_numpy(),
-        hovertext=hover,
-        selected=opaque,
-        unselected=opaque,
-    )
+    more = {**names, **style, "mode": "markers+text", "selected": opaque, "unselected": opaque}
+    return points(concepts["x"], concepts["y"], label, "%{hovertext}", marker, **more)
 
 
-def _arrows(
-    nodes: pd.DataFrame,
-    edges: pd.DataFrame,
-    size_of: Mapping[int, float],
-    colour: str,
-    width: float,
-    opacity: float,
-) -> Part:
+def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, float], colour: str) -> Part:
     positions = nodes.set_index("concept")[["x", "y"]]
     begin, end = (positions.loc[edges[name]].to_numpy() for name in ("concept", "neighbour"))
-    gap = np.full(len(edges), np.nan)
-    x, y = (np.stack([begin[:, axis], end[:, axis], gap], axis=1).ravel() for axis in (0, 1))
+    ends = np.stack([begin, end, np.full_like(end, np.nan)], axis=1).reshape(-1, 2)
     short = np.zeros((len(edges), 3))
     short[:, 1] = [size_of[number] / 2 for number in edges["neighbour"]]
     heads = {"symbol": "arrow", "angleref": "previous", "color": colour, "standoff": short.ravel()}
     heads["size"] = np.tile([0.0, 8.0, 0.0], len(edges))
-    style = {"mode": "lines+markers", "line": {"color": colour, "width": width}, "opacity": opacity}
-    return points(x, y, "", "", heads, showlegend=False, **style)
+    x, y = ends.T
+    return points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line={"color": colour})
 
 
 def _sizes(counts: np.ndarray) -> np.ndarray:
@@ -115,14 +98,9 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
     for name, values, colour in coloured(numbers, colours):
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
         traces.append(bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts))
-    axes: Part = {
-        "xaxis": {"type": "category"},
-        "yaxis": {"rangemode": "tozero"},
-        "showlegend": len(numbers) > 1,
-    }
-    return figure(
-        colours, traces, "effective number of concepts read", f"{unit}, %", height=BANDS_HEIGHT, **axes
-    )
+    axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"rangemode": "tozero"}, "height": BANDS_HEIGHT}
+    x, several = "effective number of concepts read", len(numbers) > 1
+    return figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
@@ -132,36 +110,29 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
     traces = []
     for kind, (_, _, label) in KINDS.items():
         rows = np.flatnonzero((shown["kind"] == kind).to_numpy())
-        if not len(rows):
-            continue
-        for side, unit, sign in (("image", "image", -1.0), ("text", "caption", 1.0)):
+        for side, unit, sign in (("image", "image", -1.0), ("text", "caption", 1.0)) if len(rows) else ():
             share = 100 * shown[side].to_numpy(dtype=float)[rows]
             hover = f"%{{y}}: %{{customdata:.1f}} % of the {unit}’s attention"
-            legend = {"legendgroup": kind, "showlegend": side == "text"}
-            marked = [words[row] for row in rows]
-            colour = kind_colour(kind, colours)
-            side_bar = bar(
-                sign * share, marked, label, colour, hover, orientation="h", customdata=share, **legend
-            )
-            traces.append(side_bar | {"hovertemplate": f"{hover}<extra></extra>"})
+            more = {
+                "customdata": share,
+                "legendgroup": kind,
+                "showlegend": side == "text",
+                "orientation": "h",
+            }
+            names, colour = [words[row] for row in rows], kind_colour(kind, colours)
+            bars = bar(sign * share, names, label, colour, hover, **more)
+            traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
-    return figure(
-        colours,
-        traces,
-        "← image reads · attention, % · caption reads →",
-        "",
-        height=110 + ROW_HEIGHT * max(len(shown), 3),
-        barmode="overlay",
-        bargap=0.3,
-        shapes=[vertical_line(0, colours.faint, 1, "solid")],
-        xaxis={
-            "range": [-104, 104],
-            "tickvals": ticks,
-            "ticktext": [str(abs(t)) for t in ticks],
-            "showgrid": True,
-        },
-        yaxis=_word_axis(colours) | {"categoryorder": "array", "categoryarray": words},
-    )
+    x = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
+    layout: Part = {
+        "height": 110 + ROW_HEIGHT * max(len(shown), 3),
+        "barmode": "overlay",
+        "bargap": 0.3,
+        "shapes": [vertical_line(0, colours.faint, 1, "solid")],
+        "xaxis": x | {"range": [-104, 104], "showgrid": True},
+        "yaxis": _word_axis(colours) | {"categoryorder": "array", "categoryarray": words},
+    }
+    return figure(colours, traces, "← image reads · attention, % · caption reads →", "", **layout)
 
 
 def _word_axis(colours: Tone) -> dict[str, Any]:

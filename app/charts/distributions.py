@@ -27,6 +27,7 @@ from app.charts.figure import (
 
 ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
 GRID = 44  # cells a side of a density
+Counts = Sequence[np.ndarray]
 
 
 def histogram(
@@ -99,9 +100,8 @@ def density(
         customdata=counts.T,
     )
     shapes = [segment(ranges[0], ranges[0], colours.faint, 1, "dot")] if diagonal else []
-    return figure(
-        colours, [squares], x_label, y_label, showlegend=False, shapes=shapes, yaxis={"showgrid": False}
-    )
+    layout: Part = {"showlegend": False, "shapes": shapes, "yaxis": {"showgrid": False}}
+    return figure(colours, [squares], x_label, y_label, **layout)
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
@@ -126,18 +126,11 @@ def similarity_histogram(
     edge = {"color": colours.paper, "width": 1}
     marker = {"symbol": "diamond", "size": 11, "color": colours.mark, "line": edge}
     matches = points(positives, heights, "own matches", "own match: %{x:.3f}", marker)
-    font = {"color": colours.faint, "size": 12}
     note = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
-    return figure(
-        colours,
-        [negatives, matches],
-        "similarity to the anchor",
-        "negatives per bin",
-        height=ANCHOR_HEIGHT,
-        bargap=0,
-        annotations=[note | {"xanchor": "left", "font": font}],
-        shapes=[vertical_line(gamma, colours.faint, 1.5, "dot")],
-    )
+    note |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
+    layout: Part = {"annotations": [note], "shapes": [vertical_line(gamma, colours.faint, 1.5, "dot")]}
+    labels = ("similarity to the anchor", "negatives per bin")
+    return figure(colours, [negatives, matches], *labels, height=ANCHOR_HEIGHT, bargap=0, **layout)
 
 
 def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
@@ -158,11 +151,7 @@ def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
 
 
 def similarity_curves(
-    names: Sequence[str],
-    edges: np.ndarray,
-    positive: Sequence[np.ndarray],
-    negative: Sequence[np.ndarray],
-    colours: Tone,
+    names: Sequence[str], edges: np.ndarray, positive: Counts, negative: Counts, colours: Tone
 ) -> go.Figure:
     """Matching pairs (filled) and all others (line): share of the pairs in each bin."""
     traces = []
@@ -175,21 +164,12 @@ def similarity_curves(
             share = 100 * counts / max(int(counts.sum()), 1)
             trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
             traces.append(trace | {"fill": fill, "opacity": 0.9})
-    x, y = "similarity of image and caption", "share of the pairs, %"
-    axes: Part = {
-        "xaxis": {"range": _occupied(edges, [*positive, *negative])},
-        "yaxis": {"rangemode": "tozero"},
-    }
-    return figure(colours, traces, x, y, height=SIMILARITY_HEIGHT, **axes)
+    axes = _axes(edges, [*positive, *negative])
+    return figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
 
 
 def similarity_densities(
-    names: Sequence[str],
-    edges: np.ndarray,
-    counts: Sequence[np.ndarray],
-    shown: Sequence[np.ndarray],
-    unit: str,
-    colours: Tone,
+    names: Sequence[str], edges: np.ndarray, counts: Counts, shown: Counts, unit: str, colours: Tone
 ) -> go.Figure:
     """One kind of pairs of any number of runs, every curve of area 1. DBL's figures 6 and 7.
 
@@ -199,24 +179,23 @@ def similarity_densities(
     """
     width = float(edges[1] - edges[0])
     traces = []
-    for number, (name, one) in enumerate(zip(names, counts, strict=True)):
-        heights = one / (max(int(one.sum()), 1) * width)
+    for number, (name, of_run) in enumerate(zip(names, counts, strict=True)):
+        heights = of_run / (max(int(of_run.sum()), 1) * width)
         colour = run_colour(number, len(names), colours)
         traces.append(_steps(edges, heights, name, colour, "%{x:.2f}: %{y:.2f}") | {"fill": "tozeroy"})
-    axes: Part = {"xaxis": {"range": _occupied(edges, shown)}, "yaxis": {"rangemode": "tozero"}}
-    x = f"similarity of {unit}"
-    return figure(colours, traces, x, "density", height=SIMILARITY_HEIGHT, runs=len(names), **axes)
+    axes = _axes(edges, shown)
+    return figure(colours, traces, f"similarity of {unit}", "density", runs=len(names), **axes)
+
+
+def _axes(edges: np.ndarray, counts: Counts) -> Part:
+    """Height and axes of curves of similarities: from the first to the last bin that is not empty."""
+    bins, last = np.flatnonzero(np.sum(counts, axis=0)), len(edges) - 1
+    ends = [max(bins[0] - 1, 0), min(bins[-1] + 2, last)] if len(bins) else [0, last]
+    x = {"range": [float(edges[end]) for end in ends]}
+    return {"height": SIMILARITY_HEIGHT, "xaxis": x, "yaxis": {"rangemode": "tozero"}}
 
 
 def _steps(
     edges: np.ndarray, heights: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid"
 ) -> Part:
     return line(middles(edges), heights, name, colour, hover, shape="hvh", dash=dash)
-
-
-def _occupied(edges: np.ndarray, counts: Sequence[np.ndarray]) -> list[float]:
-    """From the first to the last bin that is not empty."""
-    bins = np.flatnonzero(np.sum(counts, axis=0))
-    if not len(bins):
-        return [float(edges[0]), float(edges[-1])]
-    return [float(edges[max(bins[0] - 1, 0)]), float(edges[min(bins[-1] + 2, len(edges) - 1)])]

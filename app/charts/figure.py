@@ -15,9 +15,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 HEIGHT, LEGEND_LINE = 330, 19
-HIDDEN = {"visible": False, "showgrid": False}  # an axis
 T = TypeVar("T")
 Part = dict[str, Any]  # a trace, a shape or a part of the layout
+HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
 
 
 @dataclass(frozen=True)

@@ -115,29 +115,17 @@ def heat_map(
     ends: Part = {"zmin": scale.low, "zmax": scale.high, "showscale": True, "colorbar": above}
     squares = cells(values, None, None, hover, colour_stops(scale, colours), **ends)
     tall, wide = values.shape
-    x, y = (
-        _named_axis(columns, [-0.5, wide - 0.5]),
-        _named_axis(rows, [tall - 0.5, -0.5]),
-    )  # the first row on top
+    x = _named_axis(columns, [-0.5, wide - 0.5])
+    y = _named_axis(rows, [tall - 0.5, -0.5])  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
         y |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
     # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
     below = {"text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6}
     below |= {"yanchor": "top", "showarrow": False, "font": {"color": colours.faint}}
-    return figure(
-        colours,
-        [squares],
-        "",
-        row_name,
-        height=SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT,
-        xaxis=x,
-        yaxis=y,
-        showlegend=False,
-        shapes=_cross(marked, colours),
-        annotations=[below],
-        margin=MARGIN | {"b": 30},
-        plot_bgcolor=colours.grid,
-    )
+    height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
+    layout: Part = {"xaxis": x, "yaxis": y, "margin": MARGIN | {"b": 30}, "plot_bgcolor": colours.grid}
+    marks: Part = {"shapes": _cross(marked, colours), "annotations": [below]}
+    return figure(colours, [squares], "", row_name, height=height, showlegend=False, **layout, **marks)
 
 
 def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
@@ -186,20 +174,15 @@ def regions_over_picture(
     scale = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
     bar_only = points([None], [None], "", "", scale | {"colorbar": above})
     image = {"source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
-    hidden = HIDDEN | {"constrain": "domain"}
-    return figure(
-        colours,
-        [regions, bar_only],
-        "",
-        "",
-        height=PICTURE_HEIGHT,
-        images=[image | {"sizing": "stretch", "layer": "below"}],
-        shapes=[frame(left, top, right, bottom, colours.runs[0], 2.5)],
-        showlegend=False,
-        xaxis=hidden | {"range": [0, 1]},
-        yaxis=hidden | {"range": [1, 0], "scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"},
-        margin=MARGIN,
-    )
+    across, down = (HIDDEN | {"constrain": "domain", "range": ends} for ends in ([0, 1], [1, 0]))
+    down |= {"scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"}
+    layout: Part = {
+        "images": [image | {"sizing": "stretch", "layer": "below"}],
+        "shapes": [frame(left, top, right, bottom, colours.runs[0], 2.5)],
+        "height": PICTURE_HEIGHT,
+        "margin": MARGIN,
+    }
+    return figure(colours, [regions, bar_only], "", "", showlegend=False, xaxis=across, yaxis=down, **layout)
 
 
 def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:

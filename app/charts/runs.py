@@ -98,32 +98,19 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
     size = len(RANK_LABELS)
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
-    squares = cells(
-        np.sqrt(counts),
-        RANK_LABELS,
-        RANK_LABELS,
-        "%{y} → %{x}: %{customdata} queries",
-        [[0, colours.ramp[0]], [1, colours.ramp[1]]],
-        customdata=counts,
-        text=np.where(counts > 0, counts.astype(str), ""),
-        texttemplate="%{text}",
-        textfont={"size": 13},
-        xgap=3,
-        ygap=3,
-    )
+    texts = {"customdata": counts, "text": np.where(counts > 0, counts.astype(str), "")}
+    style = {"texttemplate": "%{text}", "textfont": {"size": 13}, "xgap": 3, "ygap": 3}
+    stops = [[0, colours.ramp[0]], [1, colours.ramp[1]]]
+    hover = "%{y} → %{x}: %{customdata} queries"
+    squares = cells(np.sqrt(counts), RANK_LABELS, RANK_LABELS, hover, stops, **texts, **style)
     ends = (-0.5, size - 0.5)
-    small = {"size": 11, "color": colours.faint}
-    return figure(
-        colours,
-        [squares],
-        f"rank in {plain(name_b)}",
-        f"rank in {plain(name_a)}",
-        height=RANK_HEIGHT,
-        xaxis={"type": "category", "tickangle": 0, "tickfont": small},
-        yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
-        showlegend=False,
-        shapes=[segment(ends, ends, colours.faint, 1, "dot")],
-    )
+    layout: Part = {
+        "xaxis": {"type": "category", "tickangle": 0, "tickfont": {"size": 11, "color": colours.faint}},
+        "yaxis": {"type": "category", "autorange": "reversed", "showgrid": False},
+        "shapes": [segment(ends, ends, colours.faint, 1, "dot")],
+    }
+    x, y = (f"rank in {plain(name)}" for name in (name_b, name_a))
+    return figure(colours, [squares], x, y, height=RANK_HEIGHT, showlegend=False, **layout)
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:

@@ -70,7 +70,7 @@ def whole_number(label: str, low: int, high: int, start: int, key: str, width: i
     return int(st.number_input(label, low, high, start, width=width, **bound_number(key), **more) or 0)
 
 
-def button(label: str, key: str, icon: str, action: Callable[..., object], *args: Any, **more: Any) -> None:
+def button(label: str, key: str, icon: str, action: Callable[..., None], *args: Any, **more: Any) -> None:
     """A button that calls `action` with `args`; `icon` is the name of a Material symbol, "" for none."""
     symbol = f":material/{icon}:" if icon else None
     st.button(label, key=key, icon=symbol, on_click=action, args=args, **more)
@@ -78,7 +78,7 @@ def button(label: str, key: str, icon: str, action: Callable[..., object], *args
 
 def pick(label: str, options: Iterable[T], key: str, width: int | None = None, **more: Any) -> T:
     """One of many options, in a list; the URL holds it."""
-    size = {} if width is None else {"width": width}
+    size: dict[str, Any] = {} if width is None else {"width": width}
     return cast(T, st.selectbox(label, list(options), **size, **bound(key), **more))
 
 

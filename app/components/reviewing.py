@@ -15,6 +15,7 @@ from app import judging
 from app.ask import InputError
 from app.choice import REVIEWER, Choice, attempt, bound, value_of
 from app.components import cards, events
+from app.components.controls import button
 from app.components.table import ENLARGED
 
 LONGEST_REVIEWER = judging.LONGEST["reviewer"]
@@ -45,14 +46,9 @@ def reviewer() -> str:
 
 def reviewer_field() -> None:
     """The field for the reviewer's name; it stays in the address from page to page."""
-    st.text_input(
-        "Reviewer",
-        placeholder=login(),
-        max_chars=LONGEST_REVIEWER,
-        width=220,
-        **bound(REVIEWER),
-        help="Stored with every verdict. The default is the login name of the person who started the app.",
-    )
+    help_text = "Stored with every verdict. The default is the login name of the person who started the app."
+    field = {"placeholder": login(), "width": 220, **bound(REVIEWER)}
+    st.text_input("Reviewer", max_chars=LONGEST_REVIEWER, help=help_text, **field)
 
 
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
@@ -106,23 +102,15 @@ def judge(
     arguments = (choice, image, caption)
     with row:
         for verdict, label in offered(*arguments).items():
-            given = review is not None and review.verdict == verdict
-            st.button(
-                label,
-                key=f"{key}-{verdict}",
-                on_click=give,
-                args=(*arguments, verdict),
-                icon=":material/check:" if given else None,
-                shortcut=LABELS[verdict][2] if keys else None,
-                type="primary" if given else "secondary",
-            )
+            icon, look = ("", "secondary")
+            if review is not None and review.verdict == verdict:
+                icon, look = ("check", "primary")
+            shortcut = LABELS[verdict][2] if keys else None
+            action = (give, *arguments, verdict)
+            button(label, f"{key}-{verdict}", icon, *action, shortcut=shortcut, type=look)
         if undo and review is not None:
-            more: dict[str, Any] = {
-                "type": "tertiary",
-                "icon": ":material/undo:",
-                "shortcut": "U" if keys else None,
-            }
-            st.button("Undo", key=f"{key}-undo", on_click=give, args=(*arguments, UNDO), **more)
+            action, shortcut = (give, *arguments, UNDO), "U" if keys else None
+            button("Undo", f"{key}-undo", "undo", *action, shortcut=shortcut, type="tertiary")
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
@@ -145,7 +133,7 @@ def _remarks(
     with st.popover("Tags and note", icon=":material/edit_note:"):
         st.text_input("Tags, with commas between them", tags, key=f"{key}-tags", max_chars=longest)
         st.text_area("Note", note, key=f"{key}-note", max_chars=judging.LONGEST["note"])
-        st.button("Save", key=f"{key}-save", on_click=save)
+        button("Save", f"{key}-save", "", save)
         cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")
 
 

@@ -56,12 +56,18 @@ Pick = Callable[[int], None]
 
 
 def picking_table(
-    frame: pd.DataFrame, columns: Mapping[str, Column], ids: np.ndarray, target: str, *names: str, **more: Any
+    frame: pd.DataFrame,
+    columns: Mapping[str, Column],
+    ids: np.ndarray,
+    target: str,
+    key: str,
+    label: str,
+    **more: Any,
 ) -> np.ndarray:
-    """`rows_table`, with its key and label in `names`, whose opened row is the value of the number widget `target`."""
+    """`rows_table` whose opened row is the value of the number widget `target`."""
     value = value_of(target)
     current = int(value) if value.isdecimal() and len(value) < 12 else None
-    return rows_table(frame, columns, ids, *names, current, partial(put, target), **more)
+    return rows_table(frame, columns, ids, key, label, current, partial(put, target), **more)
 
 
 def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, label: str) -> None:
@@ -120,7 +126,7 @@ def rows_table(
             direction = SORTS[view["sort"][1] if view["sort"] and view["sort"][0] == name else None]
             view.update(sort=(name, direction) if direction else None, page=0)
 
-    scripts = {kind: HERE.with_suffix(f".{kind}").read_text(encoding="utf-8") for kind in ("js", "css")}
+    script, style = (HERE.with_suffix(ending).read_text(encoding="utf-8") for ending in (".js", ".css"))
     content = {
         **_cells(frame.iloc[shown], columns, parts),
         "opens": on_pick is not None,
@@ -133,7 +139,7 @@ def rows_table(
         "range": _range(page, len(ids), label),
         "height": height,
     }
-    component = st.components.v2.component(NAME, **scripts)
+    component = st.components.v2.component(NAME, js=script, css=style)
     component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)
     return order
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
@@ -15,7 +15,20 @@ from app.components import downloads, events
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
 START = ("Start", "Demo training")  # without and with a run to look at
-OVERVIEW = "Overview"
+PAGES = {  # file → title and icon
+    "overview": ("Overview", "leaderboard"),
+    "diversity": ("Diversity", "blur_on"),
+    "weights": ("Weights", "balance"),
+    "similarity": ("Similarity", "grid_on"),
+    "joint": ("Joint space", "scatter_plot"),
+    "clusters": ("Clusters", "workspaces"),
+    "retrieval": ("Retrieval", "image_search"),
+    "slices": ("Slices", "filter_alt"),
+    "concepts": ("Concepts", "hub"),
+    "data": ("Data", "fact_check"),
+    "reviews": ("Reviews", "rate_review"),
+    "train": ("Train", "model_training"),
+}
 APP_TITLE = "CODER Lab"
 
 
@@ -24,27 +37,18 @@ def page_list() -> list[st.Page]:
     usable = any(run.usable for run in all_runs())
     job = training.demo_job()
     demo_runs = job is not None and job.running
-    start: dict[str, Any] = {"title": START[usable], "icon": ":material/play_circle:"}
-    overview: dict[str, Any] = {"title": OVERVIEW, "icon": ":material/leaderboard:"}
-    home: dict[str, Any] = {"url_path": "home", "default": True, "visibility": "hidden"}
-    shown: Literal["visible", "hidden"] = "visible" if demo_runs or not usable else "hidden"
+    titles = {**PAGES, "start": (START[usable], "play_circle")}
+    home = "overview" if usable else "start"
+
+    def page(name: str, **more: Any) -> st.Page:
+        title, icon = titles[name]
+        return st.Page(f"pages/{name}.py", title=title, icon=f":material/{icon}:", **more)
+
+    shown = "visible" if demo_runs or not usable else "hidden"
     return [
-        st.Page(
-            "pages/overview.py" if usable else "pages/start.py", **(overview if usable else start), **home
-        ),
-        st.Page("pages/start.py", **start, url_path="start", visibility=shown),
-        st.Page("pages/overview.py", **overview, url_path="overview"),
-        st.Page("pages/diversity.py", title="Diversity", icon=":material/blur_on:"),
-        st.Page("pages/weights.py", title="Weights", icon=":material/balance:"),
-        st.Page("pages/similarity.py", title="Similarity", icon=":material/grid_on:"),
-        st.Page("pages/joint.py", title="Joint space", icon=":material/scatter_plot:"),
-        st.Page("pages/clusters.py", title="Clusters", icon=":material/workspaces:"),
-        st.Page("pages/retrieval.py", title="Retrieval", icon=":material/image_search:"),
-        st.Page("pages/slices.py", title="Slices", icon=":material/filter_alt:"),
-        st.Page("pages/concepts.py", title="Concepts", icon=":material/hub:"),
-        st.Page("pages/data.py", title="Data", icon=":material/fact_check:"),
-        st.Page("pages/reviews.py", title="Reviews", icon=":material/rate_review:"),
-        st.Page("pages/train.py", title="Train", icon=":material/model_training:"),
+        page(home, url_path="home", default=True, visibility="hidden"),
+        page("start", url_path="start", visibility=shown),
+        *(page(name, url_path=name) for name in PAGES),
     ]
 
 

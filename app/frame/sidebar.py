@@ -32,6 +32,7 @@ from app.choice import (
     slice_mask,
 )
 from app.components import cards, enlarged, events, links, reviewing
+from app.components.controls import button
 from app.components.glossary import tip
 from app.frame import pages as frame
 from app.frame import unavailable
@@ -99,16 +100,11 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     linked = "run" in st.query_params or "run" in st.session_state
     first_name, second_name = default_pair(names)
     first = _picker("Run", "run", names, first_name, "Usually the baseline.")
-    second = _picker(
-        "Compared with",
-        "versus",
-        [NO_RUN, *names],
-        NO_RUN if linked else second_name,
-        f"Shown beside the first run on every page; {NO_RUN} shows the first run alone.",
-    )
-    problems = [
-        unavailable.run(name, runs.get(name)) for name in (first, second) if name not in (*names, NO_RUN)
-    ]
+    help_text = f"Shown beside the first run on every page; {NO_RUN} shows the first run alone."
+    usual = NO_RUN if linked else second_name
+    second = _picker("Compared with", "versus", [NO_RUN, *names], usual, help_text)
+    unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
+    problems = [unavailable.run(name, runs.get(name)) for name in unknown]
     chosen = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
     query: Query = {"run": first, "versus": second}
     if first not in names:
@@ -150,16 +146,10 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
         return value
     elsewhere = ", ".join(name for name in others if name not in offered)
     left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
-    st.multiselect(
-        "Also",
-        [*offered, *(name for name in value if name not in offered)],
-        key=ALSO,
-        max_selections=MOST_ALSO,
-        placeholder="more runs on these samples",
-        help=cards.literal(
-            f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"
-        ),
-    )
+    options = [*offered, *(name for name in value if name not in offered)]
+    help_text = f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"
+    example, explained = "more runs on these samples", cards.literal(help_text)
+    st.multiselect("Also", options, key=ALSO, max_selections=MOST_ALSO, placeholder=example, help=explained)
     return value
 
 
@@ -194,17 +184,18 @@ def _slice(shown: Choice | None) -> str:
 def _sliced(shown: Choice, expression: str) -> Choice:
     """Report below the field the size and recall of the slice; returns the choice narrowed to it, unless the expression
     is wrong."""
+    run, split = shown.last, shown.split
     try:
-        inside = slice_mask(shown.runs[-1], shown.split, expression)
+        inside = slice_mask(run, split, expression)
     except InputError as error:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
         return shown
     captions = inside.nonzero()[0]
-    recalls = " · ".join(f"{run.name} {recall_of(run, shown.split, captions):.1f} %" for run in shown.runs)
-    words = plain_words(shown.runs[-1], shown.split, expression)
-    held = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
-    cards.note(f"{held} on every page. Text→image R@1: {recalls}." if len(captions) else f"{held}.")
-    st.button("Clear slice", icon=":material/close:", on_click=lambda: put(SLICE, ""))
+    recalls = " · ".join(f"{run.name} {recall_of(run, split, captions):.1f} %" for run in shown.runs)
+    words = plain_words(run, split, expression)
+    size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
+    cards.note(f"{size} on every page. Text→image R@1: {recalls}." if len(captions) else f"{size}.")
+    button("Clear slice", "clear-slice", "close", put, SLICE, "")
     return replace(shown, slice=expression, slice_run=shown.last, mask=inside)
 
 
@@ -221,11 +212,9 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
 
 def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
-    first, sound, problems = chosen[0], [], []
+    first, sound, problems = chosen[0], list[RunSummary](), list[Problem]()
     for run in chosen:
-        problem = (
-            unavailable.split(run, split) if split not in run.splits else unavailable.analysis(run, split)
-        )
+        problem = unavailable.split(run, split)
         if problem is None and first in sound and not comparable(first, run, split):
             problem = unavailable.other_samples(first, run, split)
         if problem is None:
@@ -256,11 +245,10 @@ def page(
     cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
     cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
-    alone = ""
-    if chosen is not None:
-        alone = f" Only {named(chosen.runs)} {'is' if chosen.second is None else 'are'} shown."
+    verb = "is" if chosen and chosen.second is None else "are"
+    only = f" Only {named(chosen.runs)} {verb} shown." if chosen else ""
     for problem in problems:
-        cards.empty(problem.fact, problem.fix + alone)
+        cards.empty(problem.fact, problem.fix + only)
     if chosen is None:
         _offer_others([problem.name for problem in problems])
         return
@@ -283,18 +271,15 @@ def _offer_others(problems: Sequence[str]) -> None:
     """Links to runs that can be shown, without those with problems; without any, how to get one."""
     others = [run for run in all_runs() if run.usable and run.name not in problems]
     if others:
-        offered = [
-            (run.name, links.address("", Choice(run, None, run.splits[0]))) for run in others[:OFFERED]
-        ]
+        offered = {run.name: links.address("", Choice(run, None, run.splits[0])) for run in others[:OFFERED]}
         every = len(others) <= OFFERED
         cards.label("Runs that can be shown:" if every else f"{OFFERED} of {len(others)} runs:")
-        st.html(cards.links_html(offered))
+        st.html(cards.links_html(list(offered.items())))
         return
     if broken := run_faults():
         cards.faults(broken)
-    cards.empty(
-        "There is no evaluated run yet.", "Train the demo on the start page, or evaluate a run of your own."
-    )
+    fix = "Train the demo on the start page, or evaluate a run of your own."
+    cards.empty("There is no evaluated run yet.", fix)
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
 
 
@@ -302,9 +287,7 @@ def saved_views_menu(page: str) -> None:
     """Save the open view under a name; open or remove a saved one. `page` is the path of the open page."""
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
         st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)
-        st.button(
-            "Save", on_click=attempt, args=("The view was not saved.", _save_view, page), key="save-view"
-        )
+        button("Save", "save-view", "", attempt, "The view was not saved.", _save_view, page)
         try:
             views = saved_views.saved_views(runs_root())
         except InputError as error:
@@ -313,12 +296,8 @@ def saved_views_menu(page: str) -> None:
         for number, (name, address) in enumerate(views.items()):
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.html(cards.links_html([(name, address)]))
-                st.button(
-                    "Remove",
-                    key=f"remove-view-{number}",
-                    on_click=attempt,
-                    args=("The view was not removed.", saved_views.remove_view, runs_root(), name),
-                )
+                remove = (attempt, "The view was not removed.", saved_views.remove_view, runs_root(), name)
+                button("Remove", f"remove-view-{number}", "", *remove)
 
 
 def _save_view(page: str) -> None:

@@ -14,9 +14,14 @@ from app import questions
 from app.ask import InputError, RunSummary, all_runs, ask, comparable, has_embeddings, runs_root
 from app.choice import NO_RUN, Choice, put
 from app.components import cards
+from app.components.controls import button
 
 LONGEST = 80  # characters of a name from a link
 _SPLIT = re.compile(r"[A-Za-z0-9_]+")
+OTHER_PAGES = (
+    "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."
+)
+Has = Callable[[RunSummary, str], bool]
 
 
 @dataclass(frozen=True)
@@ -39,29 +44,25 @@ def run(name: str, summary: RunSummary | None) -> Problem:
     if summary.damaged:
         return Problem(name, f"The analysis of {short} is damaged.", " ".join(summary.damaged.values()))
     if summary.state == "running":
-        return Problem(
-            name, f"{short} is still training.", "It is evaluated when training ends; see the Train page."
-        )
+        fix = "It is evaluated when training ends; see the Train page."
+        return Problem(name, f"{short} is still training.", fix)
     fix = f"Evaluate it on the Train page, or: {_evaluate(summary, 'dev')}"
     return Problem(name, f"{short} is not evaluated yet (state: {summary.state}).", fix)
 
 
-def split(summary: RunSummary, name: str) -> Problem:
-    """A split that a link names and the run was not evaluated on, or whose analysis lacks files."""
-    if name in summary.damaged:
-        fact = f"The analysis of {summary.name} on {name} is damaged."
-        return Problem(summary.name, fact, f"{summary.damaged[name]} {_again(summary, name)}")
+def split(summary: RunSummary, name: str) -> Problem | None:
+    """A split that a link names and the run was not evaluated on, or whose analysis is damaged; None if it is sound."""
+    known = name in summary.splits
+    if fault := ask(questions.analysis_fault, summary, name) if known else summary.damaged.get(name):
+        again = f"Evaluate it again: {_evaluate(summary, name)}"
+        fix = f"{fault} {'Import it again.' if summary.imported else again}"
+        return Problem(summary.name, f"The analysis of {summary.name} on {name} is damaged.", fix)
+    if known:
+        return None
     fix = f"It was evaluated on {', '.join(summary.splits)}."
     if _SPLIT.fullmatch(name) and not summary.imported:
         fix += f" To add {name}: {_evaluate(summary, name)}"
     return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}.", fix)
-
-
-def analysis(summary: RunSummary, name: str) -> Problem | None:
-    """A split whose analysis is damaged; None where it is sound."""
-    fault = ask(questions.analysis_fault, summary, name)
-    fact = f"The analysis of {summary.name} on {name} is damaged."
-    return Problem(summary.name, fact, f"{fault} {_again(summary, name)}") if fault else None
 
 
 def other_samples(first: RunSummary, second: RunSummary, split: str) -> Problem:
@@ -71,26 +72,11 @@ def other_samples(first: RunSummary, second: RunSummary, split: str) -> Problem:
 
 
 def _evaluate(summary: RunSummary, split: str) -> str:
-    return f"{shlex.join(['python', '-m', 'coder_core.evaluate', str(summary.path), '--split', split])}"
-
-
-def _again(summary: RunSummary, split: str) -> str:
-    return "Import it again." if summary.imported else f"Evaluate it again: {_evaluate(summary, split)}"
-
-
-OTHER_PAGES = (
-    "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."
-)
+    return shlex.join(["python", "-m", "coder_core.evaluate", str(summary.path), "--split", split])
 
 
 def runs_with(
-    choice: Choice,
-    has: Callable[[RunSummary, str], bool],
-    *,
-    trained: str,
-    imported: str,
-    fix: str,
-    preset: str = "",
+    choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = ""
 ) -> list[RunSummary]:
     """The chosen runs that have it, after naming those that do not; where none has it, a button to another run that
     does, and how to train one.
@@ -103,27 +89,24 @@ def runs_with(
     """
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
-
-    def lack(run: RunSummary) -> str:
-        reason = f"holds imported embeddings, {imported}" if run.imported else f"was trained {trained}"
-        return f"{run.name} {reason}."
-
+    facts = [
+        f"{run.name} {f'holds imported embeddings, {imported}' if run.imported else f'was trained {trained}'}."
+        for run in without
+    ]
     if not matches:
         if len(without) == 2 and not any(run.imported for run in without):
-            fact = f"{without[0].name} and {without[1].name} were trained {trained}."
-        else:
-            fact = " ".join(map(lack, without))
-        cards.empty(fact, fix)
+            facts = [f"{without[0].name} and {without[1].name} were trained {trained}."]
+        cards.empty(" ".join(facts), fix)
         _offer_another(choice, has)
         label = f"Open the Train page with {preset}" if preset else "Open the Train page"
         query = {"preset": preset} if preset else None
         st.page_link("pages/train.py", label=label, icon=":material/model_training:", query_params=query)
     elif without:
-        cards.note(f"{lack(without[0])} Only {matches[0].name} is shown.")
+        cards.note(f"{facts[0]} Only {matches[0].name} is shown.")
     return matches
 
 
-def _offer_another(choice: Choice, has: Callable[[RunSummary, str], bool]) -> None:
+def _offer_another(choice: Choice, has: Has) -> None:
     """A button that chooses another run that has it: beside the first one where both are of the same samples."""
     split = choice.split
     others = [run for run in all_runs() if run.usable and split in run.splits and run not in choice.runs]
@@ -134,14 +117,11 @@ def _offer_another(choice: Choice, has: Callable[[RunSummary, str], bool]) -> No
                 break
     else:
         return
-    beside = comparable(choice.first, run, split)
-    first, second = (choice.first.name, run.name) if beside else (run.name, NO_RUN)
-    label = (
-        f"Compare {cards.literal(first)} with {cards.literal(second)}"
-        if beside
-        else f"Show {cards.literal(first)}"
-    )
-    st.button(label, type="primary", key="another-run", on_click=_choose, args=(first, second))
+    first, second, label = run.name, NO_RUN, f"Show {cards.literal(run.name)}"
+    if comparable(choice.first, run, split):
+        first, second = choice.first.name, run.name
+        label = f"Compare {cards.literal(first)} with {cards.literal(second)}"
+    button(label, "another-run", "", _choose, first, second, type="primary")
 
 
 def _choose(first: str, second: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.ask import Modality, Run, RunSummary, ask, thumbnails
+from app.ask import Modality, Run, RunSummary, ask
 from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import button, step_through
@@ -160,7 +160,7 @@ def sample_cells(
     texts: Sequence[str],
 ) -> list[SampleCell]:
     """The first cells of a table's rows about these samples."""
-    pictures = map(cards.data_url, thumbnails(run, split, images, TABLE_PICTURE))
+    pictures = [cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE)) for image in images]
     rows = zip(modalities, numbers, images, texts, pictures, strict=True)
     return [
         SampleCell(image, name_of(modality, number), text, ids_of(run, split, modality, number), picture)

@@ -79,9 +79,10 @@ class Form:
             self.values[key] = pick(label, option.choices, own, index=start, **more)
         else:
             number: type[int] | type[float] = int if option.kind == "number" else float
-            ends = (None if end is None else number(end) for end in (option.smallest, option.largest))
+            for name, end in (("min_value", option.smallest), ("max_value", option.largest)):
+                more[name] = None if end is None else number(end)
             more |= {"step": 1} if option.kind == "number" else {"format": "%g"}
-            value = st.number_input(label, *ends, number(option.value), **more, **bound_number(own))
+            value = st.number_input(label, value=number(option.value), **more, **bound_number(own))
             self.values[key] = number(value)
 
     def choose_section(self, name: str, label: str) -> None:
