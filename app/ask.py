@@ -59,6 +59,8 @@ from coder_core.api.training import sample_weights
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Runs = Sequence[RunSummary]
+Faults = list[tuple[str, str]]  # name and fault of damaged runs
 OfOne = Callable[Concatenate[Run, P], T]
 OfTwo = Callable[Concatenate[Run, Run, P], T]
 OfAll = Callable[Concatenate[Sequence[Run], P], T]
@@ -97,9 +99,7 @@ HASHES: dict[str | type[Any], Callable[[Any], Any]] = {
 def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[..., Any]:
     """A cache of answers; Streamlit tells caches apart by the function's name."""
 
-    def answer(
-        question: str, runs: Sequence[RunSummary], arguments: object, _call: Callable[[list[Run]], Any]
-    ) -> Any:
+    def answer(question: str, runs: Runs, arguments: Any, _call: Callable[[list[Run]], Any]) -> Any:
         return _call([_opened(run) for run in runs])
 
     answer.__qualname__ = f"answers-{name}"
@@ -137,9 +137,7 @@ _POOLS = {_name(question): _pool(_name(question), SLOW_ENTRIES, text) for questi
 _POOLS[_name(Run.picture)] = _pool(_name(Run.picture), PICTURES)
 
 
-def _ask(
-    question: Callable[..., Any], runs: Sequence[RunSummary], args: Any, kwargs: Any, *, as_list: bool
-) -> Any:
+def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as_list: bool) -> Any:
     """The kept answer to a question about runs, which takes them one by one or `as_list`."""
 
     def call(opened: list[Run]) -> Any:
@@ -160,14 +158,12 @@ def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kw
     return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 
-def ask_both(
-    question: OfTwo[P, T], first: RunSummary, second: RunSummary, /, *args: P.args, **kwargs: P.kwargs
-) -> T:
+def ask_both(question: OfTwo[P, T], a: RunSummary, b: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask` about two runs."""
-    return cast(T, _ask(question, [first, second], args, kwargs, as_list=False))
+    return cast(T, _ask(question, [a, b], args, kwargs, as_list=False))
 
 
-def ask_all(question: OfAll[P, T], runs: Sequence[RunSummary], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask` about a list of runs."""
     return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
@@ -177,7 +173,7 @@ def ask_now(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: 
     return question(_opened(run), *args, **kwargs)
 
 
-def ask_all_now(question: OfAll[P, T], runs: Sequence[RunSummary], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def ask_all_now(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`ask_all` without a cache."""
     return question([_opened(run) for run in runs], *args, **kwargs)
 
@@ -198,14 +194,12 @@ def _runs_in(root: str) -> list[RunSummary]:
     return list_runs(root)
 
 
-def run_faults() -> list[tuple[str, str]]:
+def run_faults() -> Faults:
     """Name and fault of every damaged run, and of every damaged analysis."""
     return [(run.name, fault) for run in all_runs() for fault in (run.fault, *run.damaged.values()) if fault]
 
 
-def read_each(
-    runs: Sequence[RunSummary], read: Callable[[RunSummary], T]
-) -> tuple[dict[str, T], list[tuple[str, str]]]:
+def read_each(runs: Runs, read: Callable[[RunSummary], T]) -> tuple[dict[str, T], Faults]:
     """Read every run: results by name, and name and fault of the damaged runs."""
     parts, faults = {}, []
     for run in runs:

@@ -34,6 +34,7 @@ from coder_core.api.reviews import (
 )
 
 State = tuple[int, ...]
+Pair = tuple[int, int]  # image and caption
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
 
 
@@ -126,9 +127,7 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
     return load(file_of(run)).by_reviewer.get(reviewer, {})
 
 
-def queue(
-    run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None
-) -> list[tuple[int, int]]:
+def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
     """(image, caption) of at most 50 pairs to judge, the most informative first.
 
     Args:
@@ -227,11 +226,8 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     path = file_of(runs[-1])
     reviews = load(path)
     positives = [source.path for source in sources(runs[-1], split) if not source.fault]
-    parts = [
-        "python -m coder_core.report",
-        *(str(run.path) for run in runs),
-        f"--split {split} --out report.html",
-    ]
+    paths = " ".join(str(run.path) for run in runs)
+    parts = [f"python -m coder_core.report {paths} --split {split} --out report.html"]
     parts += [f"--reviews {path}"] if reviews.standing else []
     parts += [f"--positives {' '.join(positives)}"] if positives else []
     report = ask_all_now(gather, runs, split, command=" ".join(parts), reviews=reviews, positives=positives)

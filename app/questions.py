@@ -31,16 +31,17 @@ from coder_core.api.sides import Direction, Modality, Sides
 from coder_core.api.stored import StoredResult
 
 PICTURE = 480  # pixels of the longer side of a heat map's picture
+Way = heat_maps.Way
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
+Settings = clusters.ClusterSettings
 Cell = tuple[int, int]  # anchor and candidate in a matrix
+Perplexity = dict[Modality, float]
 Samples = similarity.MatrixSamples
 Scaled = similarity.Scaled
 
 
-def clusters_of(
-    run: Run, split: str, settings: clusters.ClusterSettings | None
-) -> StoredResult[clusters.Clusters]:
+def clusters_of(run: Run, split: str, settings: Settings | None) -> StoredResult[clusters.Clusters]:
     """Stored offline clusters with these settings; None asks for the run's prototypes."""
     if settings is not None:
         return clusters.offline_clusters(run, split, settings)
@@ -132,9 +133,7 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
     return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
 
 
-def pair_concepts(
-    run: Run, split: str, text: int, top: int
-) -> tuple[pd.DataFrame, float, dict[Modality, float]]:
+def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, Perplexity]:
     """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
     they have in common, and the effective number of concepts either reads."""
     view, image = view_of(run, split), int(run.image_of_text(split)[text])
@@ -230,9 +229,7 @@ def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
     return retrieval.look_alike(run, decode(content, "the picture"), split=split)
 
 
-def word_regions(
-    run: Run, split: str, text: str, image: int | bytes, way: heat_maps.Way
-) -> heat_maps.HeatMap:
+def word_regions(run: Run, split: str, text: str, image: int | bytes, way: Way) -> heat_maps.HeatMap:
     """Heat map of a text and an image of the split, or an uploaded picture."""
     picture = decode(image, "the picture") if isinstance(image, bytes) else image
     return heat_maps.heat_map(run, split, text, picture, way)
@@ -331,9 +328,7 @@ def matrix_sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
     return similarity.matrix_sides(run, settings.split, batch, settings.direction)
 
 
-def pair_at(
-    run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
-) -> tuple[int, int]:
+def pair_at(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Cell:
     """The image and the caption (rows of the split) of a cell; for a block, those of its most similar negative."""
     pair = similarity.hardest_in_cell(matrix_sides(run, settings, batch), scaled, *cell)
     image, text = pair if settings.direction == "i2t" else pair[::-1]

@@ -6,8 +6,6 @@ from app.views import clusters
 
 sidebar.page(
     "Which samples form groups?",
-    "A cluster holds image-caption pairs with similar embeddings. Where an image and its caption fall into different "
-    "clusters, the model disagrees about what the pair shows.",
     lambda choice: clusters.show(embedded(choice)),
     of_two=True,
     whole="which clusters there are, their words, sizes and agreement",

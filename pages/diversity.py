@@ -3,9 +3,4 @@
 from app.frame import sidebar
 from app.views import diversity
 
-sidebar.page(
-    "Which anchors are ambiguous?",
-    "An anchor is ambiguous when its similarities to all negatives hardly vary. Its diversity is then low, and CODER "
-    "lowers its temperature.",
-    diversity.show,
-)
+sidebar.page("Which anchors are ambiguous?", diversity.show)

@@ -6,8 +6,6 @@ from app.views import joint
 
 sidebar.page(
     "Do images and texts share one space?",
-    "Neighbours have similar embeddings. Where diamonds (images) and dots (captions) mix, the two modalities share a "
-    "space. Two separate islands are a modality gap.",
     lambda choice: joint.show(embedded(choice)),
     of_two=True,
     whole="where points lie, the modality gap and the curves of similarities",

@@ -5,6 +5,6 @@ from app.views import retrieval
 
 sidebar.page(
     retrieval.question,
-    "Every query ranks all candidates of the split. The higher its true match ranks, the better.",
     retrieval.show,
+    how="Every query ranks all candidates of the split. The higher its true match ranks, the better.",
 )

@@ -3,9 +3,4 @@
 from app.frame import sidebar
 from app.views import reviews
 
-sidebar.page(
-    "What did people say about the data?",
-    "Judge whether captions and images belong together. Verdicts stay beside the data; training and evaluation take "
-    "them when asked.",
-    reviews.show,
-)
+sidebar.page("What did people say about the data?", reviews.show)

@@ -12,11 +12,7 @@ from app.views.training import show_training
 from app.views.training_form import show_form
 
 frame.require()
-cards.question(
-    "Which run is training, and what comes next?",
-    "A run trains in a process of its own: it continues when this page is closed, and every tab shows the same. A "
-    "falling loss with rising R@sum on dev is healthy. Stop when R@sum falls for several epochs.",
-)
+cards.question("Which run is training, and what comes next?")
 cards.refusal()
 entries = training.training_runs()
 names = [entry.name for entry in entries]

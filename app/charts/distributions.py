@@ -31,14 +31,14 @@ Counts = Sequence[np.ndarray]
 
 
 def histogram(
-    values: Mapping[str, np.ndarray], label: str, unit: str, colours: Tone, bins: int = 50
+    values: Mapping[str, np.ndarray], x: str, unit: str, colours: Tone, bins: int = 50
 ) -> go.Figure:
     """Distributions of several runs over one set of bins, with their medians as dashed lines; more than two runs are
     lines."""
     everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
     everything = everything[np.isfinite(everything)]
     if not len(everything):
-        return figure(colours, [], label, f"{unit} per bin")
+        return figure(colours, [], x, f"{unit} per bin")
     low, high = _range(everything)
     edges = np.linspace(low, high, bins + 1)
     traces, medians = [], []
@@ -50,7 +50,7 @@ def histogram(
             traces.append(histogram_bars(edges, counts, name, colour, 0.62, unit))
         medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
     layout: Part = {"barmode": "overlay", "bargap": 0, "shapes": medians}
-    return figure(colours, traces, label, f"{unit} per bin", runs=len(values), **layout)
+    return figure(colours, traces, x, f"{unit} per bin", runs=len(values), **layout)
 
 
 def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
@@ -195,7 +195,5 @@ def _axes(edges: np.ndarray, counts: Counts) -> Part:
     return {"height": SIMILARITY_HEIGHT, "xaxis": x, "yaxis": {"rangemode": "tozero"}}
 
 
-def _steps(
-    edges: np.ndarray, heights: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid"
-) -> Part:
-    return line(middles(edges), heights, name, colour, hover, shape="hvh", dash=dash)
+def _steps(edges: np.ndarray, y: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid") -> Part:
+    return line(middles(edges), y, name, colour, hover, shape="hvh", dash=dash)

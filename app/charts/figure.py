@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 HEIGHT, LEGEND_LINE = 330, 19
 T = TypeVar("T")
+Ends = tuple[float, float]
 Part = dict[str, Any]  # a trace, a shape or a part of the layout
 HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
 
@@ -160,14 +161,13 @@ def rings(x: Any, y: Any, colours: Tone, size: Any) -> Part:
 
 
 def histogram_bars(
-    edges: np.ndarray, counts: np.ndarray, name: str, colour: str, opacity: float, unit: str
+    edges: np.ndarray, y: np.ndarray, name: str, colour: str, opacity: float, unit: str
 ) -> Part:
     """The bars of a histogram."""
     marker = {"color": colour, "line": {"width": 0}}
     hover = "%{x:.3f}: %{y} " + unit
-    return bar(
-        middles(edges), counts, name, colour, hover, width=np.diff(edges), opacity=opacity, marker=marker
-    )
+    more: Part = {"width": np.diff(edges), "opacity": opacity, "marker": marker}
+    return bar(middles(edges), y, name, colour, hover, **more)
 
 
 def middles(edges: np.ndarray) -> np.ndarray:
@@ -175,9 +175,7 @@ def middles(edges: np.ndarray) -> np.ndarray:
     return np.asarray((edges[:-1] + edges[1:]) / 2)
 
 
-def segment(
-    x: tuple[float, float], y: tuple[float, float], colour: str, width: float, dash: str, **more: Any
-) -> Part:
+def segment(x: Ends, y: Ends, colour: str, width: float, dash: str, **more: Any) -> Part:
     """A straight line from (x[0], y[0]) to (x[1], y[1])."""
     style = {"color": colour, "width": width, "dash": dash}
     return {"type": "line", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": style, **more}

@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import html
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import streamlit as st
@@ -19,6 +21,7 @@ from app.choice import refused
 from app.components.glossary import TERMS
 
 Links = Sequence[tuple[str, str]]  # label and address
+HOW_TO_READ = tomllib.loads(Path(__file__).with_name("headings.toml").read_text(encoding="utf-8"))
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
@@ -161,16 +164,16 @@ def note(text: str) -> None:
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
-def question(title: str, how: str) -> None:
-    """The head of every page: the question it answers and how to read its picture."""
+def question(title: str, how: str = "") -> None:
+    """The head of every page: the question it answers and how to read its picture, as in `heading`."""
     st.title(literal(title), anchor=False)
-    st.html(f'<p class="cl-how">{html.escape(how)}</p>')
+    st.html(f'<p class="cl-how">{html.escape(how or HOW_TO_READ[title])}</p>')
 
 
-def heading(text: str, how: str = "") -> None:
-    """A section: its name, and one sentence on how to read it."""
+def heading(text: str, how: str = "", **values: object) -> None:
+    """A section: its name, and how to read it: `how`, or what headings.toml says of it, filled in with `values`."""
     st.header(literal(text), anchor=False)
-    if how:
+    if how := how or HOW_TO_READ.get(text, "").format(**values):
         note(how)
 
 

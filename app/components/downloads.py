@@ -51,11 +51,8 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     """A figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
     st.session_state.setdefault(FIGURES, {})[alt] = figure
-    camera = {
-        "format": str(st.session_state.get(FORMAT, FORMATS[0])).lower(),
-        "filename": file_name(alt),
-        "scale": 2,
-    }
+    kind = str(st.session_state.get(FORMAT, FORMATS[0])).lower()
+    camera = {"format": kind, "filename": file_name(alt), "scale": 2}
     drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
     if st.session_state.get(VALUES, st.query_params.get(VALUES) == "true"):
         rows = charts.hover_texts(figure)
@@ -80,9 +77,8 @@ def figures() -> None:
         return
     st.sidebar.toggle("Values below figures", **bound(VALUES), help=tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
-        st.segmented_control(
-            "The camera button saves", FORMATS, default=FORMATS[0], required=True, **bound(FORMAT)
-        )
+        usual: dict[str, Any] = {"default": FORMATS[0], "required": True}
+        st.segmented_control("The camera button saves", FORMATS, **usual, **bound(FORMAT))
         cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
         paper = tone().paper
         for name, figure in shown.items():

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from app.ask import Modality
 from app.choice import NO_RUN, Choice, reviewer_in_link
 
+Links = tuple[tuple[str, str], ...]  # labels and addresses
 ANCHORS: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
@@ -52,9 +53,7 @@ def concepts(choice: Choice, text: int) -> str:
     return address("concepts", choice, caption=text)
 
 
-def of_sample(
-    choice: Choice, modality: Modality, number: int, *, here: str = ""
-) -> tuple[tuple[str, str], ...]:
+def of_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> Links:
     """Links from a sample to the other pages that can show it; `here` is left out."""
     pages = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
     links = tuple((label, link(choice, modality, number)) for label, link in pages.items() if label != here)

@@ -81,11 +81,9 @@ def latest(epochs: pd.DataFrame) -> str:
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
             evaluated = epochs[epochs[column].notna()]
-            saved = (
-                evaluated[evaluated["best"].eq(True)]
-                if "best" in evaluated
-                else evaluated.nlargest(1, column)
-            )
+            saved = evaluated.nlargest(1, column)
+            if "best" in evaluated:
+                saved = evaluated[evaluated["best"].eq(True)]
             text = f" · R@sum on dev {evaluated[column].iloc[-1]:.1f}"
             if saved.empty or saved.index[-1] == evaluated.index[-1]:
                 return text
@@ -97,9 +95,8 @@ def curves(frames: list[pd.DataFrame]) -> list[str]:
     """The columns that can be plotted, R@sum first, then losses."""
     names: dict[str, None] = {}
     for frame in frames:
-        names.update(
-            dict.fromkeys(str(name) for name in frame.select_dtypes("number") if name not in NOT_PLOTTED)
-        )
+        numbers = map(str, frame.select_dtypes("number"))
+        names.update(dict.fromkeys(name for name in numbers if name not in NOT_PLOTTED))
     return sorted(names, key=lambda name: (name not in RSUM_COLUMNS, "loss" not in name, name))
 
 

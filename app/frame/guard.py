@@ -98,9 +98,7 @@ async def _refuse(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         answer = "websocket.http.response"
         if answer not in (scope.get("extensions") or {}):
-            await send(
-                {"type": "websocket.close", "code": 1008}
-            )  # before it is accepted: the server answers 403
+            await send({"type": "websocket.close", "code": 1008})  # not accepted yet: the server answers 403
             return
     kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
     await send({"type": f"{answer}.start", "status": 403, "headers": kind})

@@ -137,9 +137,11 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
     Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data.
     """
     asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
-    value = followed(
-        ALSO, asked, [], lambda names: [n for n in dict.fromkeys(names) if n not in pair][:MOST_ALSO]
-    )
+
+    def accept(names: list[str]) -> list[str]:
+        return [name for name in dict.fromkeys(names) if name not in pair][:MOST_ALSO]
+
+    value = followed(ALSO, asked, [], accept)
     others = [name for name, run in runs.items() if not run.fault and name not in pair]
     offered = [name for name in others if _same_data(runs[name], runs[pair[0]], split)]
     if not offered and not value:
@@ -155,9 +157,8 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
     """True if a run was evaluated on the samples of another, or will be."""
-    return (
-        run.samples[split] == first.samples.get(split) if split in run.samples else _waits(run, first, split)
-    )
+    same = split in run.samples and run.samples[split] == first.samples.get(split)
+    return same or (split not in run.samples and _waits(run, first, split))
 
 
 def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
@@ -228,17 +229,18 @@ def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, lis
 
 def page(
     title: str | Callable[[Choice], str],
-    how: str,
     show: Callable[[Choice], None],
     *,
+    how: str = "",
     of_two: bool = False,
     whole: str = "",
 ) -> None:
     """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
 
     Args:
-        title: a question, or a function that puts the runs' names into it. of_two: of more than two runs, the page
-            shows the first and the last. whole: what is of the whole split also while a slice narrows the page.
+        title: a question, or a function that puts the runs' names into it. how: as in `cards.question`.
+        of_two: of more than two runs, the page shows the first and the last.
+        whole: what is of the whole split also while a slice narrows the page.
     """
     frame.require()
     chosen: Choice | None = st.session_state.get(frame.CHOSEN)

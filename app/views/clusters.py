@@ -51,6 +51,7 @@ NEAR = {
     "words": COLUMNS["words"],
 }
 Result = StoredResult[clusters.Clusters]
+Settings = clusters.ClusterSettings
 
 
 def show(choice: Choice | None) -> None:
@@ -78,16 +79,16 @@ def show(choice: Choice | None) -> None:
     show_cluster(run, choice, result, overview(run, choice, result))
 
 
-def choose_settings(choice: Choice) -> clusters.ClusterSettings | None:
+def choose_settings(choice: Choice) -> Settings | None:
     """Settings of the clusters; None for the prototypes."""
     if any(ask(clusters.prototypes, run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
         if choose_one("Clusters", kinds, "clusters-of", tip("prototype")) == "learned":
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
-    usual = min(clusters.ClusterSettings().clusters, most)
+    usual = min(Settings().clusters, most)
     number = whole_number("Number of clusters", LEAST, most, usual, "k", 150)
-    return clusters.ClusterSettings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
+    return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
 
 
 def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) -> None:
@@ -111,9 +112,7 @@ def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) 
     cards.metrics(items)
 
 
-def offer(
-    runs: list[RunSummary], results: list[Result], split: str, settings: clusters.ClusterSettings
-) -> None:
+def offer(runs: list[RunSummary], results: list[Result], split: str, settings: Settings) -> None:
     """Compute everything that is missing, in one job."""
     names = " and ".join(run.name for run in runs)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
@@ -137,16 +136,12 @@ def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.D
     number = value_of(TARGET, table["cluster"].iloc[0])
     left, right = st.columns([3, 7], gap="medium")
     with left:
-        cards.heading(
-            "Size and agreement", "Each dot is a cluster. In low ones images and captions fall apart."
-        )
+        cards.heading("Size and agreement")
         figure = charts.cluster_map(table, int(number) if number.isdecimal() else None, tone())
         downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     with right:
         first = "those with most pairs of the slice" if choice.slice else "largest"
-        cards.heading(
-            "All clusters", f"{len(table):,} not empty, {first} first. Click on a row to open a cluster."
-        )
+        cards.heading("All clusters", count=len(table), first=first)
         columns = {name: column for name, column in COLUMNS.items() if name in table}
         ids = table["cluster"].to_numpy()
         picking_table(table, columns, ids, TARGET, "clusters-table", "clusters", height=330)
@@ -233,7 +228,7 @@ def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number:
 def _between(
     run: RunSummary, choice: Choice, result: clusters.Clusters, number: int, near: pd.DataFrame
 ) -> None:
-    cards.heading("Between two clusters", "Pairs about equally close to both centroids, the most even first.")
+    cards.heading("Between two clusters")
     names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
     other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
     pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
@@ -254,8 +249,6 @@ def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, not
         best = pairs[of_image].iloc[0]
         caption = int(best["caption"])
         fields: dict[str, Any] = {"caption": "\n".join(lines[of_image]), "hover": captions[caption]}
-        pages = links.of_sample(choice, "text", caption)
-        items.append(
-            sample_card(choice, run, "image", image, image, float(best[score]), links=pages, **fields)
-        )
+        fields["links"] = links.of_sample(choice, "text", caption)
+        items.append(sample_card(choice, run, "image", image, image, float(best[score]), **fields))
     cards.results(items)

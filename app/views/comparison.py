@@ -69,10 +69,7 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
     runs = [run for run in runs if choice.split in run.splits and comparable(choice.first, run, choice.split)]
     if len(runs) < 2:
         return
-    cards.heading(
-        "Who answers what?",
-        "Queries answered within the first result: by the run of the row and not by that of the column.",
-    )
+    cards.heading("Who answers what?")
     way = choose_one("Direction", WAYS, "answers-of")
     queries = choice.samples("text" if way == "t2i" else "image")
     right = ask_all(questions.answers, runs, choice.split, way, 1, queries)
@@ -83,9 +80,7 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
     columns |= {name: Column(f"not by {name}", ",d") for name in names}
     plain_table(table.assign(run=names, answered=right.sum(-1)), columns, "answers", "runs")
     every, none = int(right.all(0).sum()), int((~right.any(0)).sum())
-    cards.note(
-        f"Of {right.shape[1]:,} queries {every:,} are answered by all of these runs, {none:,} by none."
-    )
+    cards.note(f"Of {right.shape[1]:,} queries {every:,} are answered by all these runs, {none:,} by none.")
 
 
 def show_separation(runs: Sequence[RunSummary], split: str) -> None:
@@ -101,11 +96,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     note = ""
     if sampled.images < sampled.of_images:
         note = f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
-    cards.heading(
-        "How well are matching pairs separated from the others?",
-        "A run whose curves on the left (matching pairs) and on the right (other pairs) overlap cannot tell them "
-        f"apart. MD is the difference of the two means.{note}",
-    )
+    cards.heading("How well are matching pairs separated from the others?", note=note)
     edges = distributions[0].edges
     by_kind = {kind: [getattr(counts, kind) for counts in distributions] for kind in ("positive", "negative")}
     labels = {"positive": "matching pairs", "negative": "all other pairs"}

@@ -81,19 +81,14 @@ def choose_concept(runs: Sequence[RunSummary], split: str) -> str:
     """The picker of a concept, which the graph marks and whose readers are shown."""
     last, names = ask(questions.concept_table, runs[-1], split), names_of(runs[-1], split)
     order = np.argsort(-last["read"].to_numpy(), kind="stable").tolist()
-    options = dict.fromkeys(
-        [names[i] for i in order] + [word for run in runs for word in names_of(run, split)]
-    )
+    ordered = [names[i] for i in order]
+    options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
     return pick("Concept", options, CONCEPT, 220, help=tip("concept"))
 
 
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
     """The concept graph of every run, once when they share it; returns the chosen concept."""
-    cards.heading(
-        "Concept graph",
-        "A larger mark is in more training captions. An arrow leads to a concept that this one reads from. Click on a "
-        "mark to choose the concept: a ring surrounds it, its edges stand out, and its readers are listed below.",
-    )
+    cards.heading("Concept graph")
     by: Strength = "captions"
     kind = ""
     with row():
@@ -114,15 +109,13 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
     return word
 
 
-def _graph(
-    run: RunSummary, split: str, position: int, word: str, around: bool, settings: dict[str, Any]
-) -> None:
+def _graph(run: RunSummary, split: str, position: int, word: str, around: bool, by: dict[str, Any]) -> None:
     names = names_of(run, split)
     number = names.index(word) if word in names else None
     if around and number is None:
         cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
         return
-    graph, total = ask(questions.concept_graph, run, split, around=number if around else None, **settings)
+    graph, total = ask(questions.concept_graph, run, split, around=number if around else None, **by)
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, tone())
     select: dict[str, Any] = {"on_select": partial(_pick, key, names), "selection_mode": "points"}
@@ -147,10 +140,7 @@ def _pick(key: str, names: list[str]) -> None:
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     """Number of concepts that images and captions (of the slice) read, and the attention they share."""
-    cards.heading(
-        "How many concepts does a sample read?",
-        "Effective number of concepts: at 1 a sample attends to a single concept, further right to more of them.",
-    )
+    cards.heading("How many concepts does a sample read?")
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
         return ask(questions.attention_of, run, choice.split, side)
@@ -177,9 +167,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
             ]
         )
         if not ask(questions.view_of, run, choice.split).whole:
-            cards.note(
-                "The analysis stores only the strongest concepts of every sample; shares are of those."
-            )
+            cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
     for side in side_by_side(questions.SIDES):
         cards.label(UNITS[side].capitalize())
         numbers = {run.name: attention(run, side).perplexity[inside[side]] for run in runs}
@@ -201,11 +189,7 @@ def _typical(attention: concepts.AttentionSummary) -> tuple[str, str]:
 
 def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     """Captions ranked by the attention they share with their image; returns the order of all captions."""
-    cards.heading(
-        "Where an image and its caption disagree",
-        "Captions that share the least attention with their image first; among equal ones the most confident first. "
-        "Click on a row to open the pair below.",
-    )
+    cards.heading("Where an image and its caption disagree")
     with row():
         run = choose_run("Run", runs, "pairs-of")
         first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
@@ -226,10 +210,8 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
     """A caption and its image with the concepts either reads, run beside run."""
-    cards.heading(
-        "One pair in detail",
-        "Bars to the left are concepts the image reads, bars to the right those the caption reads.",
-    )
+    how = "Bars to the left are concepts the image reads, bars to the right those the caption reads."
+    cards.heading("One pair in detail", how)
     number = step_samples(choice, "text", CAPTION, order)
     show_sample(choice, "text", number, here="concepts")
     for position, run in enumerate(side_by_side(runs)):

@@ -21,7 +21,15 @@ from app.components.glossary import tip
 from app.components.table import Column, picking_table
 from app.components.words import count
 from app.components.work import Work, show_work
-from app.views.samples import name_of, note_sample, sample_table, search_words, show_sample, step_samples
+from app.views.samples import (
+    NO_COMMON_WORDS,
+    name_of,
+    note_sample,
+    sample_table,
+    search_words,
+    show_sample,
+    step_samples,
+)
 
 VIEWS = {
     "pairs": "Mismatched pairs",
@@ -38,20 +46,9 @@ Splits = Sequence[api.CaptionedSplit]
 Report = StoredResult[api.ContentReport]
 EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
 HEADINGS = {
-    "pictures": (
-        "Near-duplicate pictures",
-        "Copies at any size and quality, and shots of one moment. Perceptual hashes find them, a comparison of colours "
-        "confirms them.",
-    ),
-    "captions": (
-        "Near-duplicate captions",
-        "The same but for case, punctuation, articles and the spelling of one word. On different images they are no "
-        "copies by themselves, but such a caption fits several pictures.",
-    ),
-    "bad": (
-        "Broken, tiny and blank pictures",
-        "Decoded one by one; below 64 pixels a side a picture counts as tiny.",
-    ),
+    "pictures": "Near-duplicate pictures",
+    "captions": "Near-duplicate captions",
+    "bad": "Broken, tiny and blank pictures",
 }
 ORDERS = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
 SORTED_BY = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}
@@ -112,11 +109,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         cards.Metric(name, f"{counts.get(name, 0):,}", expected, "random pairs")
         for name, expected in zip(api.VERDICTS, EXPECTED, strict=True)
     )
-    cards.heading(
-        "Captions that may belong to another image",
-        f"{by} Most suspicious first. Vague captions are here, too: they suit their image no better than others. Click "
-        "on a row to open the pair.",
-    )
+    cards.heading("Captions that may belong to another image", by=by)
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
     judged = zip(table["judge"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
@@ -140,11 +133,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     """Captions that say little, or suit many images."""
     note_sample(run, choice.split)
     facts = ask(questions.caption_facts, run, choice.split)
-    cards.heading(
-        "Captions that say little",
-        f"Few content words, many images it fits, or low diversity. {_judges(choice, run)} Click on a row to open the "
-        "caption.",
-    )
+    cards.heading("Captions that say little", judges=_judges(choice, run))
     with row():
         by = choose_one("Order", ORDERS, "empty-order", tip("fits"))
         words = search_words(f"{CAPTION}-words")
@@ -156,9 +145,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     if by == "generic":
         fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
-            cards.note(
-                "These captions share hardly any words, so the other images that each would fit are unknown."
-            )
+            cards.note(NO_COMMON_WORDS)
             return
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("images it fits", ",d", "fits")} | columns
@@ -241,14 +228,10 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         show_work(work)
         return
     report = result.value
-    cards.heading(*HEADINGS[view])
+    cards.heading(HEADINGS[view])
     cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
-    parts = {
-        "pictures": report.duplicate_pictures,
-        "captions": report.duplicate_captions,
-        "bad": report.pictures,
-    }
-    found = parts[view]
+    copies = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions}
+    found = copies.get(view, report.pictures)
     if view != "bad" and len(report.splits) > 1:
         leaks = tuple(finding for finding in found if len(finding.splits) > 1)
         label = f"Only across splits ({len(leaks):,} of {len(found):,})"
@@ -286,9 +269,8 @@ def _show_findings(
     ids = np.arange(len(findings))
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
     downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
-    samples = findings[
-        step_through("Finding", target, order, len(findings), "Its place in the list.")
-    ].samples
+    number = step_through("Finding", target, order, len(findings), "Its place in the list.")
+    samples = findings[number].samples
     if len(samples) > MEMBERS_SHOWN:
         cards.note(f"{MEMBERS_SHOWN} of {count(len(samples), 'sample')}; the file has all.")
     for name, number in samples[:MEMBERS_SHOWN]:

@@ -22,6 +22,7 @@ from app.views import loss_values
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.queries import review_menu
 from app.views.samples import (
+    NO_COMMON_WORDS,
     note_slice,
     of_run,
     sample_card,
@@ -83,9 +84,7 @@ def show(choice: Choice) -> None:
             percentile_changes(choice, changes, unit)
     order = ranked_anchors(choice, tables, changes, modality, target)
     if opened(target, order):
-        cards.heading(
-            "One anchor in detail", "Its similarity to every negative, and the weight of each in the loss."
-        )
+        cards.heading("One anchor in detail")
         show_anchor(choice, step_samples(choice, modality, target, order), settings, loss)
 
 
@@ -146,19 +145,13 @@ def distributions(tables: Tables, unit: str) -> None:
     """Histogram of the diversities, and recall by diversity."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        cards.heading(
-            "How diverse are the anchors?", "Further left is more ambiguous. Dashed lines are medians."
-        )
+        cards.heading("How diverse are the anchors?")
         measure = choose_one("Histogram of", MEASURES, "shown", tip("raw"))
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
         downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
     with right:
-        cards.heading(
-            "Does ambiguity cost recall?",
-            "A rising line: ambiguous anchors are missed more often. Spearman’s ρ of diversity and rank (below 0: "
-            f"ambiguous anchors rank worse): {_correlations(tables, 'rank')}.",
-        )
+        cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
         ranked = {name: table.dropna(subset="rank") for name, table in tables.items()}
         recalls = {
             name: recall_by_tenth(table["diversity"].to_numpy(), table["rank"].to_numpy() - 1, RECALL_AT)
@@ -179,12 +172,7 @@ def _correlations(tables: Tables, column: str) -> str:
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     """Standard deviation against entropy; they rank in opposite order."""
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
-    cards.heading(
-        "Standard deviation and entropy",
-        f"Spearman’s ρ of the two is {correlation(rho)} in {name}; below 0 they rank in opposite orders: an ambiguous "
-        "anchor has a small standard deviation and a large entropy. CODER applies eq. 3 to both alike, so by entropy "
-        "ambiguous anchors count as diverse.",
-    )
+    cards.heading("Standard deviation and entropy", correlation=correlation(rho), name=name)
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
     downloads.chart(figure, "measures", "standard deviation and entropy")
@@ -243,9 +231,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
     sample = choice.ask(Run.sample)
     fits = choice.ask(diversity.fitting_images, sample)
     if fits is None:
-        cards.note(
-            "These captions share hardly any words, so the other images that each would fit are unknown."
-        )
+        cards.note(NO_COMMON_WORDS)
         return None
     fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, anchors)]
     correlations = _correlations({name: table.assign(fits=fits) for name, table in tables.items()}, "fits")
@@ -288,9 +274,7 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
         columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
         plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
     across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
-    columns_of_runs = [
-        column for _ in range(0, len(runs), across) for column in st.columns(across, gap="small")
-    ]
+    columns_of_runs = [c for _ in range(0, len(runs), across) for c in st.columns(across, gap="small")]
     for position, (run, column) in enumerate(zip(runs, columns_of_runs, strict=False)):
         anchor = anchors[run.name]
         with column:
@@ -298,11 +282,8 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
             if not choice.between:
                 _anchor_numbers(anchor, spread)
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
-            values, of_run = (
-                (anchor.similarities, anchor.positives, loss.gamma),
-                (run.name, position, len(runs)),
-            )
-            similarities = charts.similarity_histogram(*values, *of_run, tone())
+            values = (anchor.similarities, anchor.positives, loss.gamma)
+            similarities = charts.similarity_histogram(*values, run.name, position, len(runs), tone())
             weights = charts.negative_weights(anchor.nearest(NEAREST), tone())
             with parts[0]:
                 alt = f"similarities to the negatives {position + 1}"

@@ -93,11 +93,7 @@ def compare_runs(shown: Queries) -> np.ndarray:
     note_gains(shown)
     left, right = figure_and_table(choice)
     with left:
-        cards.heading(
-            "Rank changes between the two runs",
-            f"Number of queries by rank in both runs. Below the dotted line {second.name} ranks the match "
-            "higher. Click on a cell for its queries.",
-        )
+        cards.heading("Rank changes between the two runs", second=second.name)
         downloads.chart(
             charts.rank_matrix(changes, first.name, second.name, tone()), "ranks", "ranks in both runs"
         )
@@ -109,7 +105,7 @@ def compare_runs(shown: Queries) -> np.ndarray:
 
     events.on_cell(["ranks"], (BANDS, BANDS), open_cell)
     with right:
-        cards.heading("Queries by outcome", "Largest change of rank first. Click on a row to open the query.")
+        cards.heading("Queries by outcome")
         outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
         outcome = choose_one("Show", outcomes, "outcome")
         ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
@@ -139,10 +135,7 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
         count_answers(shown, table)
     left, right = figure_and_table(choice)
     with left:
-        cards.heading(
-            "Ranks of the true matches",
-            "The more queries on the left, the better. Click on a bar for its queries.",
-        )
+        cards.heading("Ranks of the true matches")
         figure = charts.rank_distribution({name: table[name].to_numpy() for name in names}, tone())
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
@@ -154,7 +147,7 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
     events.on_cell(["ranks"], (len(names), BANDS), open_bar)
     with right:
         order = "The runs differ most on the first" if several else "Worst rank first"
-        cards.heading("Queries by rank", f"{order}. Click on a row to open the query.")
+        cards.heading("Queries by rank", order=order)
         with row():
             answer, inside, of = (choose_answered if several else choose_missed)(shown, table)
             band = choose_band("Rank", "to-rank")
@@ -278,11 +271,7 @@ def near_misses(shown: Queries) -> np.ndarray:
         table[column] = tables[name]["margin"]
     left, right = figure_and_table(choice)
     with left:
-        cards.heading(
-            "Margins of the true matches",
-            "Similarity of the true match minus that of the closest wrong candidate. Left of the line a wrong "
-            f"candidate ranks first. Click on a bar to open a query with that margin in {last.name}.",
-        )
+        cards.heading("Margins of the true matches", last=last.name)
         margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
         figure = charts.margin_histogram(margins, tone())
         downloads.chart(figure, "margins", "margins of the matches")
@@ -301,7 +290,7 @@ def near_misses(shown: Queries) -> np.ndarray:
     bins = len(figure.data[0].x) if len(figure.data) else 0
     events.on_cell(["margins"], (len(figure.data), bins), open_margin)
     with right:
-        cards.heading("Smallest margins", "A small change of the model would change these results.")
+        cards.heading("Smallest margins")
         with row():
             sides = {"lost": "Just missed", "held": "Just answered"}
             side = choose_one("Show", sides, "calls", tip("margin"))

@@ -89,11 +89,7 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
     Args:
         label: of the control that chooses the pair. pairs_of: a run's pairs by their labels; raises like a search.
     """
-    cards.heading(
-        "Which regions does each word read?",
-        "Pick a word: the brighter a region, the closer it is to the word. A frame marks the closest. Where regions "
-        "overlap, their mean is shown.",
-    )
+    cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
         return
     pairs, reasons = dict[str, Pairs](), dict[str, str]()

@@ -44,18 +44,12 @@ def show_hubs(shown: Queries) -> np.ndarray:
     target = "hub-image" if kind == "image" else "hub-caption"
     left, right = figure_and_table(choice)
     with left:
-        cards.heading(
-            "Distribution of k-occurrences",
-            f"Hubs form a long tail on the right. Click on a bar to open its largest hub in {choice.last.name}.",
-        )
+        cards.heading("Distribution of k-occurrences", last=choice.last.name)
         occurrences = {name: table["count"].to_numpy() for name, table in tables.items()}
         figure = charts.occurrence_bands(occurrences, k, tone())
         downloads.chart(figure, "hubs", "occurrences of candidates")
     with right:
-        cards.heading(
-            "Largest hubs",
-            f"Of {choice.last.name}. Click on a row for the queries that wrongly retrieve the hub.",
-        )
+        cards.heading("Largest hubs", last=choice.last.name)
         hub = _hub_table(shown, kind, target, tables, k)
     correction = ask_now(retrieval.stored_correction, choice.last, choice.split)
     if correction.value is not None:

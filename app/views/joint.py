@@ -107,10 +107,7 @@ def similarities(choice: Choice, sample: Sample | None) -> None:
     if last.images < last.of_images:
         captions = "the sample’s captions" if sample is not None else "all captions"
         note = f" Counted over {last.images:,} of {last.of_images:,} random images and {captions}."
-    cards.heading(
-        "How similar are matching pairs, and all others?",
-        f"The further apart the filled and the dotted curve, the easier the retrieval.{note}",
-    )
+    cards.heading("How similar are matching pairs, and all others?", note=note)
     gaps, items = list(choice.ask_each(joint_space.modality_gap, sample=sample).values()), []
     for label, term, name in NUMBERS:
         before, after = (number(getattr(gap, name)) for gap in (gaps[0], gaps[-1]))

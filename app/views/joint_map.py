@@ -270,10 +270,7 @@ def _clear() -> None:
 def _table(shown: Shown, selected: np.ndarray) -> None:
     choice, (images, captions) = shown.choice, shown.of_split
     table = selection_table(shown, selected)
-    cards.heading(
-        "Selected samples",
-        "Click on a row to open the sample below and mark it on the map. The files contain every column.",
-    )
+    cards.heading("Selected samples")
     if not len(table):
         cards.empty("This area contains no point.", "Select other points, or clear the selection.")
         return
@@ -303,9 +300,7 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     if not len(images):
         return
     some = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
-    cards.heading(
-        "Their pictures", f"{some}: the image’s number, and its similarity to its best own caption."
-    )
+    cards.heading("Their pictures", some=some)
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     cards.results(
         [

@@ -67,9 +67,7 @@ def only_judged(choice: Choice, direction: Direction, at: int, queries: pd.DataF
     source, label = source_of(choice), f"Only judged right in {cards.literal(choice.last.name)}"
     if source is None or not switch(label, "judged", "judged"):
         return queries
-    cards.note(
-        f"Queries without a labelled match within the first {at}, but with one judged by {source.label}."
-    )
+    cards.note(f"Queries without a labelled match within the first {at}, but one judged by {source.label}.")
     return queries[judged_right(source, choice, direction, at)[queries["query"].to_numpy()]]
 
 

@@ -183,11 +183,7 @@ def show_table(choice: Choice) -> None:
     """One row per run, and one table per data set: what it is and how good it is on this split."""
     split, of_choice = choice.split, choice.first.samples[choice.split]
     queries = f"the whole of {split}" if choice.slice else split
-    cards.heading(
-        "All runs",
-        f"Percentages of queries on {queries}. Numbers can be compared within a table, not between tables: other "
-        "samples are easier or harder. “From” names the training source. Click on a column’s name to sort.",
-    )
+    cards.heading("All runs", queries=queries)
     groups: dict[SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
         groups.setdefault(run.samples.get(split), []).append(_row(run, split))

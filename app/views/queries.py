@@ -146,9 +146,7 @@ def query_with_text(choice: Choice) -> None:
 
 def _saved_queries(saved: list[str], query: str) -> None:
     """The texts whose embeddings were imported; a click on a row asks one."""
-    cards.heading(
-        "Saved queries", "Their embeddings were imported with the run. Click on a row to ask with it."
-    )
+    cards.heading("Saved queries")
     rows = matching(saved, search_words("query-words", "of the queries"))
     if not len(rows):
         cards.empty("No saved query contains all of these words.", "Use fewer words, or clear the field.")

@@ -62,7 +62,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
         frames = "Green frames are true matches."
         if source is not None:
             frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
-        cards.heading("One query in detail", f"The ten best candidates and their similarity. {frames}")
+        cards.heading("One query in detail", frames=frames)
         failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
         one_query(choice, modality, step_samples(choice, modality, f"query-{modality}", order, failed))
 

@@ -67,10 +67,7 @@ def show(choice: Choice) -> None:
 def show_queue(choice: Choice) -> None:
     """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
     run, of_slice = choice.last, " in the slice" if choice.slice else ""
-    cards.heading(
-        "Judge",
-        f"Each verdict shows the next pair. Shortcuts are on the buttons. Pairs of {run.name}{of_slice}.",
-    )
+    cards.heading("Judge", run=run.name, of_slice=of_slice)
     with row():
         kind = choose_one("Queue", judging.QUEUES, "queue", tip("queue"))
         reviewing.reviewer_field()
@@ -134,7 +131,7 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
 def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
     """Every standing verdict, filtered, with a file of them."""
     of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
-    cards.heading("Verdicts", f"The last verdict of every reviewer on every pair{of_slice}, newest first.")
+    cards.heading("Verdicts", of_slice=of_slice)
     if not reviews.standing:
         fix = "Judge pairs above, or on the cards of Retrieval and Diversity."
         cards.empty("Nothing is judged yet.", fix)
@@ -208,11 +205,7 @@ def _pair_cell(choice: Choice, review: judging.Review, pair: tuple[int, int] | N
 def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
     """R@K of the chosen runs by the labels and by the reviewed labels."""
     of_slice = " Queries are those of the slice." if choice.slice else ""
-    cards.heading(
-        "Recall with and without the verdicts",
-        "Reviewed: labels judged wrong no longer count, other matches do. A query whose labels are all wrong is left "
-        f"out.{of_slice}",
-    )
+    cards.heading("Recall with and without the verdicts", of_slice=of_slice)
     within = choice.captions
     tables, faults = read_each(choice.runs, lambda run: judging.reviewed_recall(run, choice.split, within))
     if faults:
@@ -235,7 +228,7 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
 
 def show_agreement(reviews: judging.Reviews) -> None:
     """Cohen's kappa of every two reviewers with pairs in common."""
-    cards.heading("Do the reviewers agree?", "On the pairs that both judged.")
+    cards.heading("Do the reviewers agree?")
     table = judging.agreement(reviews)
     if len(table):
         plain_table(table, AGREEMENT, "agreement", "pairs of reviewers")
@@ -250,11 +243,7 @@ def show_agreement(reviews: judging.Reviews) -> None:
 def show_training(choice: Choice, reviews: judging.Reviews) -> None:
     """The way to a training with these verdicts."""
     run = choice.last
-    cards.heading(
-        "Use them",
-        "Verdicts on pairs of train change training, those on dev and test correct the evaluation. To judge train, "
-        "evaluate the run with --split train and choose that split.",
-    )
+    cards.heading("Use them")
     path, data = judging.file_of(run), judging.data_of(run)
     cards.note(f"{count(len(reviews.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
     name = next((entry.name for entry in training.data_sets() if data and judging.same_data(entry, data)), "")

@@ -21,6 +21,7 @@ NO_WORDS = (
     "No caption or file name contains all of these words.",
     "Use fewer words, or clear the field or the slice.",
 )
+NO_COMMON_WORDS = "These captions share hardly any words, so the images that each would fit are unknown."
 TABLE_PICTURE, CARD_PICTURE = 96, 160
 
 

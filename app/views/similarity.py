@@ -33,29 +33,11 @@ ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Clu
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
-# kind → (heading, how to read it, name of a value)
-KINDS = {
-    "similarity": (
-        "Before: S",
-        "Cosines. Vermilion is above γ, blue below; the colours end where the values end. Matching pairs lie on the "
-        "diagonal of a batch in its own order.",
-        "S",
-    ),
-    "exponent": (
-        "After: (S − γ) / (μ·div)",
-        "The exponents of the loss. The row of an ambiguous anchor gains contrast. Matching pairs are left out.",
-        "x",
-    ),
-    "change": (
-        "The difference: what diversity adds to (S − γ) / μ",
-        "Vermilion pairs are pushed away more than without diversity, blue pairs less.",
-        "x − x without div",
-    ),
-    "share": (
-        "Negative probabilities",
-        "Each negative’s share of the anchor’s loss: the model learns from strong colours.",
-        "p",
-    ),
+KINDS = {  # kind → heading, and name of a value
+    "similarity": ("Before: S", "S"),
+    "exponent": ("After: (S − γ) / (μ·div)", "x"),
+    "change": ("The difference: what diversity adds to (S − γ) / μ", "x − x without div"),
+    "share": ("Negative probabilities", "p"),
 }
 Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
@@ -120,9 +102,7 @@ def show(choice: Choice) -> None:
         put("pair-caption", text)
 
     events.on_cell(keys, shown.last.similarity.shape, open_pair)
-    cards.heading(
-        "The same pair, step by step", "How every number of the pair follows from the ones above it."
-    )
+    cards.heading("The same pair, step by step")
     for name, rows_of_run in side_by_side(steps_of_runs.items()):
         cards.label(name)
         st.html(steps_html(rows_of_run))
@@ -179,9 +159,7 @@ def choose_pair(shown: Matrices) -> Cell:
     choice, settings, batch = shown.choice, shown.settings, shown.batch
     hardest = ask(questions.hardest_negative, choice.last, settings, batch, shown.last)
     images, captions = (choice.ask(Run.count, modality) for modality in questions.SIDES)
-    cards.heading(
-        "One pair", "Click on a cell to open it here; for a block, its most similar negative opens."
-    )
+    cards.heading("One pair")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image = whole_number("Image", 0, images - 1, hardest[0], "pair-image", 100)
         text = whole_number("Caption", 0, captions - 1, hardest[1], "pair-caption", 100)
@@ -211,12 +189,12 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
 
     alone = len(scaled) == 1
     columns = st.columns(2, gap="medium") if alone else []
-    for position, (kind, (heading, how, unit)) in enumerate(KINDS.items()):
+    for position, (kind, (heading, unit)) in enumerate(KINDS.items()):
         values = {name: getattr(matrices, kind) for name, matrices in scaled.items()}
         centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)
         scale = charts.heat_scale(list(values.values()), centre, "γ" if kind == "similarity" else "")
         with columns[position % 2] if alone else st.container():
-            cards.heading(heading, how)
+            cards.heading(heading)
             parts = [st.container()] if alone else st.columns(2, gap="medium")
         for number, (name, part) in enumerate(zip(scaled, parts, strict=True)):
             with part:

@@ -170,9 +170,7 @@ def _boosting(form: Form) -> None:
     if not runs:
         scenarios = tuple(choice for choice in scenario.choices if choice != OFFLINE)
         scenario = replace(scenario, choices=scenarios)
-        cards.note(
-            "Offline boosting needs a finished run on this data with the same vocabulary; there is none yet."
-        )
+        cards.note("Offline boosting needs a finished run on this data with the same vocabulary: none yet.")
     form.choose(SCENARIO, scenario)
     if form.values[SCENARIO] == OFFLINE:
         help_text = "Finished runs on this data set with the same vocabulary."

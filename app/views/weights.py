@@ -62,14 +62,12 @@ def distribution(
     left, right = st.columns([3, 2], gap="large")
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
-        cards.heading("How unequal are the weights?", f"{mean}. In a narrow peak all pairs count alike.")
+        cards.heading("How unequal are the weights?", mean=mean)
         weights = {name: pairs_of(table, captions)[WEIGHT].to_numpy() for name, table in tables.items()}
         figure = charts.histogram(weights, "weight of a pair", "pairs", tone())
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
-        cards.heading(
-            "Statistics of the scores", "Mean μ and standard deviation σ over all pairs and both modalities."
-        )
+        cards.heading("Statistics of the scores")
         weightings = {run.name: ask(sample_weights.weighting, run, split) for run in runs}
         rows = []
         for name, weighting in weightings.items():
@@ -117,10 +115,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
 def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
     """Spearman's ρ of every two measures over all pairs or those of these captions, and two of them as a figure;
     returns the table of all pairs."""
-    cards.heading(
-        "Do the measures agree?",
-        f"Spearman’s ρ over the pairs of {run.name}: 1 is the same order, 0 unrelated, −1 the opposite order.",
-    )
+    cards.heading("Do the measures agree?", run=run.name)
     side = choose_one("Measured on", MODALITIES, "side", tip("side"))
     table = ask(sample_weights.weight_table, run, split, side)
     inside = pairs_of(table, captions)
@@ -145,9 +140,7 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
 
 def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     """Every pair, ranked; one of them opened."""
-    cards.heading(
-        "All pairs", "Click on a row to open the pair below. The files contain all numbers of these pairs."
-    )
+    cards.heading("All pairs")
     with row():
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
         words = search_words("weighed-words")
