@@ -3,8 +3,6 @@
 `streamlit run` finds `app` and serves it; the server then runs this same file as the script of every page view.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit as st

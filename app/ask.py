@@ -12,8 +12,6 @@ This module, `questions`, `jobs`, `training` and `judging` are the only ones tha
 subjects from here. Names from a widget or the URL are compared with existing names and never joined to a path.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

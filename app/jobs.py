@@ -7,8 +7,6 @@ Files hold a job's state, so it survives a page reload and a restart of the app.
 Starting a job removes the files of those that ended a week ago.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -4,8 +4,6 @@ Reviews go to the file in CODER_REVIEWS, or to reviews.jsonl beside the data or 
 fit which images: files beside a run's data, or COCO's from eccv-caption.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -37,6 +37,7 @@ SIDES: tuple[Modality, Modality] = ("image", "text")
 Settings = clusters.ClusterSettings
 Cell = tuple[int, int]  # anchor and candidate in a matrix
 Perplexity = dict[Modality, float]
+Pair = similarity.Pair
 Samples = similarity.MatrixSamples
 Scaled = similarity.Scaled
 
@@ -342,9 +343,7 @@ def hardest_negative(run: Run, settings: MatrixSettings, batch: Samples, scaled:
     return pair_at(run, settings, batch, scaled, (int(row), int(column)))
 
 
-def pair_numbers(
-    run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
-) -> similarity.Pair:
+def pair_numbers(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Pair:
     """Every number of one pair."""
     sides = matrix_sides(run, settings, batch)
     return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)

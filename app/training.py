@@ -3,8 +3,6 @@
 Every run has its own job, named after it. All state lies in files, so every tab and a restarted app see the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping
@@ -77,13 +75,8 @@ def training_runs() -> list[TrainingRun]:
     for name in dict.fromkeys([*by_name, *_started()]):
         run, own_name = by_name.get(name), job_name(name)
         entry = TrainingRun(name, run, jobs.current(own_name), own_name)
-        demo_pid = demo.pid if demo is not None and demo.running else None
-        if (
-            not entry.stoppable
-            and run is not None
-            and demo_pid is not None
-            and run.status.get("pid") == demo_pid
-        ):
+        of_demo = run is not None and demo is not None and demo.running and run.status.get("pid") == demo.pid
+        if of_demo and not entry.stoppable:
             entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains all demo runs
         entries.append(entry)
     return sorted(entries, key=lambda entry: (not entry.alive, entry.name))

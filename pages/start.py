@@ -1,7 +1,5 @@
 """Without any run: offer to train the demo, and show its progress."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app import jobs, training

@@ -1,7 +1,5 @@
 """Train page: start, watch, stop and resume runs."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app import training

@@ -1,7 +1,5 @@
 """Colours of points by a column: a ramp for numbers, few colours for kinds; safe for colour-blind readers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of concepts and clusters: the graph, attention, and the words and agreement of clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any

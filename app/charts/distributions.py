@@ -1,7 +1,5 @@
 """Figures of distributions: diversity, similarities and margins of runs, and one anchor in detail."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -27,12 +25,11 @@ from app.charts.figure import (
 
 ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
 GRID = 44  # cells a side of a density
+Values = Mapping[str, np.ndarray]  # of every run
 Counts = Sequence[np.ndarray]
 
 
-def histogram(
-    values: Mapping[str, np.ndarray], x: str, unit: str, colours: Tone, bins: int = 50
-) -> go.Figure:
+def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
     """Distributions of several runs over one set of bins, with their medians as dashed lines; more than two runs are
     lines."""
     everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
@@ -53,7 +50,7 @@ def histogram(
     return figure(colours, traces, x, f"{unit} per bin", runs=len(values), **layout)
 
 
-def margin_histogram(margins: Mapping[str, np.ndarray], colours: Tone) -> go.Figure:
+def margin_histogram(margins: Values, colours: Tone) -> go.Figure:
     """Margins of all queries; left of the line a wrong candidate ranks first."""
     chart = histogram(margins, "margin of the true match", "queries", colours)
     chart.layout.shapes = [*chart.layout.shapes, vertical_line(0.0, colours.ink, 1.2, "dot")]

@@ -4,8 +4,6 @@ Colours are Okabe and Ito's, which colour-blind people can tell apart; the first
 Names from outside go through `plain`, because Plotly renders a subset of HTML in every text.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,9 +158,7 @@ def rings(x: Any, y: Any, colours: Tone, size: Any) -> Part:
     return points(x, y, "", "", marker, showlegend=False)
 
 
-def histogram_bars(
-    edges: np.ndarray, y: np.ndarray, name: str, colour: str, opacity: float, unit: str
-) -> Part:
+def histogram_bars(edges: np.ndarray, y: Any, name: str, colour: str, opacity: float, unit: str) -> Part:
     """The bars of a histogram."""
     marker = {"color": colour, "line": {"width": 0}}
     hover = "%{x:.3f}: %{y} " + unit

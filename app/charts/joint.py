@@ -1,7 +1,5 @@
 """The joint space: one or two maps in one figure, so that a lasso on either is a lasso on both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Heat maps: similarity matrices with one rule of colours, and the regions of a picture that a word reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

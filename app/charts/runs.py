@@ -1,7 +1,5 @@
 """Figures of runs beside each other: recall, training curves, slices, ranks and occurrences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +10,7 @@ import plotly.graph_objects as go
 
 from app.charts.figure import Part, Tone, bar, cells, coloured, figure, line, plain, points, segment
 
+Values = Mapping[str, np.ndarray]  # of every run
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
 CURVE_HEIGHT, RANK_HEIGHT = 250, 360
@@ -60,9 +59,7 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
     return figure(colours, traces, "epoch", plain(label), height=CURVE_HEIGHT, runs=len(traces), xaxis=ticks)
 
 
-def slice_recalls(
-    slices: Sequence[str], recalls: Mapping[str, np.ndarray], x: str, colours: Tone
-) -> go.Figure:
+def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
     """A row per slice, a dot per run with its interval.
 
     Args:
@@ -125,7 +122,7 @@ def occurrence_band(counts: np.ndarray) -> np.ndarray:
     return np.searchsorted(OCCURRENCE_EDGES, np.asarray(counts), side="left")
 
 
-def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) -> go.Figure:
+def occurrence_bands(counts: Values, k: int, colours: Tone) -> go.Figure:
     """Number of candidates by their k-occurrences, one bar per run."""
     bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
@@ -133,9 +130,7 @@ def occurrence_bands(counts: Mapping[str, np.ndarray], k: int, colours: Tone) ->
     return _bands(bands, OCCURRENCE_LABELS, label, hover, "candidates", colours)
 
 
-def _bands(
-    bands: Mapping[str, np.ndarray], labels: Sequence[str], x: str, hover: str, y: str, colours: Tone
-) -> go.Figure:
+def _bands(bands: Values, labels: Sequence[str], x: str, hover: str, y: str, colours: Tone) -> go.Figure:
     traces = []
     for name, band, colour in coloured(bands, colours):
         counts = np.bincount(band, minlength=len(labels))

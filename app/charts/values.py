@@ -1,7 +1,5 @@
 """Hover texts of a figure as rows: for readers by keyboard, touch or voice."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

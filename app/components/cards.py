@@ -4,8 +4,6 @@ Captions, names and messages are data: they leave only through `html.escape`, or
 and options, which Streamlit renders as Markdown. A metric's value is a number.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import re
@@ -20,6 +18,7 @@ import streamlit as st
 from app.choice import refused
 from app.components.glossary import TERMS
 
+HeadedRow = tuple[str, Sequence[str]]
 Links = Sequence[tuple[str, str]]  # label and address
 HOW_TO_READ = tomllib.loads(Path(__file__).with_name("headings.toml").read_text(encoding="utf-8"))
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
@@ -196,9 +195,7 @@ def label(text: str, note: str = "") -> None:
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
-def table_html(
-    css: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = ""
-) -> str:
+def table_html(css: str, heads: Sequence[str], rows: Iterable[HeadedRow], more: str = "") -> str:
     """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
     head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
     body = "".join(

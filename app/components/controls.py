@@ -1,7 +1,5 @@
 """Controls that several pages share, and how they are laid out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 

@@ -1,7 +1,5 @@
 """Tables and figures as files, made when the download button is clicked: CSV, Parquet, LaTeX, HTML."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

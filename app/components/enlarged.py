@@ -1,7 +1,5 @@
 """The large picture of a sample: a click on any thumbnail opens it, with everything known of the image."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping
 from dataclasses import replace

@@ -4,14 +4,13 @@ One listener a page. A kind of click ("image", "verdict", or the key of a chart)
 reports is checked before use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+Cell = tuple[int, int]
 Handler = Callable[[Mapping[str, Any]], None]
 NAME = "coder-events"
 _HANDLERS = "click-handlers"
@@ -28,9 +27,7 @@ def on_click(kind: str, handler: Handler) -> None:
     st.session_state.setdefault(_HANDLERS, {})[kind] = handler
 
 
-def on_cell(
-    charts: Sequence[str], shape: tuple[int, int], handler: Callable[[tuple[int, int]], None]
-) -> None:
+def on_cell(charts: Sequence[str], shape: Cell, handler: Callable[[Cell], None]) -> None:
     """Call `handler` with the clicked cell of any of these charts: (row, column) of a heat map, (trace, bar) of bars."""
 
     def report(value: Mapping[str, Any]) -> None:
@@ -55,7 +52,7 @@ def listen() -> None:
     component(key=NAME, data={"charts": list(handlers)}, on_click_change=report, height=1)
 
 
-def clicked_cell(value: object, shape: tuple[int, int]) -> tuple[int, int] | None:
+def clicked_cell(value: object, shape: Cell) -> Cell | None:
     """The cell (or bar) that a browser reports, if it exists."""
     cell = (value.get("row"), value.get("column")) if isinstance(value, dict) else (None, None)
     return cell if all(map(is_index, cell, shape)) else None  # type: ignore[return-value]

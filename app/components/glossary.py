@@ -1,7 +1,5 @@
 """Terms a newcomer needs, explained in glossary.toml; used as tooltips."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A widget bound to the URL reads its label there, so these words equal those on the buttons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from urllib.parse import urlencode
 

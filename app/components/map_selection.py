@@ -5,8 +5,6 @@ every point, plotted or not: "a:x,y,x,y,…" is an area on the first map, "b:" o
 Clicked points are "p:12,77".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Judge pairs of a caption and an image: buttons with keys below a sample, a menu on every card, undo, tags and notes."""
 
-from __future__ import annotations
-
 import getpass
 import html
 from collections.abc import Mapping
@@ -30,6 +28,7 @@ LABELS: dict[str, tuple[str, str, str]] = {
 }
 OF_CAPTION = ("wrong-caption", "too-vague")
 UNDO = "undo"
+Review = judging.Review
 
 
 def login() -> str:
@@ -58,7 +57,7 @@ def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
     return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
 
 
-def current(choice: Choice, image: int, caption: int | None) -> judging.Review | None:
+def current(choice: Choice, image: int, caption: int | None) -> Review | None:
     """This reviewer's present verdict on a pair.
 
     Raises:
@@ -117,9 +116,7 @@ def judge(
     return row
 
 
-def _remarks(
-    choice: Choice, image: int, caption: int | None, review: judging.Review | None, key: str
-) -> None:
+def _remarks(choice: Choice, image: int, caption: int | None, review: Review | None, key: str) -> None:
     """Tags and a note, saved with the present verdict or alone."""
 
     def save() -> None:

@@ -1,7 +1,5 @@
 """Chart and table selections, filters and orders → sample ids. Pure functions: a browser is not needed to test them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ and takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills wit
 reports is checked before use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

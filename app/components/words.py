@@ -1,7 +1,5 @@
 """Numbers, durations, progress and curves in words."""
 
-from __future__ import annotations
-
 import html
 import math
 from datetime import timedelta

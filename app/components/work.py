@@ -1,7 +1,5 @@
 """Long work on a page: offered, watched, cancelled. Its state is in files, so every tab shows the same."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import streamlit as st

@@ -5,8 +5,6 @@ foreign Origin, which another port of this machine is too), or show our pages in
 Streamlit rejects foreign names on its socket; this rejects all of that everywhere.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

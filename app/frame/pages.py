@@ -1,7 +1,5 @@
 """The pages and the frame around them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

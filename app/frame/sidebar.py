@@ -1,24 +1,12 @@
 """Links to the pages, pickers of runs and split, and saved views: the sidebar and head of all pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.ask import (
-    InputError,
-    RunSummary,
-    all_runs,
-    comparable,
-    facts,
-    run_faults,
-    runs_root,
-    saved_views,
-    slices,
-)
+from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, saved_views, slices
 from app.choice import (
     NO_RUN,
     SLICE,
@@ -37,6 +25,7 @@ from app.components.glossary import tip
 from app.frame import pages as frame
 from app.frame import unavailable
 from app.frame.unavailable import Problem
+from app.jobs import runs_root
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
 ALSO = "also"

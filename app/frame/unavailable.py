@@ -1,7 +1,5 @@
 """Runs and splits that cannot be shown: the reason, and how to fix it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable

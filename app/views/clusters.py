@@ -1,7 +1,5 @@
 """The Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +48,8 @@ NEAR = {
     "size": COLUMNS["size"],
     "words": COLUMNS["words"],
 }
-Result = StoredResult[clusters.Clusters]
+Clusters = clusters.Clusters
+Result = StoredResult[Clusters]
 Settings = clusters.ClusterSettings
 
 
@@ -225,9 +224,7 @@ def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number:
     _cards(run, choice, pairs, "cosine", notes)
 
 
-def _between(
-    run: RunSummary, choice: Choice, result: clusters.Clusters, number: int, near: pd.DataFrame
-) -> None:
+def _between(run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame) -> None:
     cards.heading("Between two clusters")
     names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
     other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)

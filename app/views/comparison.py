@@ -1,31 +1,19 @@
 """Runs beside each other: gains, answers, separation of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from app import charts, questions
-from app.ask import (
-    Direction,
-    RunSummary,
-    ask,
-    ask_all,
-    ask_both,
-    comparable,
-    joint_space,
-    read_each,
-    retrieval,
-)
-from app.choice import Choice, tone
-from app.components import cards, downloads
+from app.ask import RunSummary, ask, ask_all, ask_both, comparable, joint_space, read_each, retrieval
+from app.choice import QUERIES, Choice, tone
+from app.components import cards, downloads, links
 from app.components.controls import choose_one, side_by_side
 from app.components.table import Column, plain_table
 from app.components.words import gain_cell
 
-WAYS: dict[Direction, str] = {"t2i": "Caption → images", "i2t": "Image → captions"}
+Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 SEPARATION = {
     "run": Column("run"),
     "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
@@ -34,9 +22,7 @@ SEPARATION = {
 }
 
 
-def show_gains(
-    choice: Choice, recalls: Mapping[str, str], more: Mapping[str, Sequence[str]] | None = None
-) -> None:
+def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = None) -> None:
     """Report whether gains over the first run are noise, on the slice if there is one: a sentence per recall for two
     runs, a table for more.
 
@@ -70,9 +56,9 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
     if len(runs) < 2:
         return
     cards.heading("Who answers what?")
-    way = choose_one("Direction", WAYS, "answers-of")
-    queries = choice.samples("text" if way == "t2i" else "image")
-    right = ask_all(questions.answers, runs, choice.split, way, 1, queries)
+    modality = choose_one("Direction", links.DIRECTIONS, "answers-of")
+    queries = choice.samples(modality)
+    right = ask_all(questions.answers, runs, choice.split, QUERIES[modality], 1, queries)
     alone = (right[:, None] & ~right[None]).sum(-1)  # of the row's run and not of the column's
     names = [run.name for run in runs]
     table = pd.DataFrame(alone, columns=names).astype(object).mask(np.eye(len(runs), dtype=bool), None)

@@ -1,7 +1,5 @@
 """The Concepts page: the graph, how many concepts are read, disagreements, one pair, top readers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

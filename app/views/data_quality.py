@@ -1,7 +1,5 @@
 """The Data page: mismatched pairs; duplicates and bad pictures; captions that say little."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -42,7 +40,8 @@ BOTH = "+"  # no run has this name
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN, PICTURE = 12, 280
 KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
-Splits = Sequence[api.CaptionedSplit]
+Split = api.CaptionedSplit
+Splits = Sequence[Split]
 Report = StoredResult[api.ContentReport]
 EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
 HEADINGS = {
@@ -186,7 +185,7 @@ def _picture(run: RunSummary, name: str, image: int) -> bytes | None:
     return api.split_thumbnail(split_named(ask(api.splits_of_run, run), name), image, PICTURE)
 
 
-def split_named(splits: Splits, name: str) -> api.CaptionedSplit:
+def split_named(splits: Splits, name: str) -> Split:
     """The split of this name."""
     return next(split for split in splits if split.name == name)
 
@@ -277,9 +276,7 @@ def _show_findings(
         _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
 
 
-def _member(
-    choice: Choice, run: RunSummary, split: api.CaptionedSplit, number: int, modality: Modality
-) -> None:
+def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality: Modality) -> None:
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
     name, images = split.name, split.image_of_text
     image = int(images[number]) if modality == "text" else number

@@ -1,7 +1,5 @@
 """The Diversity page: distributions, the two measures, changes between runs, the ranked table, one anchor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,9 +161,8 @@ def distributions(tables: Tables, unit: str) -> None:
 
 def _correlations(tables: Tables, column: str) -> str:
     """Correlation of diversity and a column in every run."""
-    rhos = {
-        name: retrieval.rank_correlation(table["diversity"], table[column]) for name, table in tables.items()
-    }
+    values = {name: (table["diversity"], table[column]) for name, table in tables.items()}
+    rhos = {name: retrieval.rank_correlation(*pair) for name, pair in values.items()}
     return " · ".join(f"{name} {correlation(rho)}" for name, rho in rhos.items())
 
 
@@ -289,9 +286,8 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
                 alt = f"similarities to the negatives {position + 1}"
                 downloads.chart(similarities, f"similarities-{position}", alt)
             with parts[1]:
-                downloads.chart(
-                    weights, f"weights-{position}", f"weights of the nearest negatives {position + 1}"
-                )
+                alt = f"weights of the nearest negatives {position + 1}"
+                downloads.chart(weights, f"weights-{position}", alt)
             _nearest(choice, run, anchor, number)
 
     def pairs(run: RunSummary) -> Pairs:

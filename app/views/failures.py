@@ -1,7 +1,5 @@
 """Failures of the split's own queries: rank changes, near misses, matches by judgements. Sections return an order of queries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,9 +38,7 @@ class Queries:
     def direction(self) -> Direction:
         return QUERIES[self.modality]
 
-    def columns(
-        self, quantity: str, digits: str, names: Mapping[str, str], term: str = ""
-    ) -> dict[str, Column]:
+    def columns(self, quantity: str, digits: str, names: dict[str, str], term: str = "") -> dict[str, Column]:
         """A column of each of these runs: `names` maps names of runs to those of the columns."""
         runs = [run for run in self.choice.runs if run.name in names]
         labels = {names[run.name]: of_run(self.choice, quantity, run) for run in runs}
@@ -94,9 +90,8 @@ def compare_runs(shown: Queries) -> np.ndarray:
     left, right = figure_and_table(choice)
     with left:
         cards.heading("Rank changes between the two runs", second=second.name)
-        downloads.chart(
-            charts.rank_matrix(changes, first.name, second.name, tone()), "ranks", "ranks in both runs"
-        )
+        figure = charts.rank_matrix(changes, first.name, second.name, tone())
+        downloads.chart(figure, "ranks", "ranks in both runs")
 
     def open_cell(cell: tuple[int, int]) -> None:
         put("outcome", "all")
@@ -194,9 +189,8 @@ def count_answers(shown: Queries, table: pd.DataFrame) -> None:
     right = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
     every, none = int(right.all(1).sum()), int((~right.any(1)).sum())
     numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
-    cards.metrics(
-        share_metric(f"answered {by}", number, len(table), "answered by") for by, number in numbers.items()
-    )
+    total, term = len(table), "answered by"
+    cards.metrics(share_metric(f"answered {by}", number, total, term) for by, number in numbers.items())
     alone = right[right.sum(1) == 1].sum(0)
     note_gains(shown, {"answers alone": [f"{number:,}" for number in alone]})
 
@@ -315,9 +309,8 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     words = search_words("words")
     queries = np.flatnonzero(judged.judged_right(source, choice, shown.direction, shown.at))
     queries = queries[choice.inside(shown.modality, queries)]
-    ranks = {
-        name: of_run[shown.direction][queries] + 1 for name, of_run in choice.ask_each(Run.ranks).items()
-    }
+    of_runs = choice.ask_each(Run.ranks)
+    ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in of_runs.items()}
     table = pd.DataFrame({"query": queries, **ranks})
     table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
     columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))

@@ -1,7 +1,5 @@
 """Heat maps: the regions that each word of a text reads, over the picture and as a table."""
 
-from __future__ import annotations
-
 import html
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -155,9 +153,8 @@ def _choose_word(maps: list[Drawn]) -> str:
     first = maps[-1].words[min(maps[-1].heat.most_varied(), MOST_WORDS - 1)]
     if any(len(drawn.words) > MOST_WORDS for drawn in maps):
         cards.note(f"The first {MOST_WORDS} words can be picked; the table has all.")
-    return str(
-        st.pills("Word", options, default=first, required=True, format_func=cards.literal, **bound(WORD))
-    )
+    usual = {"default": first, "required": True, **bound(WORD)}
+    return str(st.pills("Word", options, format_func=cards.literal, **usual))
 
 
 def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str) -> None:

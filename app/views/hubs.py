@@ -1,7 +1,5 @@
 """Hubs of a split, the queries that retrieve them wrongly, and what a correction of their scores fixes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

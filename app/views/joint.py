@@ -1,7 +1,5 @@
 """The Joint space page: which map to draw, how it is computed, and how similar matching and other pairs are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st
@@ -87,10 +85,8 @@ def choose_settings() -> joint_space.LayoutSettings:
         return settings
     with st.popover("Settings", icon=":material/tune:", width=140):
         if method == "umap":
-            help_text = tip("map")
-            neighbours = st.number_input(
-                "Neighbours", 2, 200, 15, help=help_text, **bound_number("neighbours")
-            )
+            field = {"help": tip("map"), **bound_number("neighbours")}
+            neighbours = st.number_input("Neighbours", 2, 200, 15, **field)
             distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
             settings = replace(settings, neighbours=int(neighbours), min_distance=float(distance))
         else:

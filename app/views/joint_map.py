@@ -1,11 +1,8 @@
 """The maps of the Joint space page with one shared selection, its table and pictures, one sample."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,12 +144,8 @@ def explore(
     mask = np.isin(np.arange(len(points)), selected) if selection else None
     marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
     alt = f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}"
-    select: dict[str, Any] = {
-        "on_select": _select,
-        "selection_mode": ("points", "box", "lasso"),
-        "theme": None,
-    }
-    downloads.chart(_figure(shown, column, marks), CHART, alt, **select)
+    figure, modes = _figure(shown, column, marks), ("points", "box", "lasso")
+    downloads.chart(figure, CHART, alt, on_select=_select, selection_mode=modes, theme=None)
     if selection:
         _table(shown, selected)
         _pictures(shown, selected)

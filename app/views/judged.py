@@ -1,7 +1,5 @@
 """Judgements of people beside the labels: the source that is asked, and the results it calls matches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st

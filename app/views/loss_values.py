@@ -1,7 +1,5 @@
 """Sliders for μ, γ and ε of the loss, which start at a run's own values."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The Overview page: all runs and their recall."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """One query and its results, run beside run: a sample of the split, a free text, a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Retrieval page: which queries to look at, then one of them in detail."""
 
-from __future__ import annotations
-
 import pandas as pd
 from streamlit.delta_generator import DeltaGenerator
 

@@ -1,7 +1,5 @@
 """The Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples wherever they appear: ids, rows of a table, columns of a file, cards, and one opened as an anchor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

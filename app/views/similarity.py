@@ -1,7 +1,5 @@
 """The Similarity page: matrices before and after diversity scaling, and one pair with every number of eq. 3 and 4."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

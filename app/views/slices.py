@@ -1,7 +1,5 @@
 """The Slices page: groups of captions by misses beyond the expected ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st

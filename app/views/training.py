@@ -1,7 +1,5 @@
 """A run while it trains: progress, curves, output, Stop and Resume."""
 
-from __future__ import annotations
-
 import html
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The form that starts a run: preset, data set, name, changed values, and why they are refused."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass, field, replace

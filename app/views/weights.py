@@ -1,7 +1,5 @@
 """The Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -131,9 +129,8 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
         pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(names), 2)}
         pair = pick("Figure of", pairs, "drawn", 300)
         a, b = pairs[pair]
-        figure = charts.density(
-            inside[a].to_numpy(), inside[b].to_numpy(), NAMES[a], NAMES[b], "pairs", tone()
-        )
+        x, y = inside[a].to_numpy(), inside[b].to_numpy()
+        figure = charts.density(x, y, NAMES[a], NAMES[b], "pairs", tone())
         downloads.chart(figure, "measures-of-weights", pair)
     return table
 
@@ -154,8 +151,7 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     number = step_samples(choice, "text", TARGET, order)
     pair = table.iloc[number]
     rank = cards.Metric("rank", f"{int(pair['rank'])}", f"of {len(set(table['image'])):,} images", "rank")
-    scores = [
-        cards.Metric(column.label, f"{pair[name]:.4f}", "", column.term) for name, column in measured.items()
-    ]
+    texts = [(column, f"{pair[name]:.4f}") for name, column in measured.items()]
+    scores = [cards.Metric(column.label, value, "", column.term) for column, value in texts]
     cards.metrics([*scores, rank])
     show_sample(choice, "text", number)
