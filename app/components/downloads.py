@@ -17,6 +17,7 @@ from app.components import cards
 from app.components.glossary import tip
 from app.components.table import Column, rows_table
 
+Make = Callable[[], bytes | str]
 FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
@@ -27,7 +28,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
     """One control that offers a whole table as CSV, as Parquet, and for a paper as LaTeX."""
-    kinds: dict[str, tuple[Callable[[], bytes | str], str, str]] = {
+    kinds: dict[str, tuple[Make, str, str]] = {
         "CSV": (partial(csv, frame), "csv", "text/csv"),
         "Parquet": (partial(parquet, frame), "parquet", "application/vnd.apache.parquet"),
     }
@@ -35,15 +36,13 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
         kinds["LaTeX"] = (partial(latex, frame), "tex", "text/plain")
     with st.popover("Download table", icon=":material/download:"):
         for label, (make, ending, kind) in kinds.items():
-            st.download_button(
-                label,
-                make,
-                f"{name}.{ending}",
-                kind,
-                on_click="ignore",
-                key=f"{name}-{ending}",
-                width="stretch",
-            )
+            offer(label, make, f"{name}.{ending}", kind, key=f"{name}-{ending}", width="stretch")
+
+
+def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: Any) -> None:
+    """A button that makes a file of this MIME type when it is clicked; `icon` names a Material symbol."""
+    symbol = f":material/{icon}:" if icon else None
+    st.download_button(label, make, name, kind, icon=symbol, on_click="ignore", **more)
 
 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
@@ -80,15 +79,8 @@ def figures() -> None:
         cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
         paper = tone().paper
         for name, figure in shown.items():
-            st.download_button(
-                cards.literal(name[:1].upper() + name[1:]),
-                partial(html_page, figure, paper),
-                f"{file_name(name)}.html",
-                "text/html",
-                icon=":material/download:",
-                on_click="ignore",
-                key=f"html-{name}",
-            )
+            label, make = cards.literal(name[:1].upper() + name[1:]), partial(html_page, figure, paper)
+            offer(label, make, f"{file_name(name)}.html", "text/html", "download", key=f"html-{name}")
 
 
 def csv(frame: pd.DataFrame) -> bytes:

@@ -17,7 +17,7 @@ from app.components.glossary import tip
 from app.components.selection import selected_points
 from app.components.table import Column, rows_table
 from app.questions import Strength
-from app.views.samples import note_slice, sample_card, sample_table, show_sample, step_samples
+from app.views.samples import note_sample, note_slice, sample_card, sample_table, show_sample, step_samples
 
 NEEDED: dict[str, Any] = {
     "has": lambda run, split: ask(Run.concepts, run, split) is not None,
@@ -57,12 +57,7 @@ COLUMNS = {
 def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
     if not runs:
         return
-    sample = ask(Run.sample, runs[-1], choice.split)
-    if sample is not None:
-        cards.note(
-            f"This split is large: attention is computed over {len(sample.images):,} of {sample.of_images:,} random "
-            f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions."
-        )
+    note_sample(runs[-1], choice.split, "attended")
     word = graphs(runs, choice.split)
     amounts(runs, choice)
     one_pair(runs, choice, disagreements(runs, choice))

@@ -21,6 +21,7 @@ from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.queries import review_menu
 from app.views.samples import (
     NO_COMMON_WORDS,
+    note_sample,
     note_slice,
     of_run,
     sample_card,
@@ -52,12 +53,8 @@ Tables = Mapping[str, pd.DataFrame]
 def show(choice: Choice) -> None:
     settings, loss = choose_settings(choice)
     modality: Modality = settings["modality"]
-    last, sample = choice.last, choice.ask(Run.sample)
-    if sample is not None:
-        cards.note(
-            f"This split is large: anchors and candidates are {len(sample.images):,} of {sample.of_images:,} random "
-            f"images with their {len(sample.texts):,} of {sample.of_texts:,} captions. Ranks are over the whole split."
-        )
+    last = choice.last
+    note_sample(last, choice.split, "as anchors")
     tables = measured(choice, settings, loss.epsilon)
     unit, target = UNITS[modality], "caption" if modality == "text" else "image"
     changes = None

@@ -78,15 +78,8 @@ def show(choice: Choice) -> None:
         metrics = metrics_by_run(runs, choice)
         headline(choice, metrics)
         show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
-    st.download_button(
-        "Report",
-        partial(judging.report_page, choice.runs, choice.split),
-        f"report-{choice.split}.html",
-        "text/html",
-        icon=":material/summarize:",
-        on_click="ignore",
-        help=tip("report"),
-    )
+    report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
+    downloads.offer("Report", report, file, "text/html", "summarize", help=tip("report"))
     note_origins(runs)
     left, right = st.columns(2, gap="large")
     if not empty:

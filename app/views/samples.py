@@ -123,14 +123,13 @@ def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str)
     return np.flatnonzero(inside & np.isin(numbers, matching(texts, words)))
 
 
-def note_sample(run: RunSummary, split: str) -> None:
-    """Note that a large split is looked at through a sample."""
+def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
+    """Note that a large split is looked at through a sample: `how`, as headings.toml describes it."""
     sample = ask(Run.sample, run, split)
     if sample is not None:
-        cards.note(
-            f"This split is large: {len(sample.texts):,} of {sample.of_texts:,} captions, those of "
-            f"{len(sample.images):,} random images, are compared with one another."
-        )
+        images, texts = len(sample.images), len(sample.texts)
+        numbers = {"of_images": sample.of_images, "of_texts": sample.of_texts}
+        cards.note(cards.HOW_TO_READ[f"sample {how}"].format(images=images, texts=texts, **numbers))
 
 
 def note_slice(choice: Choice, modality: Modality) -> None:
