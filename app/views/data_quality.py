@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import jobs, questions
-from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, ask_now, diversity
+from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, ask_now, retrieval
 from app.ask import data_quality as api
 from app.choice import Choice, opened
 from app.components import cards, downloads, links, reviewing

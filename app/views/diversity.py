@@ -223,7 +223,7 @@ def ranked_anchors(
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
     """Number of images that each anchor would fit, by its words; says what they have to do with diversity."""
     sample = choice.ask(Run.sample)
-    fits = choice.ask(diversity.fitting_images, sample)
+    fits = choice.ask(retrieval.fitting_images, sample)
     if fits is None:
         cards.note(NO_COMMON_WORDS)
         return None
