@@ -37,19 +37,16 @@ GENTLE_EXAGGERATION = 4.0  # for a start from another layout: 12 tears groups fr
 
 @dataclass(frozen=True)
 class Layout:
-    """A finished layout.
-
-    Args:
-        plane: (N, 2) float32, images first, then captions; of one modality only its own.
-        notes: settings that were changed, as sentences.
-        disparity: how much differs from the layout it is aligned to (0 the same, 1 nothing in common); None alone.
-        shares: share of the variance on each axis; PCA only.
-    """
+    """A finished layout."""
 
     plane: Array
+    """(N, 2) float32, images first, then captions; of one modality only its own."""
     notes: tuple[str, ...] = ()
+    """Settings that were changed, as sentences."""
     disparity: float | None = None
+    """Difference from the layout it is aligned to (0 the same, 1 nothing in common); None alone."""
     shares: tuple[float, float] | None = None
+    """Share of the variance on each axis; PCA only."""
 
 
 def lay_out(

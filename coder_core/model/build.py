@@ -46,7 +46,6 @@ def build_model(
     """Build the model of a configuration.
 
     Args:
-        config: of the model.
         feature_size: F of the region features.
         words: size of the vocabulary (unused with BERT).
         vectors: (words, word_size) initial word vectors; random when None.

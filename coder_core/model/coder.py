@@ -49,9 +49,7 @@ class Coder(nn.Module):
         regions: (B, R, F), (B,) lengths -> (B, R, D).
         words: (B, T) ids, (B,) lengths -> (B, T, D).
         image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, …, D).
-        dimension: D.
         dropout: on regions and words just before they are pooled.
-        concepts: the concept branch, or None.
         concept_text_pooling: pools the same words into the text's query; images share `image_pooling` (supplement A.2).
         scorer: of pairs of pooled samples; the cosine when None.
     """

@@ -147,10 +147,8 @@ def score_split(
 
     Args:
         model: on `device`.
-        split: with its features mapped.
         tokens: the split's captions as numbers.
         beta: share of the instance branch in a score, where there is a concept branch.
-        device: where the model is.
         precision: of the encoders, see `autocast`; scores are always float32.
         progress: called with samples (or pairs) done and in all; may raise to stop.
         attention: keep the concept attention too.

@@ -51,14 +51,8 @@ ROWS = 64  # images in a block; few of them leave room for more captions, which 
 class InteractionScorer(Scorer):
     """Word-to-region attention, alignment vectors, tanh.
 
-    Pairs are scored in blocks, so that memory does not grow with their number; training recomputes a block in the
-    backward pass.
-
-    Args:
-        dimension: D of regions and words.
-        size: of an alignment vector (DBL: 256).
-        sharpness: λ of the attention (DBL: 9).
-        block: numbers of attended features in a block.
+    Pairs are scored in blocks of `block` attended numbers, so that memory does not grow with their number; training
+    recomputes a block in the backward pass. `size` is that of an alignment vector, `sharpness` λ of the attention.
     """
 
     by_pair = True

@@ -89,15 +89,13 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile: int, monkeypatch
 
 
 def test_a_caption_that_others_share_fits_their_images() -> None:
-    sentences = [
+    dogs = [
         "a dog runs on grass",
         "a brown dog runs on the green grass",
         "a dog runs on the grass",
         "the dog on grass",
-        "two men play chess in a park",
-        "chess players sit in a park",
     ]
-    vectors = caption_vectors(sentences)
+    vectors = caption_vectors([*dogs, "two men play chess in a park", "chess players sit in a park"])
     counts = fitting_images(vectors, np.array([0, 0, 1, 1, 2, 2]), 3)
     assert counts.tolist() == [1, 1, 1, 1, 0, 0]
     assert caption_vectors(["red", "green", "blue"]) is None

@@ -129,6 +129,9 @@ def test_one_embedding_is_the_plain_model_exactly(split: Split, tokens: Tokens) 
     scored, expected = (encode_split(model, split, tokens, device=CPU) for model in (single, plain))
     assert np.array_equal(scored.images, expected.images)
     assert np.array_equal(scored.texts, expected.texts)
+    with evaluating(plain.eval()):
+        assert not torch.is_grad_enabled()
+    assert not plain.training
 
 
 @pytest.mark.parametrize("kind", [{}, KINDS[0]])
@@ -148,16 +151,6 @@ def test_progress_counts_up_and_may_stop_it(split: Split, tokens: Tokens, kind: 
         run(progress=stop)
     assert model.training
     assert torch.is_grad_enabled()
-
-
-def test_evaluating_restores_the_mode() -> None:
-    model = built()
-    for mode in (True, False):
-        model.train(mode)
-        with evaluating(model):
-            assert not model.training
-            assert not torch.is_grad_enabled()
-        assert model.training is mode
 
 
 def test_bfloat16_is_for_gpus_unless_requested_and_comes_close_to_float32(

@@ -89,12 +89,8 @@ def _load(kind: Any, source: str, options: dict[str, Any], **more: Any) -> Any:
 class BertWords(nn.Module):
     """Word piece ids -> (B, T, D). The word pieces [CLS] and [SEP] count as words, as in vse_infty.
 
-    Args:
-        name: a model's name or folder; its weights are loaded when `pretrained`, otherwise only its configuration.
-        dimension: D.
-        frozen: leave BERT's weights alone.
-        checkpointing: recompute activations in the backward pass.
-        download: what this machine lacks, as for `load_tokeniser`.
+    Without `pretrained` only the model's configuration is loaded, no weights; `frozen` trains the linear layer alone;
+    `checkpointing` recomputes activations in the backward pass; `download` as for `load_tokeniser`.
     """
 
     def __init__(

@@ -30,16 +30,8 @@ STEP_ROWS, TABLE_ROWS = 8, 64  # of `rounded_rows`: a step's sequences, a batch'
 
 
 class RecurrentWords(nn.Module):
-    """Word ids -> (B, T, D) word features.
-
-    Args:
-        words: size of the vocabulary.
-        word_size: size of a word vector.
-        dimension: D.
-        layers: of the GRU.
-        dropout: on the components of the word vectors.
-        vectors: (words, word_size) initial word vectors; random when None.
-    """
+    """Word ids -> (B, T, D) word features. `dropout` is on the components of the word vectors, which begin as `vectors`
+    (words, word_size), at random when None."""
 
     def __init__(
         self,

@@ -46,11 +46,8 @@ class RegionEncoder(nn.Module):
     """(B, R, F) region features -> (B, R, D).
 
     Args:
-        feature_size: F, as the files have it (2048 for bottom-up attention features).
-        dimension: D.
         layers: of the MLP; 0 leaves the linear layer alone. Hidden layers have D / 2 units and batch normalisation.
-        dropout: on the input features.
-        one_mask: dropout leaves out the same features of all regions of an image.
+        dropout: on the input features; `one_mask` leaves out the same features of all regions of an image.
         rms: divide every region's features by their root mean square first; a region of zeros stays zero.
     """
 

@@ -148,13 +148,8 @@ class VisionModule(nn.Module):
 class TextModule(nn.Module):
     """A text encoder of transformers: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools.
 
-    Args:
-        model: reads ids.
-        projection: into the joint space, or None.
-        padded_to: length that all texts are padded to, without a mask; 0 for a mask.
-        pad: the id that pads.
-        choice: of it.
-        padded_left: the padding to `padded_to` comes before the text, as some tokenizers of SigLIP 2 write it.
+    Texts are padded with the id `pad`, to the length `padded_to` without a mask where that is not 0; `padded_left` puts
+    this padding before the text, as some tokenizers of SigLIP 2 write it.
     """
 
     def __init__(

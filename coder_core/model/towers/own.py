@@ -40,11 +40,7 @@ def is_allowed(name: str) -> bool:
 def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[str, Any]]:
     """The user's object that package.module:function returns, and its description. This runs the user's code.
 
-    Args:
-        name: package.module:function; the function is called without arguments.
-        where: who names it, for messages.
-        expected: fingerprint that it must have; any when "".
-        fix: advice where it has another.
+    The function is called without arguments; `where`, `expected` and `fix` as for `load_pretrained`.
 
     Raises:
         InputError: the name is of another form, the code fails, or it is not the expected one.

@@ -47,9 +47,7 @@ class RegionTower:
 
     Args:
         about: description stored with the features, to find the same tower again.
-        device: where it computes.
-        prepare: of one upright RGB picture, in a worker process.
-        view: of a picture of this width and height.
+        prepare, view: of one upright RGB picture, and of its width and height; called in worker processes.
         features: prepared pictures -> (B, rows, columns, F).
         grid: cells a side to pool to; 0 keeps all.
 
@@ -155,17 +153,8 @@ def transformers_regions(
 
 
 def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Tensor:
-    """(B, 3, H, W) pixels -> (B, rows, columns, F): patch tokens without the special ones in front, or a feature map.
-
-    Args:
-        model: a picture tower of transformers.
-        pixels: of its size.
-        late_norm: apply the model's last layer norm to every token.
-        where: who names the model, for messages.
-
-    Raises:
-        InputError: the model gives neither.
-    """
+    """(B, 3, H, W) pixels -> (B, rows, columns, F) of a picture tower of transformers: patch tokens without the special
+    ones in front, through the last layer norm where `late_norm`, or a feature map. Others are an InputError."""
     output = model(pixel_values=pixels).last_hidden_state
     if output.ndim == 4:
         return output.permute(0, 2, 3, 1)

@@ -88,9 +88,8 @@ looking look, playing play, listening listen, lying lie, swing swing, goes go, f
 )
 def test_base_forms(kind: Kind, table: str, seen: dict[str, int]) -> None:
     expected = dict(pair.split() for pair in table.split(","))
-    count = (
-        {} if kind != "object" else dict.fromkeys(expected, 5)
-    )  # a plural needs a singular that is not rare
+    # A plural needs a singular that is not rare.
+    count = dict.fromkeys(expected, 5) if kind == "object" else {}
     assert {word: base_form(word, kind, count | seen) for word in expected} == expected
 
 
@@ -105,26 +104,18 @@ def test_kinds_of_tags() -> None:
     assert kinds == ["object", "property", "motion", None, None, None]
 
 
-TAGGED = [
-    "two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN",
-    "a/DT brown/JJ dog/NN runs/VBZ with/IN a/DT red/JJ ball/NN",
-    "a/DT man/NN is/VBZ riding/VBG a/DT bike/NN",
-    "men/NNS ride/VBP bikes/NNS",
-    "a/DT young/JJ man/NN rides/VBZ a/DT red/JJ bike/NN",
-    "a/DT dog/NN catches/VBZ the/DT ball/NN",
-    "the/DT ride/NN was/VBD long/JJ the/DT grass/NN is/VBZ green/JJ",
-    "a/DT brown/JJ dog/NN is/VBZ sitting/VBG in/IN green/JJ grass/NN",
-    "something/NN other/JJ has/VBZ a/DT man/NN who/WP rides/VBZ other/JJ",
-]
+TAGGED = """two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN
+a/DT brown/JJ dog/NN runs/VBZ with/IN a/DT red/JJ ball/NN
+a/DT man/NN is/VBZ riding/VBG a/DT bike/NN
+men/NNS ride/VBP bikes/NNS
+a/DT young/JJ man/NN rides/VBZ a/DT red/JJ bike/NN
+a/DT dog/NN catches/VBZ the/DT ball/NN
+the/DT ride/NN was/VBD long/JJ the/DT grass/NN is/VBZ green/JJ
+a/DT brown/JJ dog/NN is/VBZ sitting/VBG in/IN green/JJ grass/NN
+something/NN other/JJ has/VBZ a/DT man/NN who/WP rides/VBZ other/JJ""".splitlines()
 BY_HAND = [
-    ("dog", "object", 4),
-    ("man", "object", 4),
-    ("bike", "object", 3),
-    ("grass", "object", 3),
-    ("ball", "object", 2),
-    ("brown", "property", 2),
-    ("green", "property", 2),
-    ("ride", "motion", 5),
+    *[("dog", "object", 4), ("man", "object", 4), ("bike", "object", 3), ("grass", "object", 3)],
+    *[("ball", "object", 2), ("brown", "property", 2), ("green", "property", 2), ("ride", "motion", 5)],
 ]
 """dog is in lines 1, 2, 6, 8; man 3, 4, 5, 9; bike 3, 4, 5; grass 1, 7, 8; ball 2, 6. "ride" is a noun in line 7 and a
 verb in 3, 4, 5, 9: one motion of five lines. run is in two lines, a tenth of ten is one motion. Of brown, green and

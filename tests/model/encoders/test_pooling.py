@@ -132,12 +132,6 @@ def test_padding_never_leaks_however_long_it_is(make: type[nn.Module], garbage: 
     torch.testing.assert_close(pool(longer, LENGTHS), pool(clean, LENGTHS))
 
 
-def test_the_order_of_positions_does_not_matter() -> None:
-    pool, features = gpo(), random_features()
-    lengths = torch.full((4,), 5)
-    torch.testing.assert_close(pool(features[:, [4, 2, 0, 1, 3]], lengths), pool(features, lengths))
-
-
 @pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
