@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -29,7 +27,7 @@ CAPTIONS = [f"{number} dogs chase a red ball" for number in range(100)]
 
 
 @pytest.mark.parametrize("caption", [*SIDED, "it turns clockwise"])
-def test_a_caption_that_names_a_side_is_never_mirrored(caption: str) -> None:
+def test_a_caption_that_names_a_side_is_never_mirrored(caption):
     assert names_side(caption)
     assert not names_side("a bright cleft")
     changes = draw_changes("crop-flip", [caption, *PLAIN], np.random.default_rng(0))
@@ -41,7 +39,7 @@ def test_a_caption_that_names_a_side_is_never_mirrored(caption: str) -> None:
     assert changes[0][:3] == plain[0][:3]
 
 
-def test_crops_keep_nine_tenths_of_the_area_inside_the_picture() -> None:
+def test_crops_keep_nine_tenths_of_the_area_inside_the_picture():
     whole = np.arange(60 * 80 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 80, 3)
     picture = Image.fromarray(whole)
     for change in draw_changes("crop", PLAIN, np.random.default_rng(1)):
@@ -55,7 +53,7 @@ def changed(captions: list[str]) -> set[int]:
     return {row for row, pair in enumerate(zip(captions, CAPTIONS, strict=True)) if pair[0] != pair[1]}
 
 
-def test_the_share_is_exact_and_half_of_it_is_cut() -> None:
+def test_the_share_is_exact_and_half_of_it_is_cut():
     for share in (0.0, 0.1, 0.25, 1.0):
         vague = make_vague(CAPTIONS, share, seed=3)
         assert len(changed(vague)) == round(share * 100)
@@ -78,16 +76,16 @@ def test_the_share_is_exact_and_half_of_it_is_cut() -> None:
         ("", "", "a picture"),
     ],
 )
-def test_nouns_become_coarser_and_articles_fit(caption: str, coarse: str, short: str) -> None:
+def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
     assert (coarsen(caption), cut(caption)) == (coarse, short)
 
 
-def test_a_word_has_one_coarser_word_that_is_not_made_coarser_again() -> None:
+def test_a_word_has_one_coarser_word_that_is_not_made_coarser_again():
     assert len(COARSE_OF) == sum(len(words.split()) for words in COARSE.values())
     assert not set(COARSE) & set(COARSE_OF)
 
 
-def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path: Path) -> None:
+def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path):
     values = {"data": str(write_tiny_data(tmp_path)), "word-threshold": 1, "dimension": 8, "word-size": 6}
     plain, vague = (
         prepare(

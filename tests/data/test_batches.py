@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def assert_same(first: Batch, second: Batch) -> None:
         assert torch.equal(value, getattr(second, name)), name
 
 
-def test_a_batch_without_dropping_is_what_the_files_hold(split: Split) -> None:
+def test_a_batch_without_dropping_is_what_the_files_hold(split):
     batch = batches_of(split)(0)
     tokens = tokens_of(split)
     assert batch.regions.dtype == torch.float32
@@ -61,7 +61,7 @@ def test_a_batch_without_dropping_is_what_the_files_hold(split: Split) -> None:
     assert batch.words.shape[1] == batch.word_lengths.max()
 
 
-def test_an_epoch_meets_every_caption_once_and_leaves_out_an_incomplete_batch(split: Split) -> None:
+def test_an_epoch_meets_every_caption_once_and_leaves_out_an_incomplete_batch(split):
     batches = batches_of(split, batch_size=3)
     assert batches.per_epoch == 2
     orders = []
@@ -73,7 +73,7 @@ def test_an_epoch_meets_every_caption_once_and_leaves_out_an_incomplete_batch(sp
     assert {caption for order in orders for caption in order} == set(range(8))
 
 
-def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split: Split) -> None:
+def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split):
     first, again = batches_of(split, **THINNED), batches_of(split, **THINNED)
     for step in (5, 0, 3, 2):
         assert_same(first(step), again(step))
@@ -87,7 +87,7 @@ def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split: Split)
 
 
 @pytest.mark.parametrize("parts", [2, 4])
-def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: int) -> None:
+def test_the_slices_of_all_processes_are_the_whole_batch(split, parts):
     whole = batches_of(split, **THINNED)
     slices = [batches_of(split, **THINNED | {"part": part, "parts": parts}) for part in range(parts)]
     for step in range(4):
@@ -100,7 +100,7 @@ def test_the_slices_of_all_processes_are_the_whole_batch(split: Split, parts: in
             assert row[:length] == words[:length]
 
 
-def test_regions_left_out_follow_the_mean_stay_in_order_and_differ_by_image(tmp_path: Path) -> None:
+def test_regions_left_out_follow_the_mean_stay_in_order_and_differ_by_image(tmp_path):
     """The share is drawn from 0 to 2 · 0.2 for every batch; the rest keeps the file's order."""
     array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
     batches = batches_of(split_of(tmp_path, array), drop_regions=0.2, batch_size=2)
@@ -118,9 +118,7 @@ def test_regions_left_out_follow_the_mean_stay_in_order_and_differ_by_image(tmp_
 
 @settings(max_examples=30, deadline=None)
 @given(drop=st.floats(0.0, 0.99), seed=st.integers(0, 2**31 - 1), step=st.integers(0, 50), ends=st.booleans())
-def test_words_left_out_keep_order_and_at_least_one(
-    split: Split, drop: float, seed: int, step: int, ends: bool
-) -> None:
+def test_words_left_out_keep_order_and_at_least_one(split, drop, seed, step, ends):
     tokens = tokens_of(split)
     batch = batches_of(split, seed=seed, drop_words=drop, fixed_ends=ends)(step)
     assert (batch.word_lengths >= 1).all()
@@ -133,7 +131,7 @@ def test_words_left_out_keep_order_and_at_least_one(
             assert (kept[0], kept[-1]) == (whole[0], whole[-1])
 
 
-def test_the_share_of_words_left_out(tmp_path: Path) -> None:
+def test_the_share_of_words_left_out(tmp_path):
     captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
     batches = batches_of(split_of(tmp_path, captions=captions), drop_words=0.2)
     kept = np.mean([batches(step).word_lengths.float().mean().item() for step in range(200)])
@@ -142,9 +140,7 @@ def test_the_share_of_words_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f2", "<f8", ">f4", ">f2", ">f8"])
-def test_other_types_and_orders_give_the_same_batches(
-    split: Split, tmp_path: Path, dtype: str, order: Literal["C", "F"]
-) -> None:
+def test_other_types_and_orders_give_the_same_batches(split, tmp_path, dtype, order):
     array = features().astype("<f2")  # values every type holds exactly
     plain = batches_of(replace(split, features=array.astype("<f4")), drop_regions=0.3)
     other = batches_of(split_of(tmp_path, np.array(array, dtype, order=order)), drop_regions=0.3)
@@ -153,14 +149,14 @@ def test_other_types_and_orders_give_the_same_batches(
         assert other(step).regions.dtype == torch.float32
 
 
-def test_one_vector_per_image_is_one_region_and_never_left_out(tmp_path: Path) -> None:
+def test_one_vector_per_image_is_one_region_and_never_left_out(tmp_path):
     batches = batches_of(split_of(tmp_path, features()[:, 0]), drop_regions=0.5)
     for batch in batches.stream(0, 10):
         assert batch.regions.shape == (4, 1, 5)
         assert batch.region_lengths.tolist() == [1] * 4
 
 
-def test_zero_regions_are_masked_wherever_they_stand(tmp_path: Path) -> None:
+def test_zero_regions_are_masked_wherever_they_stand(tmp_path):
     array = features()
     array[1, 0] = 0.0
     array[2, 1:] = 0.0
@@ -175,7 +171,7 @@ def test_zero_regions_are_masked_wherever_they_stand(tmp_path: Path) -> None:
             assert not batch.regions[row, length:].any()
 
 
-def test_chunks_hold_every_image_and_caption_once(split: Split) -> None:
+def test_chunks_hold_every_image_and_caption_once(split):
     images = list(image_chunks(split, 3))
     assert [len(ids) for ids, _, _ in images] == [3, 1]
     assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
@@ -190,7 +186,7 @@ def test_chunks_hold_every_image_and_caption_once(split: Split) -> None:
     assert tokens.lengths[met].tolist() == sorted(tokens.lengths.tolist())
 
 
-def test_a_batch_larger_than_the_data_is_refused(split: Split) -> None:
+def test_a_batch_larger_than_the_data_is_refused(split):
     with pytest.raises(InputError, match=r"--batch-size: is 9; .* 8 captions"):
         batches_of(split, batch_size=9)
     with pytest.raises(InputError, match=r"--batch-size: is 4; .* 3 processes"):

@@ -8,7 +8,7 @@ import pickle
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -46,14 +46,12 @@ def faults_of(path: Path) -> list[tuple[Severity, str]]:
     return [(fault.severity, str(fault)) for fault in faults]
 
 
-def test_every_layout_has_its_writer_and_its_flag() -> None:
+def test_every_layout_has_its_writer_and_its_flag():
     assert set(FORMATS) == set(LAYOUTS) == set(get_args(Format)) - {"auto"}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_is_recognised_and_gives_the_same_pictures(
-    layout: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path, capsys):
     LAYOUTS[layout](tmp_path)
     data = read_captioned(tmp_path)
     assert data.layout == layout
@@ -81,9 +79,7 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(
         assert f"({layout}: " in reason(tmp_path)  # training names the layout and refuses
 
 
-def test_the_command_prints_a_table_and_the_verdict(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
     LAYOUTS["flickr8k"](tmp_path)
     (tmp_path / "Flicker8k_Dataset" / NAMES[0]).write_bytes(draw(0)[:-200])
     (tmp_path / "Flicker8k_Dataset" / NAMES[7]).unlink()
@@ -99,7 +95,7 @@ def test_the_command_prints_a_table_and_the_verdict(
     np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
 
 
-def test_adding_pictures_moves_none_and_the_shares_hold() -> None:
+def test_adding_pictures_moves_none_and_the_shares_hold():
     names = [f"{number}.jpg" for number in range(4000)]
     splits, others = (
         [dealt_split(name, ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7)) for name in names]
@@ -111,7 +107,7 @@ def test_adding_pictures_moves_none_and_the_shares_hold() -> None:
     assert dealt_split("ä/1.jpg", ReadingArguments()) == "train"  # the same on every machine
 
 
-def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path):
     LAYOUTS["kaggle"](tmp_path)
     (tmp_path / "empty").mkdir()
     shares = ReadingArguments(dev_share=0.7, test_share=0.6)
@@ -192,9 +188,7 @@ CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
 
 
 @pytest.mark.parametrize(("file", "case"), [(file, case) for file, cases in CASES.items() for case in cases])
-def test_faults_name_the_file_and_its_line_or_object(
-    tmp_path: Path, file: str, case: tuple[Edit, Severity, str]
-) -> None:
+def test_faults_name_the_file_and_its_line_or_object(tmp_path, file, case):
     layout, _, name = file.partition("/")
     edit, severity, text = case
     LAYOUTS[layout](tmp_path)
@@ -204,7 +198,7 @@ def test_faults_name_the_file_and_its_line_or_object(
     assert [fault for fault in faults_of(tmp_path) if fault[0] == severity and text in fault[1]]
 
 
-def test_captions_keep_the_ids_of_their_layout(tmp_path: Path) -> None:
+def test_captions_keep_the_ids_of_their_layout(tmp_path):
     LAYOUTS["coco"](tmp_path / "coco")
     for split in read_captioned(tmp_path / "coco").splits:
         assert split.caption_ids is not None
@@ -221,7 +215,7 @@ def test_captions_keep_the_ids_of_their_layout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["imagefolder", "parquet", "coco"])
-def test_a_damaged_file_of_captions_is_named(tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_of_captions_is_named(tmp_path, name):
     """Empty pages of parquet before a whole footer; a byte of Latin-1 in COCO's JSON."""
     LAYOUTS[name](tmp_path)
     file = sorted(tmp_path.rglob("*.json" if name == "coco" else "*.parquet"))[0]
@@ -256,16 +250,14 @@ def add_members(file: Path, members: dict[str, bytes]) -> None:
         ({"bare.jpg": draw(0)}, "warning", "the first: 'dev/0/bare.jpg'"),
     ],
 )
-def test_odd_members_of_tar_files_are_named(
-    tmp_path: Path, members: dict[str, bytes], severity: Severity, text: str
-) -> None:
+def test_odd_members_of_tar_files_are_named(tmp_path, members, severity, text):
     LAYOUTS["webdataset"](tmp_path)
     add_members(tmp_path / "dev" / "0.tar", members)
     assert [fault for fault in faults_of(tmp_path) if fault[0] == severity and text in fault[1]]
 
 
 @pytest.mark.parametrize("layout", ["img2dataset", "webdataset"])
-def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path: Path, layout: str) -> None:
+def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
     members = {"a.jpg": draw(0), "a.json": b'{"caption": "from JSON", "status": "success"}'}
     members |= {"b.jpg": draw(0), "b.json": b'{"caption": null}'}
     if layout == "webdataset":
@@ -278,7 +270,7 @@ def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path: Path, lay
     assert "warning" in [severity for severity, text in faults_of(tmp_path) if "b.jpg" in text]
 
 
-def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path: Path) -> None:
+def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     LAYOUTS["parquet"](tmp_path)
     contents = [draw(0), b"<html>", b""]
     images = [{"bytes": content, "path": f"{i}.jpg"} for i, content in enumerate(contents)]
@@ -294,7 +286,7 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path: Path) -> None:
     assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]
 
 
-def test_memory_holds_names_and_positions_not_pictures(tmp_path: Path) -> None:
+def test_memory_holds_names_and_positions_not_pictures(tmp_path):
     """A hundred times the pixels need no more memory."""
     sizes = []
     for pixels in (10, 1000):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ def run_import(folder: Path, *more: str) -> int:
     return main(["import", str(folder), "--name=run", f"--root={folder.parent / 'runs'}", *more])
 
 
-def test_it_becomes_a_run_with_one_row_an_image(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_becomes_a_run_with_one_row_an_image(folder, capsys):
     assert run_import(folder) == 0
     assert "12 images and 24 captions, 32 numbers each" in capsys.readouterr().out
     analysis = open_analysis(folder.parent / "runs" / "run", "dev")
@@ -88,9 +87,7 @@ def _damaged_table(folder: Path) -> None:
         (lambda folder: folder.rename(folder.parent / "elsewhere"), "made: "),
     ],
 )
-def test_faults_are_named_and_nothing_is_written(
-    damage: Callable[[Path], object], text: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_are_named_and_nothing_is_written(damage, text, folder, capsys):
     damage(folder)
     assert run_import(folder) == 1
     assert text in capsys.readouterr().err

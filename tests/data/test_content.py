@@ -68,14 +68,14 @@ def report(splits: list[CaptionedSplit]) -> ContentReport:
     return check_content(splits)
 
 
-def test_bad_pictures_are_found_and_say_why(splits: list[CaptionedSplit], report: ContentReport) -> None:
+def test_bad_pictures_are_found_and_say_why(splits, report):
     problems = {splits[1].image_names[f.samples[0][1]]: f.what for f in report.pictures}
     assert {name: what.split(":")[0] for name, what in problems.items()} == BAD
     assert "40 × 30" in problems["tiny.png"]
     assert all(finding.splits == ("dev",) for finding in report.pictures)
 
 
-def test_planted_copies_are_found_across_splits(report: ContentReport) -> None:
+def test_planted_copies_are_found_across_splits(report):
     groups = {finding.samples for finding in report.duplicate_pictures}
     copies = {(("train", number), ("dev", 4 + number)) for number in range(3)}
     assert groups - {(("train", 5), ("dev", 10))} == copies  # and the tiny one
@@ -86,7 +86,7 @@ def test_planted_copies_are_found_across_splits(report: ContentReport) -> None:
     assert 0.9 < finding.likeness < 1
 
 
-def test_a_report_is_kept_until_the_data_changes(splits: list[CaptionedSplit], report: ContentReport) -> None:
+def test_a_report_is_kept_until_the_data_changes(splits, report):
     phases: list[str] = []
     assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
     assert phases == ["reading the captions", "finished"]  # no picture was looked at again
@@ -106,16 +106,14 @@ def test_a_report_is_kept_until_the_data_changes(splits: list[CaptionedSplit], r
     stored.write_text(whole)
 
 
-def test_a_cache_that_cannot_be_written_is_named(
-    splits: list[CaptionedSplit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_is_named(splits, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(InputError, match="CODER_CACHE"):
         check_content([replace(splits[0], positions=GuardedFiles(None, splits[0].image_names))])
 
 
-def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path: Path) -> None:
+def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path):
     (tmp_path / "inside").mkdir()
     photograph(0).save(tmp_path / "secret.png")
     (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
@@ -127,7 +125,7 @@ def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path: Path) -> 
     assert not report.pictures
 
 
-def test_duplicate_pictures_are_those_that_both_comparisons_join() -> None:
+def test_duplicate_pictures_are_those_that_both_comparisons_join():
     rng = np.random.default_rng(3)
     hashes = rng.integers(0, 256, (60, 8), dtype=np.uint8)
     tiny = rng.normal(size=(60, 24))
@@ -149,7 +147,7 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join() -> None:
     assert all(abs(likeness - min(1, tiny[i] @ tiny[j])) < 1e-6 for (i, j), likeness in groups)
 
 
-def test_duplicate_captions_are_those_of_a_slow_comparison() -> None:
+def test_duplicate_captions_are_those_of_a_slow_comparison():
     rng = np.random.default_rng(0)
     words = np.array(["a", "the", "dogs", "doggs", "running", "runing", "sand", "beach", "Two", "on"])
     captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(400)]
@@ -177,6 +175,6 @@ def test_duplicate_captions_are_those_of_a_slow_comparison() -> None:
 @pytest.mark.parametrize(
     "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 200_000]
 )
-def test_a_strange_caption_is_compared_in_time(caption: str) -> None:
+def test_a_strange_caption_is_compared_in_time(caption):
     groups = duplicate_captions([caption, "two dogs on the beach", caption])
     assert [rows.tolist() for rows, _ in groups] == ([[0, 2]] if content_words(caption) else [])

@@ -39,7 +39,7 @@ def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 @pytest.mark.parametrize(("split", "images"), SPLITS.items())
-def test_files_are_those_of_the_field_with_vagueness_aside(demo: Path, split: str, images: int) -> None:
+def test_files_are_those_of_the_field_with_vagueness_aside(demo, split, images):
     features = np.load(demo / f"{split}_ims.npy", mmap_mode="r")
     assert isinstance(features, np.memmap)
     assert (features.shape, features.dtype) == ((images, REGIONS, WIDTH), np.float32)
@@ -60,14 +60,14 @@ def test_files_are_those_of_the_field_with_vagueness_aside(demo: Path, split: st
     assert not list(demo.glob("*vague*"))
 
 
-def test_vague_captions_name_nothing_that_tells_pictures_apart() -> None:
+def test_vague_captions_name_nothing_that_tells_pictures_apart():
     tables = (wording.LOOKS, wording.TEXTURES, wording.SIZES)
     names = {word for table in tables for words in table.values() for word in words}
     names |= {*SHAPES, *COLOURS, *wording.NUMBERS.values()}
     assert not names & set(" ".join([*wording.VAGUE_CAPTIONS, *wording.EMPTY_CAPTIONS]).split())
 
 
-def test_training_features_are_standardised(demo: Path) -> None:
+def test_training_features_are_standardised(demo):
     features = np.load(demo / "train_ims.npy")
     live = features.std((0, 1)) > 0.1
     assert live.mean() > 0.9
@@ -76,7 +76,7 @@ def test_training_features_are_standardised(demo: Path) -> None:
     assert features.std((0, 1)).max() < 1.01
 
 
-def test_seed_decides_every_byte_and_a_second_call_touches_nothing(demo: Path, tmp_path: Path) -> None:
+def test_seed_decides_every_byte_and_a_second_call_touches_nothing(demo, tmp_path):
     assert card(make_demo(tmp_path / "again", seed=3, images=IMAGES)) == card(demo)
     other, same = (card(make_demo(tmp_path / f"{seed}", seed=seed, images=10)) for seed in (4, 3))
     assert other["sha256"] != same["sha256"]
@@ -93,7 +93,7 @@ def test_seed_decides_every_byte_and_a_second_call_touches_nothing(demo: Path, t
 
 @pytest.mark.parametrize("damage", ["train_caps.txt", "images/dev_0001.jpg", "side/test_vagueness.txt"])
 @pytest.mark.parametrize("how", ["missing", "cut"])
-def test_incomplete_folder_is_made_anew(demo: Path, tmp_path: Path, damage: str, how: str) -> None:
+def test_incomplete_folder_is_made_anew(demo, tmp_path, damage, how):
     folder = shutil.copytree(demo, tmp_path / "demo")
     (folder / damage).write_bytes((demo / damage).read_bytes()[:-1])
     if how == "missing":
@@ -103,7 +103,7 @@ def test_incomplete_folder_is_made_anew(demo: Path, tmp_path: Path, damage: str,
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]  # neither draft nor old folder stays
 
 
-def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path):
     calls: list[tuple[int, int]] = []
 
     def stop(done: int, of: int) -> None:
@@ -120,9 +120,7 @@ def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(
-    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_path, monkeypatch):
     """A kill just before the last file: the draft lies beside the folder, complete but for demo.json."""
 
     def killed(draft: Path, seed: int, images: int) -> None:
@@ -144,7 +142,7 @@ def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_are_true_distances_of_about_the_radius(shape: str) -> None:
+def test_shapes_are_true_distances_of_about_the_radius(shape):
     x, y = np.meshgrid(*2 * [np.arange(-70, 71, dtype=np.float32)])
     distance = signed_distance(shape, x, y, 50.0)
     assert (distance.shape, distance.dtype) == ((141, 141), np.float32)
@@ -155,7 +153,7 @@ def test_shapes_are_true_distances_of_about_the_radius(shape: str) -> None:
     assert np.abs(np.diff(distance, axis=0)).max() < 1.05  # never changes faster than the way walked
 
 
-def test_features_follow_the_pixels() -> None:
+def test_features_follow_the_pixels():
     """A red square on grey shows in the red bin of the window it is in, and in no window it is not in."""
     picture = np.full((SIDE, SIDE, 3), 128, np.uint8)
     assert (region_features(cell_features(picture)[None])[..., 3 + 16 : 3 + 32] == 0).all()  # no things

@@ -21,7 +21,7 @@ SHAPE_WORDS = {shape: wording.LOOKS.get(shape, (shape,)) for shape in SHAPES}
 COLOUR_WORDS = {colour: wording.LOOKS.get(colour, (colour,)) for colour in COLOURS}
 
 
-def test_scenes_hold_two_to_five_things_apart_and_inside() -> None:
+def test_scenes_hold_two_to_five_things_apart_and_inside():
     for scene in SCENES:
         assert 2 <= len(scene.things) <= 5
         for i, one in enumerate(scene.things):
@@ -32,7 +32,7 @@ def test_scenes_hold_two_to_five_things_apart_and_inside() -> None:
     assert {thing.shape for scene in SCENES for thing in scene.things} == set(SHAPES)
 
 
-def test_relations_by_hand() -> None:
+def test_relations_by_hand():
     def at(x: float, y: float) -> Thing:
         return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
 
@@ -93,11 +93,11 @@ def strip_ground(scene: Scene, text: str) -> str:
     return text
 
 
-def test_relations_in_captions_are_true() -> None:
+def test_relations_in_captions_are_true():
     assert sum(check_relation(scene, text) for scene, text in WRITTEN) > 200
 
 
-def test_grounds_places_and_counts_in_captions_are_true() -> None:
+def test_grounds_places_and_counts_in_captions_are_true():
     columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
     numbers = {word: number for number, word in wording.NUMBERS.items()}
     for scene, text in WRITTEN:
@@ -117,7 +117,7 @@ def test_grounds_places_and_counts_in_captions_are_true() -> None:
                     assert sum(thing.shape == shape for thing in scene.things) == numbers[counted[1]]
 
 
-def test_everything_a_caption_names_is_in_the_picture() -> None:
+def test_everything_a_caption_names_is_in_the_picture():
     plurals = {shape: [*words, *map(wording._plural, words)] for shape, words in SHAPE_WORDS.items()}
     for scene, caption in WRITTEN:
         text = strip_ground(scene, caption)
@@ -127,12 +127,12 @@ def test_everything_a_caption_names_is_in_the_picture() -> None:
                 assert key in present or not re.search(rf"\b({'|'.join(words)})\b", text), (text, scene)
 
 
-def test_exact_captions_are_mostly_one_of_a_kind() -> None:
+def test_exact_captions_are_mostly_one_of_a_kind():
     exact = [caption.text for captions in CAPTIONS for caption in captions if caption.vagueness == EXACT]
     assert len(set(exact)) >= 0.98 * len(exact)
     assert all(len({caption.text for caption in captions}) == 5 for captions in CAPTIONS)
 
 
-def test_position_of_a_caption_does_not_give_its_vagueness_away() -> None:
+def test_position_of_a_caption_does_not_give_its_vagueness_away():
     grades = np.array([[caption.vagueness for caption in captions] for captions in CAPTIONS])
     np.testing.assert_allclose(grades.mean(0), grades.mean(), atol=0.08)

@@ -20,7 +20,7 @@ def read(folder: Path, text: str, ids: list[int] | None = None) -> Positives:
     return read_positives(path, NAMES, OWNER, None if ids is None else np.array(ids))
 
 
-def test_pairs_are_rows_of_the_split(tmp_path: Path) -> None:
+def test_pairs_are_rows_of_the_split(tmp_path):
     text = "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n"
     positives = read(tmp_path, text)
     assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # each once; the labels are not among them
@@ -29,7 +29,7 @@ def test_pairs_are_rows_of_the_split(tmp_path: Path) -> None:
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]
 
 
-def test_captions_are_named_by_their_ids(tmp_path: Path) -> None:
+def test_captions_are_named_by_their_ids(tmp_path):
     lines = "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n"
     positives = read(tmp_path, lines, [10, 20, 40, 30, 50])
     assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # 10 is a label, 77 of another split
@@ -40,7 +40,7 @@ EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t
 CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n"
 
 
-def test_judgements_of_flickr8k(tmp_path: Path) -> None:
+def test_judgements_of_flickr8k(tmp_path):
     experts, crowd = read(tmp_path, EXPERTS), read(tmp_path, CROWD)
     assert experts.pairs.tolist() == [[0, 1], [2, 2]]
     assert crowd.pairs.tolist() == [[0, 1], [0, 2]]
@@ -63,13 +63,11 @@ def test_judgements_of_flickr8k(tmp_path: Path) -> None:
         ("#0\ta.jpg", None, "#0"),
     ],
 )
-def test_a_line_of_another_layout_or_an_unknown_id_is_named(
-    tmp_path: Path, line: str, ids: list[int] | None, part: str
-) -> None:
+def test_a_line_of_another_layout_or_an_unknown_id_is_named(tmp_path, line, ids, part):
     with pytest.raises(InputError, match=rf"positives.tsv line 2: .*{part}"):
         read(tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
 
 
-def test_a_file_about_another_split_is_refused(tmp_path: Path) -> None:
+def test_a_file_about_another_split_is_refused(tmp_path):
     with pytest.raises(OtherSplitError, match=r"its 1 lines"):
         read(tmp_path, "z.jpg#0\ty.jpg\n")

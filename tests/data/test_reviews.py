@@ -28,7 +28,7 @@ def review(caption: str = "a dog", verdict: Verdict = "wrong-caption", *, who: s
     return Review("x.jpg", caption, verdict, who)
 
 
-def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(tmp_path: Path) -> None:
+def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(tmp_path):
     first, second = review(), review(verdict="too-vague")
     path = written(tmp_path / "reviews.jsonl", first, second)
     assert read_reviews(path).verdicts == {PAIR: "too-vague"}
@@ -40,7 +40,7 @@ def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(
     assert read_reviews(path).fingerprint() == module.parse_reviews(b"", "empty").fingerprint()
 
 
-def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path: Path) -> None:
+def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
     path = tmp_path / "r.jsonl"
     for more, verdict in (
         ([review(), review(verdict="label-right", who="ben")], "label-right"),
@@ -53,7 +53,7 @@ def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path: Path) -> N
 CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 
-def test_verdicts_survive_reordering_of_captions_and_images() -> None:
+def test_verdicts_survive_reordering_of_captions_and_images():
     names = ["x.jpg", "y.jpg"]
     verdicts: dict[Pair, Verdict] = {
         ("y.jpg", "a cat"): "wrong-caption",
@@ -76,7 +76,7 @@ def test_verdicts_survive_reordering_of_captions_and_images() -> None:
     assert (judged.rows("duplicate").tolist(), judged.elsewhere) == ([1], 0)
 
 
-def test_images_without_names_are_known_by_their_captions() -> None:
+def test_images_without_names_are_known_by_their_captions():
     keys = module.image_keys(None, CAPTIONS, OWNER, 2)
     for names in (["image 0", "image 1"], ["0", "1"], ["x", "x"]):  # row numbers, a name of two images
         assert module.image_keys(names, CAPTIONS, OWNER, 2) == keys
@@ -85,7 +85,7 @@ def test_images_without_names_are_known_by_their_captions() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
-def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path: Path, cut: int | None) -> None:
+def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, cut):
     """None cuts the line end only."""
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
@@ -119,7 +119,7 @@ OTHER: list[tuple[str | dict, str]] = [
 
 
 @pytest.mark.parametrize(("line", "fact"), OTHER)
-def test_other_lines_are_refused_with_their_number(tmp_path: Path, line: str | dict, fact: str) -> None:
+def test_other_lines_are_refused_with_their_number(tmp_path, line, fact):
     path = written(tmp_path / "r.jsonl", review())
     with path.open("a") as file:
         file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
@@ -128,7 +128,7 @@ def test_other_lines_are_refused_with_their_number(tmp_path: Path, line: str | d
     assert fact in fault.found
 
 
-def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path: Path) -> None:
+def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path):
     given = Review(HOSTILE, HOSTILE, "none", HOSTILE, (HOSTILE[:50],), HOSTILE)
     path = written(tmp_path / "r.jsonl", given)
     assert read_reviews(path).all == (given,)
@@ -140,7 +140,7 @@ def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path: Pa
     assert read_reviews(path).all == (given,), "what is refused is not written"
 
 
-def test_a_link_is_not_written_through_and_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_link_is_not_written_through_and_a_missing_file_is_named(tmp_path):
     link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "elsewhere.jsonl")
     assert refusal(append_review, link, review()).faults[0].place == str(link)
@@ -153,7 +153,7 @@ def _write_many(path: Path, who: str, count: int) -> None:
         append_review(path, Review("x.jpg", f"caption {number}", "too-vague", who, note="n" * 1500))
 
 
-def test_two_processes_lose_nothing(tmp_path: Path) -> None:
+def test_two_processes_lose_nothing(tmp_path):
     path = tmp_path / "r.jsonl"
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write_many, args=(path, who, 60)) for who in ("anna", "ben")]
@@ -169,9 +169,7 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
         assert captions == [f"caption {number}" for number in range(60)]
 
 
-def test_a_verdict_is_on_disk_before_it_counts_as_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path, monkeypatch):
     path, synced = tmp_path / "r.jsonl", []
     sync = os.fsync
 
@@ -188,7 +186,7 @@ def test_a_verdict_is_on_disk_before_it_counts_as_given(
     assert path.stat().st_size > size
 
 
-def test_merging_keeps_every_line_once(tmp_path: Path) -> None:
+def test_merging_keeps_every_line_once(tmp_path):
     shared = review()
     left = written(tmp_path / "a.jsonl", shared, review("a cat"))
     right = written(tmp_path / "b.jsonl", shared, review("a cat", "label-right", who="ben"))
@@ -203,7 +201,7 @@ def test_merging_keeps_every_line_once(tmp_path: Path) -> None:
     assert shared.id in error.faults[0].place
 
 
-def test_the_fingerprint_follows_the_verdicts_alone(tmp_path: Path) -> None:
+def test_the_fingerprint_follows_the_verdicts_alone(tmp_path):
     left = written(tmp_path / "a.jsonl", review(), review("a cat"))
     right = written(tmp_path / "b.jsonl", review("a cat", who="ben"), review(who="ben"))
     assert read_reviews(left).fingerprint() == read_reviews(right).fingerprint()

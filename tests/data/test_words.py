@@ -90,7 +90,7 @@ def test_a_damaged_vocabulary_is_refused(content):
         assert refusal(Vocabulary.from_text, text, "words.json").faults[0].place == "words.json"
 
 
-def test_words_of_a_text_are_known_or_unknown_once() -> None:
+def test_words_of_a_text_are_known_or_unknown_once():
     vocabulary = Vocabulary.build(["a dog runs", "a dog"], threshold=1)
     known_and_unknown = ["a", "dog"], ["unicorn", "雪", "pad"]
     assert vocabulary.known_and_unknown("A dog, a unicorn: 雪 🐶 unicorn <pad>") == known_and_unknown
