@@ -80,13 +80,7 @@ def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
 def pad_words(
     tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Pad the words of captions with 0: (B, T) int64 and (B,) lengths.
-
-    Args:
-        tokens: all captions.
-        text_ids: (B,) rows of them.
-        positions: of the words of every caption to keep; all when None.
-    """
+    """Pad the words of these captions with 0: (B, T) int64 and (B,) lengths. positions: of the words of each to keep."""
     captions = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
     if positions is not None:
         captions = [words[kept] for words, kept in zip(captions, positions, strict=True)]
@@ -100,34 +94,25 @@ def pad_words(
 class TrainingBatches:
     """An endless, reproducible stream of training batches.
 
-    Args:
-        split: the train split.
-        tokens: its captions as numbers.
-        batch_size: pairs in a global batch.
-        seed: of the run.
-        drop_regions: mean share of regions left out. Every batch draws its share uniformly from 0 to twice the mean, so
-            that training sees whole images too; every image draws its regions.
-        drop_words: share of words left out of a caption; at least one stays.
-        fixed_ends: never leave out a caption's first and last piece (BERT's [CLS] and [SEP]).
-        part, parts: this process's slice of every batch.
-        augment: changes of the pictures from step to step, where an image tower reads them.
-        image_groups: (n,) of the batches' field of this name; None where every image is its own group.
-
     Raises:
         InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
     """
 
-    split: Split
-    tokens: Tokens
+    split: Split  # the train split
+    tokens: Tokens  # its captions as numbers
     _: KW_ONLY
-    batch_size: int
-    seed: int
+    batch_size: int  # pairs in a global batch
+    seed: int  # of the run
+    # mean share of regions left out. Every batch draws its share uniformly from 0 to twice the mean, so that
+    # training sees whole images too; every image draws its regions.
     drop_regions: float = 0.0
-    drop_words: float = 0.0
-    fixed_ends: bool = False
+    drop_words: float = 0.0  # share of words left out of a caption; at least one stays
+    fixed_ends: bool = False  # never leave out a caption's first and last piece (BERT's [CLS] and [SEP])
+    # part, parts: this process's slice of every batch
     part: int = 0
     parts: int = 1
-    augment: Augment = "none"
+    augment: Augment = "none"  # changes of the pictures from step to step, where an image tower reads them
+    # (n,) of the batches' field of this name; None where every image is its own group
     image_groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:

@@ -33,32 +33,20 @@ COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Images and captions in one space.
+    """Images and captions in one space."""
 
-    Args:
-        images: (n, D) float32 unit rows.
-        texts: (m, D) float32 unit rows.
-        captions: m strings.
-        image_of_text: (m,) int64, the image of every caption.
-        image_names: n ids, or None.
-        picture_folder: where the ids are files, or None.
-        pictures: that were embedded, or None.
-        source: what was read from where.
-        faults: warnings and notes; every coercion is one of them.
-        queries: (q, D) float32 unit rows of texts that are no captions, or None; query_texts: those q texts.
-    """
-
-    images: np.ndarray
-    texts: np.ndarray
-    captions: list[str]
-    image_of_text: np.ndarray
-    image_names: list[str] | None = None
-    picture_folder: Path | None = None
-    source: dict[str, str] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    images: np.ndarray  # (n, D) float32 unit rows
+    texts: np.ndarray  # (m, D) float32 unit rows
+    captions: list[str]  # m strings
+    image_of_text: np.ndarray  # (m,) int64, the image of every caption
+    image_names: list[str] | None = None  # n ids, or None
+    picture_folder: Path | None = None  # where the ids are files, or None
+    source: dict[str, str] = field(default_factory=dict)  # what was read from where
+    faults: list[Fault] = field(default_factory=list)  # warnings and notes; every coercion is one of them
+    # (q, D) float32 unit rows of texts that are no captions, or None; query_texts: those q texts
     queries: np.ndarray | None = None
     query_texts: list[str] = field(default_factory=list)
-    pictures: CaptionedSplit | None = None
+    pictures: CaptionedSplit | None = None  # that were embedded, or None
 
 
 def read_embeddings(

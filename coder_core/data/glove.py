@@ -28,21 +28,14 @@ SINGULAR_POWER = 0.5  # the same, eigenvalue weighting
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Vectors for a list of words.
+    """Vectors for a list of words."""
 
-    Args:
-        matrix: (words, D) float32; zero where the file has no vector.
-        covered: (words,) bool, True if the file has a vector.
-        coverage: share of the words that have a vector, <pad> and <unknown> not counted.
-        token_coverage: the same, every word counted as often as it occurs; None without counts.
-        faults: warnings and notes.
-    """
-
-    matrix: np.ndarray
-    covered: np.ndarray
-    coverage: float
+    matrix: np.ndarray  # (words, D) float32; zero where the file has no vector
+    covered: np.ndarray  # (words,) bool, True if the file has a vector
+    coverage: float  # share of the words that have a vector, <pad> and <unknown> not counted
+    # the same, every word counted as often as it occurs; None without counts
     token_coverage: float | None = None
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)  # warnings and notes
 
 
 def read_word_vectors(

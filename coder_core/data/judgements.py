@@ -48,37 +48,26 @@ class OtherSplitError(InputError):
 
 @dataclass(frozen=True)
 class Judgements:
-    """Pairs of a split that belong together, labels among them.
+    """Pairs of a split that belong together, labels among them."""
 
-    Args:
-        source: the path of the file, or the name of COCO's judgements.
-        of_texts: (P, 2) int64, the positives of captions as queries: a caption, an image.
-        of_images: (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
-        fact: contents of the source, in words.
-        disagreement: (m,) of Flickr8k's experts, see `Positives`; None of COCO's judges.
-    """
-
-    source: str
-    of_texts: np.ndarray
+    source: str  # the path of the file, or the name of COCO's judgements
+    of_texts: np.ndarray  # (P, 2) int64, the positives of captions as queries: a caption, an image
+    # (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
     of_images: np.ndarray
-    fact: str
+    fact: str  # contents of the source, in words
+    # (m,) of Flickr8k's experts, see `Positives`; None of COCO's judges
     disagreement: np.ndarray | None = None
 
 
 class Positives(NamedTuple):
-    """Positives beyond the labels.
+    """Positives beyond the labels."""
 
-    Args:
-        pairs: (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them.
-        elsewhere: lines about captions or images that are not in the split.
-        rejected: lines whose judges say that caption and image do not belong together.
-        disagreement: (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its
-            judged pairs; NaN where no expert judged it.
-    """
-
+    # (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them
     pairs: np.ndarray
-    elsewhere: int
-    rejected: int
+    elsewhere: int  # lines about captions or images that are not in the split
+    rejected: int  # lines whose judges say that caption and image do not belong together
+    # (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its judged
+    # pairs; NaN where no expert judged it
     disagreement: np.ndarray
 
 
@@ -88,15 +77,9 @@ def read_judgements(
     image_of_text: np.ndarray,
     caption_ids: np.ndarray | None = None,
 ) -> Judgements:
-    """Read the judged pairs of a split.
+    """Read the judged pairs of a split: "eccv", "cxc", or a file of `read_positives`, to which the labels are added.
 
-    Args:
-        source: "eccv" or "cxc", or a file that `read_positives` reads, to which the labels are added.
-        image_names: n file names or ids. image_of_text: (m,) the image of every caption.
-        caption_ids: (m,) their numbers in the data set, where they are known.
-
-    Raises:
-        InputError: as `read_positives` and `coco_judgements`.
+    Arguments and errors as for `coco_judgements` and `read_positives`.
     """
     import numpy as np
 

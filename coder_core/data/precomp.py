@@ -23,19 +23,12 @@ ONE_ROW = "one row of features an image"
 
 @dataclass(frozen=True)
 class Pairing:
-    """Image of every caption.
+    """Image of every caption."""
 
-    Args:
-        image_of_text: (m,) int64.
-        names: n ids, or None.
-        stride: rows of the features file an image takes: 1, or r where every row is repeated r times.
-        how: in words, for the report.
-    """
-
-    image_of_text: np.ndarray
-    names: list[str] | None
-    stride: int
-    how: str
+    image_of_text: np.ndarray  # (m,) int64
+    names: list[str] | None  # n ids, or None
+    stride: int  # rows of the features file an image takes: 1, or r where every row is repeated r times
+    how: str  # in words, for the report
 
 
 class PairingFiles(NamedTuple):
@@ -47,15 +40,9 @@ class PairingFiles(NamedTuple):
 
 
 def read_precomp(root: Path, folder: Path, split: str) -> Split:
-    """Read one split of a folder of precomp files.
+    """Read the split whose files in `folder` start with this name; `root` is the folder the user named.
 
-    Args:
-        root: the folder the user named.
-        folder: `root` itself or the one inside it that holds the files.
-        split: the name the files start with.
-
-    Raises:
-        InputError: with every fault of the captions, the ids, the features' header and the counts.
+    An InputError has every fault of the captions, the ids, the features' header and the counts.
     """
     faults: list[Fault] = []
     files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))

@@ -61,19 +61,14 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Review:
-    """One person's verdict on a pair.
+    """One person's verdict on a pair."""
 
-    Args:
-        image: its name, or the hash of its captions (`image_keys`).
-        caption: its text; "" is the image with all its captions.
-        verdict: "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
-            "none" is a remark: tags or a note alone.
-        reviewer, id, time: who, a name for undoing, and when (UTC).
-    """
-
-    image: str
-    caption: str
+    image: str  # its name, or the hash of its captions (`image_keys`)
+    caption: str  # its text; "" is the image with all its captions
+    # "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
+    # "none" is a remark: tags or a note alone.
     verdict: Verdict
+    # reviewer, id, time: who, a name for undoing, and when (UTC)
     reviewer: str
     tags: tuple[str, ...] = ()
     note: str = ""
@@ -91,19 +86,12 @@ class Review:
 
 @dataclass(frozen=True)
 class Reviews:
-    """Contents of a file of reviews.
+    """Contents of a file of reviews."""
 
-    Args:
-        all: every verdict, in the order of the file, also those replaced or undone.
-        undone: ids that a later line takes back.
-        lines: the objects of the file.
-        faults: warnings about lines that were left out.
-    """
-
-    all: tuple[Review, ...] = ()
-    undone: frozenset[str] = frozenset()
-    lines: tuple[dict[str, Any], ...] = ()
-    faults: tuple[Fault, ...] = ()
+    all: tuple[Review, ...] = ()  # every verdict, in the order of the file, also those replaced or undone
+    undone: frozenset[str] = frozenset()  # ids that a later line takes back
+    lines: tuple[dict[str, Any], ...] = ()  # the objects of the file
+    faults: tuple[Fault, ...] = ()  # warnings about lines that were left out
 
     @cached_property
     def standing(self) -> tuple[Review, ...]:
@@ -145,17 +133,11 @@ def verdicts_fingerprint(verdicts: Mapping[Pair, Verdict]) -> str:
 
 @dataclass(frozen=True)
 class JudgedSplit:
-    """The verdicts about one split, as rows.
+    """The verdicts about one split, as rows."""
 
-    Args:
-        labels: (m,) the verdict on every caption with its own image; "" without one.
-        matches: (P, 2) int64, a caption and another image that it also matches.
-        elsewhere: verdicts about pairs that the split does not have.
-    """
-
-    labels: np.ndarray
-    matches: np.ndarray
-    elsewhere: int
+    labels: np.ndarray  # (m,) the verdict on every caption with its own image; "" without one
+    matches: np.ndarray  # (P, 2) int64, a caption and another image that it also matches
+    elsewhere: int  # verdicts about pairs that the split does not have
 
     def rows(self, *verdicts: Verdict) -> np.ndarray:
         """(·,) captions whose own pair has one of these verdicts."""
@@ -165,11 +147,9 @@ class JudgedSplit:
 def image_keys(
     names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int
 ) -> list[str]:
-    """Name of an image in reviews: its file name, or without names a hash of its captions in any order.
+    """Names of n images in reviews: the file name, or without names a hash of an image's captions in any order.
 
-    Args:
-        names: n names. Numbers of rows do not count as names, nor does a name that two images share.
-        captions: m texts. image_of_text: (m,) the image of every caption. n: images.
+    Numbers of rows do not count as names, nor does a name that two images share.
     """
     names = names or [""] * n
     numbers = [_UNNAMED.fullmatch(name) for name in names]

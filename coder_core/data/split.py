@@ -33,37 +33,26 @@ HEX = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Split:
-    """One split of a data set: n images with L regions of D features, and m captions.
+    """One split of a data set: n images with L regions of D features, and m captions."""
 
-    Args:
-        name: "train", "dev", "test", …
-        features: (n, L, D) or (n, D), memory-mapped, in the file's dtype and byte order.
-        captions: m strings.
-        image_of_text: (m,) int64, the image of every caption.
-        image_names: n relative picture file names or ids, or None.
-        picture_folder: where the names are files, or None.
-        source: what was read from where.
-        faults: warnings and notes: everything training changes about the data.
-        file, rows: the features file and the rows of it (from, up to, step), or None.
-        zero_regions: (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the
-            values were not checked.
-        caption_ids: (m,) int64, the number of every caption in its data set, or None.
-        pictures: that an image tower reads instead of features, which are (n, L, 0) then; or None.
-    """
-
-    name: str
-    features: np.ndarray
-    captions: list[str]
-    image_of_text: np.ndarray
-    image_names: list[str] | None = None
-    picture_folder: Path | None = None
-    source: dict[str, str] = field(default_factory=dict)
+    name: str  # "train", "dev", "test", …
+    features: np.ndarray  # (n, L, D) or (n, D), memory-mapped, in the file's dtype and byte order
+    captions: list[str]  # m strings
+    image_of_text: np.ndarray  # (m,) int64, the image of every caption
+    image_names: list[str] | None = None  # n relative picture file names or ids, or None
+    picture_folder: Path | None = None  # where the names are files, or None
+    source: dict[str, str] = field(default_factory=dict)  # what was read from where
+    # warnings and notes: everything training changes about the data
     faults: list[Fault] = field(default_factory=list)
+    # file, rows: the features file and the rows of it (from, up to, step), or None
     file: FeatureFile | None = None
     rows: tuple[int, int, int] | None = None
+    # (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the values
+    # were not checked
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    # that an image tower reads instead of features, which are (n, L, 0) then; or None
     pictures: Pictures | None = None
-    caption_ids: np.ndarray | None = None
+    caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
 
     @property
     def n_images(self) -> int:
@@ -102,13 +91,9 @@ class Split:
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
-    """(k,) int64 rows, ascending: a part of n images drawn at random.
+    """(k,) int64 rows, ascending: a share of n images drawn at random, at least one; or with `other` all but those.
 
-    Args:
-        n: images.
-        share: of the images, above 0; at least one is drawn. A larger share holds the images of a smaller one.
-        seed: of the draw.
-        other: all images but those drawn.
+    A larger share holds the images of a smaller one.
     """
     order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
     return np.sort(order[count:] if other else order[:count])

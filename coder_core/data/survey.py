@@ -25,21 +25,15 @@ SEVERITIES = ("error", "warning", "note")
 
 @dataclass
 class Survey:
-    """A data set and its faults.
+    """A data set and its faults."""
 
-    Args:
-        splits: the splits that could be read, train first.
-        faults: errors, warnings and notes of all splits and files, errors first.
-        vocabulary: of the train captions, or None when there are none.
-        tokens: split name → its captions as numbers.
-        vectors: of the vocabulary's words, when a file was given and could be read.
-    """
-
+    # the splits that could be read, train first
     splits: list[Split | CaptionedSplit] = field(default_factory=list)
+    # errors, warnings and notes of all splits and files, errors first
     faults: list[Fault] = field(default_factory=list)
-    vocabulary: Vocabulary | None = None
-    tokens: dict[str, Tokens] = field(default_factory=dict)
-    vectors: WordVectors | None = None
+    vocabulary: Vocabulary | None = None  # of the train captions, or None when there are none
+    tokens: dict[str, Tokens] = field(default_factory=dict)  # split name → its captions as numbers
+    vectors: WordVectors | None = None  # of the vocabulary's words, when a file was given and could be read
 
     @property
     def usable(self) -> bool:
@@ -60,15 +54,9 @@ def survey(
 ) -> Survey:
     """Read all splits of the data set at `path` and collect their faults instead of raising them.
 
-    Args:
-        path: the data set, as for `read_split`, or with `reading` as for `read_captioned`.
-        reading: layout of a data set of pictures with captions, and its split; None for features.
-        pictures: folder of the picture files.
-        word_vectors: a text file of word vectors.
-        word_size: numbers a word that the file must have; any when None.
-        word_threshold: how often train captions must hold a word.
-        check_values: read every feature value, or decode every picture.
-        progress: shows how many of a split's pictures are decoded.
+    `reading` is for a data set of pictures with captions; None for features. word_size: that the word vectors must have;
+    any when None. word_threshold: how often train captions must hold a word. check_values: read every feature value, or
+    decode every picture.
     """
     result = Survey()
     if reading is None:

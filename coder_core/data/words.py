@@ -38,15 +38,10 @@ def tokenise(caption: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Tokens:
-    """m captions as word numbers.
+    """m captions as word numbers."""
 
-    Args:
-        ids: (total,) int32, all captions one after the other.
-        offsets: (m + 1,) int64; caption j is ids[offsets[j]:offsets[j + 1]], never empty.
-    """
-
-    ids: np.ndarray
-    offsets: np.ndarray
+    ids: np.ndarray  # (total,) int32, all captions one after the other
+    offsets: np.ndarray  # (m + 1,) int64; caption j is ids[offsets[j]:offsets[j + 1]], never empty
 
     @property
     def lengths(self) -> np.ndarray:
@@ -68,15 +63,10 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a model, from TRAIN captions only; saved with the run.
+    """The words of a model, from TRAIN captions only; saved with the run."""
 
-    Args:
-        words: words[PAD] is "<pad>", words[UNKNOWN] is "<unknown>", then the most frequent first.
-        counts: how often each word was seen in training (0 for the two special ones).
-    """
-
-    words: list[str]
-    counts: list[int]
+    words: list[str]  # words[PAD] is "<pad>", words[UNKNOWN] is "<unknown>", then the most frequent first
+    counts: list[int]  # how often each word was seen in training (0 for the two special ones)
     number: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

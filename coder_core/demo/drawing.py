@@ -106,15 +106,9 @@ def _bands(along: Field, period: np.float32) -> Field:
 
 
 def signed_distance(shape: str, u: Field, v: Field, radius: float) -> Field:
-    """Distance of every point to the outline.
+    """(h, w) float32 distance of every point to the outline of a shape that about fills the circle of this radius.
 
-    Args:
-        shape: one of `scenes.SHAPES`.
-        u, v: (h, w) pixels right of and below the centre.
-        radius: pixels; the shape about fills the circle of this radius.
-
-    Returns:
-        (h, w) float32.
+    u, v: (h, w) pixels right of and below the centre.
     """
     if shape == "circle":
         return length(u, v) - np.float32(0.92 * radius)

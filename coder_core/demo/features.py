@@ -26,14 +26,10 @@ WIDTH = 3 + 2 * BINS + TURNS + PARTS * PARTS * (TURNS + 1) + 4
 
 
 def cell_features(picture: NDArray[np.uint8]) -> Array:
-    """Sum up one picture.
+    """Sum up one picture, (side, side, 3) uint8 with a side that is a multiple of 32.
 
-    Args:
-        picture: (side, side, 3) uint8; side a multiple of 32.
-
-    Returns:
-        (CELLS, CELLS, channels) float32: mean colour, colour histogram, the same of things only, edges of the
-        lightness by direction, edges of the things' outlines by direction, share covered by things.
+    Returns (CELLS, CELLS, channels) float32: mean colour, colour histogram, the same of things only, edges of the
+    lightness by direction, edges of the things' outlines by direction, share covered by things.
     """
     small = _halve(picture)
     things = _things(small)
@@ -52,13 +48,9 @@ def cell_features(picture: NDArray[np.uint8]) -> Array:
 
 
 def region_features(cells: Array) -> Array:
-    """Describe the windows of many pictures.
+    """Describe the windows of n pictures: (n, CELLS, CELLS, channels) -> (n, REGIONS, WIDTH) float32.
 
-    Args:
-        cells: (n, CELLS, CELLS, channels) from `cell_features`.
-
-    Returns:
-        (n, REGIONS, WIDTH) float32, not yet standardised. The last four columns are the window's box in 0 … 1.
+    Not yet standardised. The last four columns are the window's box in 0 … 1.
     """
     regions = [
         _describe(cells[:, top : top + side, left : left + side], (left, top, left + side, top + side))

@@ -55,21 +55,13 @@ class _AlreadyMadeError(Exception):
 
 
 def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress = silent) -> Path:
-    """Write the demo data set, unless it exists already.
+    """Write the demo data set of this many pictures (12% are dev, 12% test), unless it exists already.
 
-    Args:
-        folder: where to write; missing parents are created.
-        seed: other seed, other scenes.
-        images: pictures of all splits together; 12% are dev, 12% test.
-        progress: called with (pictures done, pictures in all).
-
-    Returns:
-        `folder`.
+    progress: called with (pictures done, pictures in all). Returns `folder`.
 
     Raises:
         ValueError: fewer than 10 images, or a negative seed.
-        InputError: the folder holds something else, which is left untouched; or it cannot be written: no incomplete
-            folder stays.
+        InputError: the folder holds something else, which is left untouched, or it cannot be written.
     """
     if images < 10:
         raise ValueError(f"images must be at least 10, got {images}")

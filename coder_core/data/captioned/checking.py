@@ -37,12 +37,8 @@ def read_picture_split(
 ) -> tuple[Split, dict[str, str]]:
     """Read a split whose pictures an image tower reads, and the sha256 of its "features" (picture files) and "captions".
 
-    Args:
-        data: from `read_captioned`.
-        name: of the split; "val" is "dev".
-        prepare, local_features, counts, workers: as for `Pictures`.
-        skip_broken: leave out pictures that cannot be decoded, with their captions.
-        progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
+    prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot be decoded,
+    with their captions. progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
 
     Raises:
         InputError: there is no such split, or broken pictures without `skip_broken`; up to ten are named.

@@ -74,14 +74,9 @@ def prepared_blocks(
     prepare: Callable[[Image], Any],
     workers: int,
 ) -> Iterator[PreparedBlock]:
-    """Yield blocks of pictures, in this order.
+    """Yield the blocks of these numbers, in this order, decoded by `workers` processes; with 0 here, on request.
 
-    Args:
-        split: the data.
-        blocks: the images of every block.
-        numbers: of the blocks to prepare.
-        prepare: of one picture, see `Towers`.
-        workers: processes that decode; with 0 it happens here, when a block is requested.
+    blocks: the images of every block. prepare: of one picture, see `Towers`.
     """
     yield from in_workers(_Blocks(split, blocks, prepare), numbers, workers)
 
@@ -110,31 +105,21 @@ def _leave_signals(worker: int) -> None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a split as an image tower reads them.
+    """The pictures of a split as an image tower reads them."""
 
-    Args:
-        split: the picture files.
-        prepare: one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in workers.
-        local_features: L, the most the tower gives a picture.
-        workers: decoding processes; 0 decodes in this one.
-        counts: B prepared pictures -> (B,) local features of each; L when None.
-    """
-
-    split: CaptionedSplit
+    split: CaptionedSplit  # the picture files
+    # one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in workers
     prepare: Callable[[Image], np.ndarray]
-    local_features: int
-    workers: int = 0
+    local_features: int  # L, the most the tower gives a picture
+    workers: int = 0  # decoding processes; 0 decodes in this one
+    # B prepared pictures -> (B,) local features of each; L when None
     counts: Callable[[Tensor], Tensor] | None = None
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
         """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths.
 
-        Args:
-            images: (B,) their numbers.
-            changes: how each is cropped and mirrored before.
-
-        Raises:
-            UnreadableRowsError: pictures are gone or broken; up to 20 are named.
+        images: (B,) their numbers. changes: how each is cropped and mirrored before. Pictures that are gone or broken
+        raise an UnreadableRowsError that names up to 20.
         """
 
         def prepare(index: int, picture: Image) -> Any:

@@ -126,13 +126,10 @@ class ParquetRows(_Packed):
     """Rows of parquet files: file, row group and row in it.
 
     Rows are read a few at a time from the row group in use, so pictures requested in order are read once each.
-
-    Args:
-        rows_at_once: rows in memory.
-        largest_group: bytes that the pictures of a row group may take unpacked; None allows any.
     """
 
-    rows_at_once: int = PARQUET_ROWS
+    rows_at_once: int = PARQUET_ROWS  # rows in memory
+    # bytes that the pictures of a row group may take unpacked; None allows any
     largest_group: int | None = None
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
     _batches: Iterator[pa.RecordBatch] = field(default=iter(()), init=False, repr=False)
@@ -224,8 +221,7 @@ def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np
     """Record packed pictures for an analysis: a document, and (n, 3) int64 with the number of a file in the first
     column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
 
-    Args:
-        positions: of all pictures. rows: (n,) the pictures of the split.
+    positions: of all pictures. rows: (n,) the pictures of the split.
     """
     if not isinstance(positions, TarMembers | ParquetRows):
         return None
@@ -251,18 +247,13 @@ def names_digest(names: Sequence[str]) -> str:
 
 @dataclass
 class PackedPictures:
-    """Packed pictures of an opened analysis. Nothing is opened before a picture is requested.
+    """Packed pictures of an opened analysis. Nothing is opened before a picture is requested."""
 
-    Args:
-        folder: which the files may not leave.
-        names, sizes: of each file, relative to it, and its bytes when it was embedded or evaluated.
-        store: reads them.
-    """
-
-    folder: Path
+    folder: Path  # which the files may not leave
+    # names, sizes: of each file, relative to it, and its bytes when it was embedded or evaluated
     names: Sequence[str]
     sizes: Sequence[int]
-    store: TarMembers | ParquetRows
+    store: TarMembers | ParquetRows  # reads them
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def read(self, image: int) -> bytes:

@@ -52,27 +52,16 @@ def dealt_split(name: str, reading: ReadingArguments) -> str:
 
 @dataclass(frozen=True)
 class CaptionedSplit:
-    """One split: n pictures, m captions; the pictures stay where they are.
+    """One split: n pictures, m captions; the pictures stay where they are."""
 
-    Args:
-        name: "train", "dev", "test", …
-        image_names: n names: paths relative to `positions.folder`, or names inside packed files.
-        captions: m strings.
-        image_of_text: (m,) int64, the image of every caption.
-        positions: of the pictures of all splits.
-        rows: (n,) int64, the numbers of this split's pictures in `positions`.
-        source: what was read from where.
-        caption_ids: (m,) int64, the number of every caption in its data set, or None.
-    """
-
-    name: str
-    image_names: list[str]
-    captions: list[str]
-    image_of_text: np.ndarray
-    positions: Positions
-    rows: np.ndarray
-    source: dict[str, str] = field(default_factory=dict)
-    caption_ids: np.ndarray | None = None
+    name: str  # "train", "dev", "test", …
+    image_names: list[str]  # n names: paths relative to `positions.folder`, or names inside packed files
+    captions: list[str]  # m strings
+    image_of_text: np.ndarray  # (m,) int64, the image of every caption
+    positions: Positions  # of the pictures of all splits
+    rows: np.ndarray  # (n,) int64, the numbers of this split's pictures in `positions`
+    source: dict[str, str] = field(default_factory=dict)  # what was read from where
+    caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
 
     def read(self, image: int) -> bytes:
         """The file of a picture."""

@@ -22,23 +22,14 @@ CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
 
 
 class Record(NamedTuple):
-    """One image with one caption.
+    """One image with one caption."""
 
-    Args:
-        image: its name: a path relative to the picture folder, or a name inside a packed file.
-        caption: as written; "" where the image has none.
-        place: file and row, for faults.
-        split: "" where the data does not say.
-        position: of a packed picture: three whole numbers (see `positions`).
-        caption_id: the caption's number in its data set, where it has one.
-    """
-
-    image: str
-    caption: str
-    place: str
-    split: str = ""
-    position: tuple[int, int, int] | None = None
-    caption_id: int | None = None
+    image: str  # its name: a path relative to the picture folder, or a name inside a packed file
+    caption: str  # as written; "" where the image has none
+    place: str  # file and row, for faults
+    split: str = ""  # "" where the data does not say
+    position: tuple[int, int, int] | None = None  # of a packed picture: three whole numbers (see `positions`)
+    caption_id: int | None = None  # the caption's number in its data set, where it has one
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:
@@ -66,23 +57,16 @@ LOOKS = {  # of a layout: its files, and what its first file shows, for messages
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout on disk.
+    """A layout on disk."""
 
-    Args:
-        name: for --format.
-        find: its files in a path; none where the path is not of this layout.
-        records: reads those files, given the data folder; faults go to the list.
-        folders: where picture files may lie in a data folder, the likeliest first.
-        source: what is read from which of its files.
-        packed: "tar" or "parquet" where pictures lie inside its files.
-    """
-
-    name: str
-    find: Callable[[Path], list[Path]]
+    name: str  # for --format
+    find: Callable[[Path], list[Path]]  # its files in a path; none where the path is not of this layout
+    # reads those files, given the data folder; faults go to the list
     records: Callable[[list[Path], Path, list[Fault]], Iterator[Record]]
+    # where picture files may lie in a data folder, the likeliest first
     folders: Callable[[Path], list[Path]] = lambda root: [root]
-    source: Callable[[list[Path]], dict[str, str]] = name_files
-    packed: Literal["tar", "parquet"] | None = None
+    source: Callable[[list[Path]], dict[str, str]] = name_files  # what is read from which of its files
+    packed: Literal["tar", "parquet"] | None = None  # "tar" or "parquet" where pictures lie inside its files
 
     def recognise(self, path: Path) -> str:
         """Why a path is of this layout, or ""."""

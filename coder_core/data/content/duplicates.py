@@ -57,10 +57,8 @@ def content_words(caption: str) -> int:
 
 
 def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
-    """Groups of near-duplicate pictures; rows whose tiny image is zero take no part.
-
-    Args:
-        hashes: (n, 8) uint8. tiny: (n, T) unit rows.
+    """Groups of near-duplicates among n pictures, by hashes (n, 8) uint8 and tiny images (n, T), unit rows or zero for
+    pictures that take no part.
     """
     import faiss
 

@@ -34,17 +34,11 @@ BLANK_DEVIATION = 3.0  # of brightness, from 0 to 255
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with some samples.
+    """One thing that is wrong with some samples."""
 
-    Args:
-        samples: (split name, row) of each.
-        what: is wrong, in words; "" for duplicates.
-        likeness: of the least similar pair that was joined, for duplicates: 1 is the same.
-    """
-
-    samples: tuple[tuple[str, int], ...]
-    what: str = ""
-    likeness: float = 1.0
+    samples: tuple[tuple[str, int], ...]  # (split name, row) of each
+    what: str = ""  # is wrong, in words; "" for duplicates
+    likeness: float = 1.0  # of the least similar pair that was joined, for duplicates: 1 is the same
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -54,16 +48,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class ContentReport:
-    """Faults in the content of a data set.
+    """Faults in the content of a data set."""
 
-    Args:
-        splits: name → images and captions.
-        without_pictures: splits whose pictures are not here.
-        pictures: broken, tiny and blank pictures. duplicate_pictures, duplicate_captions: groups, the largest first.
-    """
-
-    splits: dict[str, tuple[int, int]]
-    without_pictures: tuple[str, ...]
+    splits: dict[str, tuple[int, int]]  # name → images and captions
+    without_pictures: tuple[str, ...]  # splits whose pictures are not here
+    # broken, tiny and blank pictures. duplicate_pictures, duplicate_captions: groups, the largest first.
     pictures: tuple[Finding, ...]
     duplicate_pictures: tuple[Finding, ...]
     duplicate_captions: tuple[Finding, ...]
@@ -71,17 +60,11 @@ class ContentReport:
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """Facts about n pictures.
+    """Facts about n pictures."""
 
-    Args:
-        problems: picture → its fault.
-        hashes: (n, 8) uint8, the 64 bits of a perceptual hash (pHash).
-        tiny: (n, 768) float16, see `tiny_image`; zero for a picture that is broken or blank.
-    """
-
-    problems: dict[int, str]
-    hashes: np.ndarray
-    tiny: np.ndarray
+    problems: dict[int, str]  # picture → its fault
+    hashes: np.ndarray  # (n, 8) uint8, the 64 bits of a perceptual hash (pHash)
+    tiny: np.ndarray  # (n, 768) float16, see `tiny_image`; zero for a picture that is broken or blank
 
 
 def tiny_image(picture: Image.Image) -> np.ndarray:
@@ -161,12 +144,7 @@ def _finding(item: Any) -> Finding:
 def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
     """Look at every picture and compare all pictures and captions, or take the report from the cache.
 
-    Args:
-        splits: of one data set.
-        progress: called with the share done and the present phase.
-
-    Raises:
-        InputError: the report cannot be kept.
+    InputError if the report cannot be kept.
     """
     progress(0, 1, "reading the captions")
     key = content_key(splits)
