@@ -247,7 +247,7 @@ def _stored_regions(run: Run, split: str, image: int) -> Regions:
     boxes = boxes_file.of_images([row])[0].astype(np.float32)
     inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
     if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
-        return Regions(features, None, "The boxes of this image are no shares of the picture's sides.")
+        return Regions(features, None, "The boxes of this image are not shares of the picture's sides.")
     return Regions(features, boxes.clip(0, 1))
 
 

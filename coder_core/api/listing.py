@@ -20,6 +20,7 @@ from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.status import read_status
 
 IMPORTED = "imported"
+RUN_FILES = ("config.toml", "history.jsonl", "status.json", "analysis")
 ORIGINS = {
     "features": "trained on region features that came with the data",
     "tower features": "trained on region features of a pretrained tower, which did not change",
@@ -32,11 +33,8 @@ METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r
 
 
 class SplitSamples(NamedTuple):
-    """Samples a split was evaluated on; equal for runs of the same captions of the same images.
-
-    Args:
-        images, captions: how many. digest: of the captions and the images they belong to.
-    """
+    """How many images and captions a split was evaluated on, and a digest of the captions and their images; equal for runs
+    of the same samples."""
 
     images: int
     captions: int
@@ -112,9 +110,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 def _holds_run(path: Path) -> bool:
     """True if a folder looks like a run, or cannot be read: `summarise` gives the reason."""
     try:
-        return any(
-            (path / part).exists() for part in ("config.toml", "history.jsonl", "status.json", "analysis")
-        )
+        return any((path / name).exists() for name in RUN_FILES)
     except OSError:
         return True
 

@@ -38,11 +38,7 @@ QUEUE = 50  # pairs of a queue
 
 @dataclass(frozen=True)
 class ReviewedSplit:
-    """Names of a split's images and captions in reviews.
-
-    Args:
-        keys: of the n images. captions: m texts. image_of_text: (m,) the image of every caption.
-    """
+    """Names in reviews of a split's n images (`keys`) and m captions; (m,) the image of every caption."""
 
     keys: Sequence[str]
     captions: Sequence[str]
@@ -86,12 +82,12 @@ class ReviewedSplit:
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
         """(image, caption) of every pair, the first of equal captions, −1 for no caption; None for a pair elsewhere."""
-        found: list[tuple[int, int] | None] = []
+        positions: list[tuple[int, int] | None] = []
         for key, caption in pairs:
             image, rows = self._images.get(key), self._texts.get(caption, [])
             of_image = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
-            found.append((image, (of_image or rows)[0]) if image is not None and rows else None)
-        return found
+            positions.append((image, (of_image or rows)[0]) if image is not None and rows else None)
+        return positions
 
 
 def reviewed_recall(

@@ -1,21 +1,38 @@
-"""A new picture as a query: encoded where features come from pixels, the look-alike where they do not."""
+"""A new picture as a query, the look-alike of one, and pictures inside tar and parquet files, which are checked."""
 
 from __future__ import annotations
 
 import io
+import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from coder_core.api import InputError, Run, decode, open_run
+from coder_core.api.heat_maps import heat_map
 from coder_core.api.retrieval import look_alike
+from coder_core.data.captioned import positions as packed
 from coder_core.data.content.report import tiny_image
 from coder_core.demo import make_demo
 from coder_core.demo.making import STANDARD, features_of, makes_features
-from tests.support.run_folders import write_run
+from coder_core.embed import main as embed
+from coder_core.evaluate import main as evaluate
+from coder_core.features import main as features
+from coder_core.runs.analysis.tables import PICTURE_POSITIONS
+from coder_core.training.launch import start_run
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
+from tests.support.run_folders import reseal, write_run
+from tests.support.tiny_runs import quiet, tiny_config
+from tests.support.tiny_towers import write_tiny_clip
+from tests.support.tower_runs import tower_config
 
 
 def png(picture: Image.Image) -> bytes:
@@ -79,3 +96,180 @@ def test_a_tiny_image_has_mean_0_and_length_1_and_grey_is_safe() -> None:
 def test_what_is_no_picture_is_refused(content: bytes, fact: str) -> None:
     with pytest.raises(InputError, match=fact):
         decode(content, "../../evil\n.jpg")
+
+
+LAYOUT = {"tar": "webdataset", "parquet": "parquet"}
+DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]
+BOMB = Image.new("1", (10_000, 10_000))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+    """Folders tar/ and parquet/ of pictures, and runs/ with a run of each that a tiny CLIP embedded."""
+    folder = tmp_path_factory.mktemp("packed")
+    write_tiny_clip(folder / "clip")
+    for name, layout in LAYOUT.items():
+        LAYOUTS[layout](folder / name)
+        options = [f"--model={folder / 'clip'}", f"--root={folder / 'runs'}", f"--name={name}"]
+        assert embed(["pictures", str(folder / name), *options, "--workers=0"]) == 0
+    return folder
+
+
+@pytest.fixture
+def own(base: Path, tmp_path: Path) -> Path:
+    """A copy of the runs and their data, which may be damaged."""
+    for name in ("runs", *LAYOUT):
+        shutil.copytree(base / name, tmp_path / name)
+    for name in LAYOUT:
+        moved = {"folder": str(tmp_path / name / ("data" if name == "parquet" else ""))}
+        rewrite(tmp_path / "runs" / name, lambda note, moved=moved: note | moved)
+    return tmp_path
+
+
+def rewrite(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change what a run notes of its packed pictures, and seal it again."""
+    file = run / "analysis" / "dev" / "images.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(document | {"packed": change(document["packed"])}))
+    reseal(file.parent)
+
+
+def drawn(number: int) -> Image.Image:
+    return decode(draw(number), "drawn")
+
+
+def same_picture(content: bytes | None, number: int) -> bool:
+    """True if a thumbnail, which is compressed, shows the picture."""
+    shown, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), drawn(number)))
+    return bool(np.abs(shown - expected).mean() < 4)
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
+    run = open_run(base / "runs" / name)
+    for image in (2, 0, 1, 0):
+        content = run.picture("dev", image)
+        assert same_picture(content, DEV[image])
+        assert not same_picture(content, 0)
+    np.testing.assert_array_equal(run.open_picture("dev", 1), drawn(DEV[1]))
+    assert look_alike(run, drawn(DEV[2]), split="dev").image == 2
+    plain = heat_map(run, "dev", "a ring", drawn(DEV[1]), "cosine")
+    np.testing.assert_array_equal(heat_map(run, "dev", "a ring", 1, "cosine").values, plain.values)
+    notes = json.loads((run.path / "analysis" / "dev" / "images.json").read_text())["packed"]
+    files = ["dev/0.tar"] if name == "tar" else ["validation-00000-of-00001.parquet"]
+    assert [entry["name"] for entry in notes["files"]] == files
+
+
+def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) -> None:
+    options = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear", "dimension": 8}
+    options |= {"image_pooling": "mean", "text_pooling": "mean", "epochs": 1, "data": str(base / "parquet")}
+    start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
+    assert evaluate([str(tmp_path / "frozen"), "--split=train"]) == 0
+    run = open_run(tmp_path / "frozen")
+    assert all(same_picture(run.picture("train", image), image) for image in (5, 0))  # of two files
+    assert same_picture(run.picture("dev", 1), DEV[1])
+    assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_a_run_on_features_of_them_shows_them(name: str, base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features"
+    options = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits"]
+    assert features([str(base / name), *options, "train", "dev"]) == 0
+    path = start_run(tiny_config(out), tmp_path, quiet())
+    run = open_run(path)
+    assert all(same_picture(run.picture("dev", image), DEV[image]) for image in (2, 0))
+    assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
+    ids = out / "dev_ids.txt"
+    ids.write_text(ids.read_text().replace("0", "9"))  # other names: nobody knows whose pictures these are
+    assert evaluate([str(path), "--split=dev", "--overwrite"]) == 0
+    assert open_run(path).picture("dev", 0) is None
+
+
+def refusal(run: Path, image: int = 0) -> str:
+    """Why a picture of dev is not shown."""
+    with pytest.raises(InputError) as caught:
+        open_run(run).open_picture("dev", image)
+    return str(caught.value)
+
+
+def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -> None:
+    run, tar = own / "runs" / "tar", own / "tar" / "dev" / "0.tar"
+    outside = shutil.copy(tar, own / "outside.tar")
+    size = outside.stat().st_size
+
+    def files(name: object) -> dict[str, Any]:
+        return {"files": [{"name": name, "bytes": size}]}
+
+    whole = {"version": 1, "kind": "tar", "folder": str(own / "tar"), **files("dev/0.tar")}
+    for changes, fact in (
+        (files("../outside.tar"), "holds .."),
+        (files(str(outside)), "absolute path"),
+        (files("dev/0.tar\0"), "names"),
+        (files("train/missing.tar"), "no such file"),
+        (files("dev/0.txt"), ".tar file and its bytes"),
+        (files(3), "key name: is 3"),
+        ({"files": [{"name": "dev/0.tar"}]}, ".tar file and its bytes"),
+        ({"files": ["dev/0.tar"]}, "an object"),
+        ({"files": []}, "names 0 files"),
+        ({"version": 2}, "version 1"),
+        ({"kind": "zip"}, "kind 'zip'"),
+        ({"folder": "relative"}, "absolute path"),
+    ):
+        rewrite(run, lambda note, changes=changes: whole | changes)
+        assert fact in refusal(run)
+    rewrite(run, lambda note: whole)
+    assert open_run(run).picture("dev", 0) is not None
+    positions = run / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
+    rows = np.load(positions)
+    for values in (rows - np.array([0, 0, 10**6]), rows):
+        np.save(positions, values)
+        reseal(positions.parent)
+        if values is not rows:
+            assert positions.name in refusal(run)
+    tar.unlink()
+    tar.symlink_to(outside)
+    assert "link that leaves" in refusal(run)
+    assert open_run(run).picture("dev", 0) is None
+    tar.unlink()
+    os.mkfifo(tar)
+    assert "no such file" in refusal(run)
+    shutil.rmtree(own / "tar")  # opening the run needs no file of its pictures
+    opened = open_run(run)
+    assert len(opened.diversity("dev")) == 6
+    assert opened.image_names("dev")[0] == f"dev/0/s{DEV[0]:07d}.jpg"
+    assert opened.picture("dev", 0) is None
+    assert "no such file" in refusal(run)
+
+
+def test_changed_and_broken_containers_and_bombs_are_named(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tar, content = own / "tar" / "dev" / "0.tar", (own / "tar" / "dev" / "0.tar").read_bytes()
+    for broken, fact in (
+        (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
+        (bytes(len(content)), "cannot be decoded"),
+    ):
+        tar.write_bytes(broken)
+        assert fact in refusal(own / "runs" / "tar")
+    run, file = own / "runs" / "parquet", own / "parquet" / "data" / "validation-00000-of-00001.parquet"
+
+    def write(images: list[Any]) -> None:
+        """Write the file anew and note its size in the run."""
+        pq.write_table(pa.table({"image": images, "caption": ["a"] * len(images)}), file, row_group_size=2)
+        size = {"bytes": file.stat().st_size}
+        rewrite(run, lambda note: note | {"files": [note["files"][0] | size]})
+
+    buffer = io.BytesIO()
+    BOMB.save(buffer, "PNG")
+    write([{"bytes": value, "path": None} for value in (buffer.getvalue(), None, b"<html>")])
+    for image, fact in (
+        (0, "10,000 × 10,000"),
+        (1, "row group 0 row 1: holds no bytes"),
+        (2, "row group 1 row 0: cannot be decoded"),
+    ):
+        assert fact in refusal(run, image)
+    monkeypatch.setattr(packed, "LARGEST_GROUP", 100)
+    assert "the pictures of its row group" in refusal(run)
+    write(["x"])
+    assert "no such row group" in refusal(run)

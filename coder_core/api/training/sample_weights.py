@@ -51,11 +51,8 @@ def weighting(run: Run, split: str) -> Weighting:
     document = _document(run, split)
     with trusting(f"{run.analysis(split).path}/weighting.json"):
         means, deviations = document.get("mean", {}), document.get("std", {})
-        rows = [
-            (name, float(means[name.lower()]), float(deviations[name.lower()]))
-            for name in _ARRAYS
-            if name.lower() in means
-        ]
+        names = [name for name in _ARRAYS if name.lower() in means]
+        rows = [(name, float(means[name.lower()]), float(deviations[name.lower()])) for name in names]
         return Weighting(
             str(document["sample_weights"]),
             float(document["lambda"]),

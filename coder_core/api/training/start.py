@@ -64,11 +64,8 @@ class DataSet:
 
 @dataclass(frozen=True)
 class TeacherRun:
-    """A finished run that can be the offline teacher of boosting: it reads the same images and words.
-
-    Args:
-        name: of the run. path: its folder. same_model: whether training can start from its weights.
-    """
+    """A finished run that can be the offline teacher of boosting: it reads the same images and words. `same_model`:
+    training can start from its weights, too."""
 
     name: str
     path: str
