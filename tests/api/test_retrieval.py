@@ -99,16 +99,15 @@ def test_changes_of_diversity_by_hand() -> None:
         retrieval.diversity_changes(tables[0], tables[1].iloc[:2])
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "rho"),
-    [
-        ([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60),  # 1 − 6·Σd²/(n(n² − 1)) without ties
-        ([1.0, 2, np.nan], [5.0, 1, 9], -1),  # a missing value leaves its pair out
+def test_rank_correlation_by_hand() -> None:
+    """1 − 6·Σd²/(n(n² − 1)) without ties; a missing value leaves its pair out."""
+    for first, second, rho in (
+        ([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60),
+        ([1.0, 2, np.nan], [5.0, 1, 9], -1),
         (np.ones(4), np.arange(4), np.nan),
-    ],
-)
-def test_rank_correlation_by_hand(first: list[float], second: list[float], rho: float) -> None:
-    assert retrieval.rank_correlation(np.array(first), np.array(second)) == pytest.approx(rho, nan_ok=True)
+    ):
+        value = retrieval.rank_correlation(np.array(first), np.array(second))
+        assert value == pytest.approx(rho, nan_ok=True)
 
 
 @both_directions

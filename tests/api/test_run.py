@@ -49,23 +49,19 @@ def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -
     assert list_runs(root / "nowhere") == []
 
 
-@pytest.mark.parametrize("part", ["status.json", "analysis/dev/manifest.json"])
-def test_every_damaged_small_file_is_a_listed_fault(tmp_path: Path, part: str) -> None:
-    run = write_run(tmp_path / "runs", "x", images=6, pictures=False)
-    (run / part).write_text("[" * 100_000)
-    [summary] = list_runs(tmp_path / "runs")
-    assert Path(part).name in summary.fault
-
-
-def test_a_folder_that_is_no_split_is_a_fault_of_its_run(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_run(tmp_path / "runs", name, images=6, pictures=False)
-    analyses = tmp_path / "runs" / "a" / "analysis"
+def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path) -> None:
+    small = ("status.json", "analysis/dev/manifest.json")
+    for number in range(4):
+        write_run(tmp_path / "runs", str(number), images=3, pictures=False)
+    for number, part in enumerate(small):
+        (tmp_path / "runs" / str(number) / part).write_text("[" * 100_000)
+    analyses = tmp_path / "runs" / "2" / "analysis"
     (analyses / "dev").rename(analyses / EVIL)
-    a, b = list_runs(tmp_path / "runs")
-    assert a.splits == ()
-    assert f"'{EVIL}' of a:" in a.fault
-    assert b.usable
+    *runs, intact = list_runs(tmp_path / "runs")
+    for run, fault in zip(runs, [*(Path(part).name for part in small), f"'{EVIL}' of 2:"], strict=True):
+        assert fault in run.fault
+        assert run.splits == ()
+    assert intact.usable
 
 
 def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> None:
