@@ -36,9 +36,7 @@ class ReadingArguments:
         "decides.",
         "[0, 1]",
     )
-    test_share: float = setting(
-        0.1, "Share of the images that become test, likewise; the rest is train.", "[0, 1]"
-    )
+    test_share: float = setting(0.1, "Share of the images that become test; the rest is train.", "[0, 1]")
     split_seed: int = setting(0, "Seed of that hash.", "[0, 2_147_483_648)")
     skip_broken: bool = setting(
         False, "Leave out pictures that are missing or broken, with their captions, instead of stopping."
@@ -55,12 +53,11 @@ class DataConfig(ReadingArguments):
         "image tower: pictures with captions in any layout (docs/data.md, section 9).",
     )
     pictures: str = setting(
-        "",
-        "Folder with the picture files, so that the app can show them, and an image tower read them. Optional.",
+        "", "Folder with the picture files, which the app shows and an image tower reads. Optional."
     )
     word_threshold: int = setting(
         4,
-        "A word enters the vocabulary when train captions hold it at least this often (vsepp, vse_infty: 4).",
+        "A word enters the vocabulary when train captions hold it this often (vsepp, vse_infty: 4).",
         "[1, inf)",
     )
     word_vectors: str = setting(
@@ -70,13 +67,11 @@ class DataConfig(ReadingArguments):
     )
     drop_regions: float = setting(
         0.2,
-        "Share of an image's regions left out, on average, in every training batch (vse_infty: 0.2).",
+        "Share of an image's regions left out, on average, in a training batch (vse_infty: 0.2).",
         "[0, 0.5]",
     )
     drop_words: float = setting(
-        0.2,
-        "Share of a caption's words left out while training; at least one stays (vse_infty: 0.2).",
-        "[0, 1)",
+        0.2, "Share of a caption's words left out in training; at least one stays (vse_infty: 0.2).", "[0, 1)"
     )
     train_part: float = setting(
         1.0,
@@ -85,9 +80,7 @@ class DataConfig(ReadingArguments):
         "section 6).",
         "(0, 1]",
     )
-    other_part: bool = setting(
-        False, "Learn from the images that train-part leaves out instead of those it draws."
-    )
+    other_part: bool = setting(False, "Learn from the images that train-part leaves out instead.")
     vague_captions: float = setting(
         0.0,
         "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments on "
@@ -95,23 +88,18 @@ class DataConfig(ReadingArguments):
         "[0, 1]",
     )
     reviews: str = setting(
-        "",
-        "File of people's verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.",
+        "", "File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."
     )
     wrong_weight: float = setting(
         0.0,
-        "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 as if nobody had judged them.",
+        "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 ignores the verdict.",
         "[0, 1]",
     )
     vague_weight: float = setting(
-        0.5,
-        "With reviews: weight of pairs judged too-vague, likewise; half lets them teach without leading.",
-        "[0, 1]",
+        0.5, "With reviews: weight of pairs judged too-vague; half lets them teach without leading.", "[0, 1]"
     )
     duplicate_weight: float = setting(
-        1.0,
-        "With reviews: weight of pairs judged duplicate, likewise; the field trains on duplicates too.",
-        "[0, 1]",
+        1.0, "With reviews: weight of pairs judged duplicate; the field trains on duplicates too.", "[0, 1]"
     )
     also_matches: bool = setting(
         True,

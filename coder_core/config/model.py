@@ -15,12 +15,8 @@ Tuning = Literal["frozen", "lora", "full"]
 class ModelConfig:
     """Two encoders into one space (CODER section 3.2.1)."""
 
-    text_encoder: Literal["bigru", "bert"] = setting(
-        "bigru", "BiGRU over words, or BERT through transformers."
-    )
-    bert: str = setting(
-        "bert-base-uncased", "Name or folder of the BERT model (used with text-encoder bert)."
-    )
+    text_encoder: Literal["bigru", "bert"] = setting("bigru", "BiGRU over words, or BERT by transformers.")
+    bert: str = setting("bert-base-uncased", "Name or folder of the BERT model (with text-encoder bert).")
     dimension: int = setting(1024, "D, size of the joint space (CODER section 4.1: 1024).", "[2, 65_536]")
     word_size: int = setting(
         300, "Size of a word vector (vse_infty: 300). A GloVe file must have this width.", "[1, 65_536]"
@@ -30,9 +26,7 @@ class ModelConfig:
         "How regions, or a tower's patches, become one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11. Tower: the "
         "image tower pools as it was trained to, with its own projection.",
     )
-    text_pooling: Pooling = setting(
-        "gpo", "How words become one vector; tower: as the text tower was trained to."
-    )
+    text_pooling: Pooling = setting("gpo", "How words become one vector; tower: as it was trained to.")
     scorer: Literal["cosine", "interaction"] = setting(
         "cosine",
         "How a pair is scored: the cosine of its two embeddings, or DBL's single-branch interaction model, in which every "
@@ -52,7 +46,7 @@ class ModelConfig:
     )
     image_layers: int = setting(
         2,
-        "Layers of the region MLP beside the linear layer; 0 leaves the linear layer alone (vse_infty: 2).",
+        "Layers of the region MLP beside the linear layer; 0: the linear layer alone (vse_infty: 2).",
         "[0, 64]",
     )
     region_norm: Literal["none", "rms"] = setting(
@@ -68,9 +62,7 @@ class ModelConfig:
         "neighbour still shows, so a mask of its own regularises little (Tompson et al. 2015).",
     )
     word_dropout: float = setting(0.0, "Dropout on the components of the word vectors.", "[0, 1)")
-    embedding_dropout: float = setting(
-        0.0, "Dropout on regions and words just before they are pooled.", "[0, 1)"
-    )
+    embedding_dropout: float = setting(0.0, "Dropout on regions and words before they are pooled.", "[0, 1)")
     freeze_bert: bool = setting(False, "Leave BERT's own weights as they are and train what stands on them.")
     concepts: int = setting(
         0,
@@ -115,12 +107,11 @@ class ModelConfig:
         reason="at 0 every concept is connected with every other",
     )
     concept_rescale: bool = setting(
-        True,
-        "Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold, as CVSE does.",
+        True, "Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold (CVSE)."
     )
     beta: float = setting(
         0.9,
-        "Share of the instance branch in a score; the rest is the concept branch's (CODER section 4.1: 0.9).",
+        "Share of the instance branch in a score; the rest is the concept branch's (CODER: 0.9).",
         "[0, 1]",
     )
 
@@ -160,7 +151,7 @@ class TowersConfig:
     )
     lora_alpha: float = setting(
         16.0,
-        "α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; twice the rank is usual).",
+        "α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; often twice the rank).",
         "(0, inf)",
     )
     lora_dropout: float = setting(
@@ -178,7 +169,7 @@ class TowersConfig:
     )
     workers: int = setting(
         -1,
-        "Processes that decode pictures ahead of the model; -1 chooses, 0 decodes in the training process.",
+        "Processes that decode pictures ahead of the model; -1 chooses, 0 decodes in this one.",
         "[-1, 256]",
     )
 

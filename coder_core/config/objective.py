@@ -35,13 +35,13 @@ class ObjectiveConfig:
     )
     margin: float = setting(
         0.2,
-        "Margin of the triplet losses (vsepp: 0.2), and how near a negative of polynomial must come to count.",
+        "Margin of the triplet losses (vsepp: 0.2), and of the negatives that polynomial counts.",
         "[0, inf)",
     )
     npairs_margin: float = setting(0.1, "Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).", "[0, inf)")
     warmup_epochs: float = setting(
         1.0,
-        "Epochs in which btr-hardest sums over all negatives before it takes the hardest (vse_infty: 1).",
+        "Epochs in which btr-hardest sums over all negatives before the hardest (vse_infty: 1).",
         "[0, inf)",
     )
     temperature: float = setting(
@@ -51,22 +51,18 @@ class ObjectiveConfig:
         "(0, inf)",
     )
     learn_scale: bool = setting(
-        False,
-        "Learn the scale 1 / temperature of infonce or cmpm with the model, up to 100 (CLIP). sigmoid always does.",
+        False, "Learn the scale 1 / temperature of infonce or cmpm, up to 100 (CLIP); sigmoid always does."
     )
-    logit_bias: float = setting(
-        -10.0, "Where the bias that sigmoid learns starts (SigLIP: -10).", "[-100, 100]"
-    )
+    logit_bias: float = setting(-10.0, "Start of the bias that sigmoid learns (SigLIP: -10).", "[-100, 100]")
     gamma: float = setting(0.3, "γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).")
     positive_scale: Literal["one", "temperature"] = setting(
         "one", 'Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed.'
     )
     positive_clamp: Literal["clamp", "relu"] = setting(
-        "clamp",
-        'Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL\'s log(1 + relu(S)), flat below zero.',
+        "clamp", 'Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL\'s log(1 + relu(S)).'
     )
     diversity: Diversity = setting(
-        "std", 'How dcl measures diversity: "std" (eq. 3) or "entropy" (supplement eq. 16).'
+        "std", 'Measured by dcl as "std" (eq. 3) or "entropy" (supplement eq. 16).'
     )
     epsilon: float = setting(0.1, "ε of eq. 3 (CODER: 0.1).", "(0, inf)")
     entropy_temperature: float = setting(
@@ -78,8 +74,7 @@ class ObjectiveConfig:
         False, "Let gradients run through the diversity (the papers leave it open; default: no)."
     )
     diversity_from_bank: bool = setting(
-        True,
-        "Average batch-level and bank-level diversity when a bank is kept (CODER section 3.3, table 3 row 3).",
+        True, "Average batch-level and bank-level diversity when a bank is kept (CODER 3.3, table 3 row 3)."
     )
     same_image_negatives: bool = setting(
         False, "Count other captions of the anchor's image as negatives (literal reading; default: masked)."
@@ -89,9 +84,7 @@ class ObjectiveConfig:
         "Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged.",
         "[0, inf)",
     )
-    weight_memory: float = setting(
-        1.0, "Weight of the bank loss M-DCL (eq. 6, 8: 1). Needs a bank.", "[0, inf)"
-    )
+    weight_memory: float = setting(1.0, "Weight of the bank loss M-DCL (eq. 8: 1). Needs a bank.", "[0, inf)")
     weight_concept: float = setting(
         1.0,
         "Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2).",
@@ -131,11 +124,9 @@ class MemoryConfig:
     """Momentum encoders and the two coupled banks (CODER section 3.3, MoCo)."""
 
     bank_size: int = setting(
-        0, "Keys kept per modality; 0 keeps no bank (CODER: 4096 on Flickr30K).", "[0, 100_000_000]"
+        0, "Keys per modality; 0: no bank (CODER on Flickr30K: 4096).", "[0, 100_000_000]"
     )
-    momentum: float = setting(
-        0.995, "Share of the old key encoder that stays at every step (CODER: 0.995).", "[0, 1]"
-    )
+    momentum: float = setting(0.995, "Share of the key encoder kept at every step (CODER: 0.995).", "[0, 1]")
     twin_dropout: bool = setting(
         True,
         "The key encoders read with dropout, as the model does; off, the keys of one batch are the same twice (the paper does "
@@ -157,7 +148,7 @@ class MemoryConfig:
     )
     prototype_recluster: int = setting(
         0,
-        "Cluster all pairs at once every this many epochs, keeping the prototypes' numbers; 0 never does.",
+        "Cluster all pairs at once every this many epochs, keeping prototypes' numbers; 0: never.",
         "[0, inf)",
     )
 
@@ -175,7 +166,7 @@ class BoostingConfig:
     )
     boosting_weight: float = setting(
         1.0,
-        "Weight of the boosting loss, which is summed over the batch (DBL: 1, beside the summed triplet loss).",
+        "Weight of the boosting loss, summed over the batch (DBL: 1, beside the summed triplet loss).",
         "[0, inf)",
     )
     boosting_start_epoch: float = setting(
@@ -185,15 +176,12 @@ class BoostingConfig:
         "--warmup-epochs.",
         "[0, inf)",
     )
-    boosting_margin: float = setting(
-        0.2, "γ, by how much the model should surpass the teacher (DBL: 0.2).", "[0, inf)"
-    )
+    boosting_margin: float = setting(0.2, "γ, by which to surpass the teacher (DBL: 0.2).", "[0, inf)")
     boosting_split: float = setting(
         0.5, "α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5).", "[0, 1]"
     )
     boosting_soft: bool = setting(
-        False,
-        "Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; the paper recommends the fixed one).",
+        False, "Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."
     )
     boosting_scenario: Literal["offline", "online", "momentum"] = setting(
         "momentum",
@@ -217,7 +205,7 @@ class BoostingConfig:
     )
     boosting_teacher_temperature: float = setting(
         0.04,
-        "The same for the teacher's scores in dino and dino-reversed, which makes it sharper (DINO: 0.04).",
+        "The same for the teacher in dino and dino-reversed, which makes it sharper (DINO: 0.04).",
         "(0, inf)",
     )
     boosting_teacher: str = setting("", "Folder of the finished run that is the offline teacher.")
@@ -258,14 +246,12 @@ class WeightingConfig:
     )
     diversity_share: float = setting(
         1.0,
-        "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1), (1, 2) … (1, 5) and (2, 1) … (5, 1).",
+        "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1) … (1, 5) and (2, 1) … (5, 1).",
         "[0, inf)",
     )
     discrepancy_share: float = setting(1.0, "γ̂ of combined, the share of discrepancy.", "[0, inf)")
     neighbours: int = setting(
-        200,
-        "N, semantic neighbours of a caption; not itself nor captions of its image (the paper: 200).",
-        "[1, 1_000_000]",
+        200, "N, semantic neighbours of a caption, none of its own image (the paper: 200).", "[1, 1_000_000]"
     )
     neighbours_of_neighbours: int = setting(
         1000,

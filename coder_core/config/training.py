@@ -28,21 +28,17 @@ class TrainingConfig:
     )
     learning_rate: float = setting(
         2e-4,
-        "Largest learning rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP).",
+        "Largest rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP).",
         "(0, inf)",
     )
-    bert_rate: float = setting(
-        0.1, "BERT's learning rate as a share of the others' (vse_infty: 0.1).", "[0, inf)"
-    )
+    bert_rate: float = setting(0.1, "BERT's learning rate over the others' (vse_infty: 0.1).", "[0, inf)")
     weight_decay: float = setting(1e-4, "AdamW's weight decay (vse_infty: 1e-4).", "[0, inf)")
     schedule: Literal["step", "cosine", "constant", "plateau"] = setting(
         "step",
         "Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero. Plateau: a tenth "
         "whenever plateau evaluations brought no better R@sum.",
     )
-    decay_at: float = setting(
-        0.5, "Share of all steps after which the step schedule divides the rate by ten.", "(0, 1]"
-    )
+    decay_at: float = setting(0.5, "Share of all steps after which step divides the rate by ten.", "(0, 1]")
     plateau: int = setting(
         5,
         "Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas and "
@@ -58,9 +54,7 @@ class TrainingConfig:
         "What the best epoch is chosen on: dev, or half of its images, so that the other half stays unseen by the choice. "
         "Half also writes R@sum of both halves into the history and the tables of ablate.",
     )
-    patience: int = setting(
-        0, "Stop after this many evaluations without a better R@sum; 0 never stops early.", "[0, inf)"
-    )
+    patience: int = setting(0, "Evaluations without a better R@sum before stopping; 0: never.", "[0, inf)")
     save_every: float = setting(
         120.0, "Seconds between two saves of the training state; every epoch's end saves too.", "(0, inf]"
     )
@@ -72,16 +66,11 @@ class TrainingConfig:
         "Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with that left "
         "to auto, bfloat16 on AMD processors that multiply it too.",
     )
-    device: str = setting(
-        "auto", 'One of "auto", "cpu", "cuda", "cuda:1" …', suggestions=("auto", "cpu", "cuda")
-    )
-    threads: int = setting(
-        0, "CPU threads; 0 takes all cores. Another number changes the last bits of a run.", "[0, 1024]"
-    )
+    device: str = setting("auto", '"auto", "cpu", "cuda", "cuda:1" …', suggestions=("auto", "cpu", "cuda"))
+    threads: int = setting(0, "CPU threads; 0 takes all cores. Others change a run's last bits.", "[0, 1024]")
     compile: bool = setting(False, "Compile the model with torch.compile (a GPU is needed to gain from it).")
     tensorboard: bool = setting(
-        False,
-        "Also write TensorBoard events into the run's folder tensorboard/; they are read with tensorboard --logdir.",
+        False, "Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."
     )
     gradient_checkpointing: bool = setting(
         False, "Recompute BERT's and the towers' activations in the backward pass to save memory."

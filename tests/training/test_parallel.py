@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from coder_core.config.command_line import changed_flags
+from coder_core.config.schema import changed_flags
 from safetensors.torch import load_file
 from torch import Tensor
 
