@@ -19,10 +19,6 @@ OF_HALF = " of the chosen half"
 def best_so_far(best: float | None, choose_on: str) -> str:
     """Description of a run's best epoch; "" before the first evaluation.
 
-    Args:
-        best: R@sum of the images that choose the epoch, of a status file.
-        choose_on: "dev", or "half" for a half of its images, which has fewer candidates and a higher R@sum.
-
     >>> best_so_far(291.68, "half")
     'best R@sum 291.7 of the chosen half'
     """
@@ -81,16 +77,7 @@ class Display:
         best: float | None,
         others: Sequence[str] = (),
     ) -> None:
-        """Show one step's numbers (called now and then, not every step).
-
-        Args:
-            step: steps done.
-            rate: samples a second.
-            parts: each loss term.
-            quartiles: of the diversity.
-            best: R@sum so far.
-            others: further facts, in words.
-        """
+        """Show one step's numbers (called now and then, not every step)."""
         facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
         if quartiles:
             facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))

@@ -39,11 +39,7 @@ def check_values(
 
 @contextmanager
 def trusting(place: str) -> Iterator[None]:
-    """Name the file when a value in it is of another kind than the block expects.
-
-    Raises:
-        InputError: a value is missing, or of a type or in a range that the block cannot use.
-    """
+    """Name the file when a value in it is of another kind than the block expects."""
     try:
         yield
     except InputError:

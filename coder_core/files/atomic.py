@@ -37,9 +37,6 @@ def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator
         path: final path of the folder.
         replace: an existing folder is replaced; otherwise it is an error.
         needed: bytes that will be written, compared with the free space beforehand.
-
-    Raises:
-        InputError, WriteError: as for `write_sealed`.
     """
     temporary = _temporary(path)
     try:

@@ -21,12 +21,7 @@ def run_key(folder: Path) -> str:
 
 
 def seal_line(record: dict[str, Any], key: str = "") -> str:
-    """A record as one line without its newline. NaN and infinities, which JSON lacks, become null.
-
-    Args:
-        record: JSON values.
-        key: from `run_key`.
-    """
+    """A record as one line without its newline. NaN and infinities, which JSON lacks, become null."""
     finite = _finite(record)
     return _dump({**finite, "crc": _checksum(finite, key)})
 

@@ -38,12 +38,7 @@ class HistoryWriter:
             self.write("resume", step=resume_step)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event with the present time.
-
-        Args:
-            event: "start", "step", "epoch", "resume", "stop" …
-            fields: JSON values; `step` is the training step the event belongs to.
-        """
+        """Append one event with the present time."""
         sealed = seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key)
         line = f"{sealed}\n".encode()
         try:

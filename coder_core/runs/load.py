@@ -168,11 +168,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
 
 
 def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) -> int:
-    """F of the regions a run was trained on, from its [about] table; 0 where an image tower reads pictures.
-
-    Raises:
-        InputError: missing, or not a number from 1 (with an image tower 0) to 1,048,576.
-    """
+    """F of the regions a run was trained on, from its [about] table; 0 where an image tower reads pictures."""
     size = about.get("feature_size")
     least = 0 if config.towers.image_tower else 1
     if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_FEATURES:
@@ -219,11 +215,7 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -
 
 
 def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
-    """Compare weights with the module they are for, which may be on the device "meta".
-
-    Raises:
-        InputError: missing or unexpected names, or other shapes; up to 20 of them are named.
-    """
+    """Compare weights with the module they are for, which may be on the device "meta"."""
     shapes = {name: tuple(weights.shape) for name, weights in module.state_dict().items()}
     faults = [Fault(place, f"lacks {name}") for name in shapes if name not in tensors]
     unknown = [name for name in tensors if name not in shapes]
@@ -254,9 +246,6 @@ def check_size(
 
     Returns:
         `build_model` with all of this, for random weights.
-
-    Raises:
-        InputError: as for `check_weights`.
     """
     sizes: dict[str, Any] = {
         "feature_size": feature_size,
@@ -271,11 +260,7 @@ def check_size(
 
 
 def best_save(folder: Path) -> Save:
-    """The best save, or the last state of a run that has not been evaluated yet.
-
-    Raises:
-        InputError: there is neither, or all are damaged.
-    """
+    """The best save, or the last state of a run that has not been evaluated yet."""
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
         fix = "train it for an epoch first"

@@ -39,11 +39,7 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
 
 
 def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
-    """Load the picture tower of the document `regions` of an analysis, on the CPU.
-
-    Raises:
-        InputError: as for `load_towers`, or it gives other regions now.
-    """
+    """Load the picture tower of the document `regions` of an analysis, on the CPU."""
     place = f"the tower of run {run}"
     check_values(about, dict.fromkeys(NUMBERS, int), place, least=0)
     name, facts = _read_notes(about, place)

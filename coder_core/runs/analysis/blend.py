@@ -37,9 +37,6 @@ def blend_rows(
 ) -> list[RunRow]:
     """One row an α. Its weights are α · tuned + (1 − α) · those the towers had before the run, in every tower that was
     tuned; everything else stays as trained. The model ends at α = 1. Nothing is written.
-
-    Raises:
-        InputError: a tower of a user's own was trained in full and gives other weights now than it began with.
     """
     assert loaded.towers is not None
     settings, model = loaded.towers.config, loaded.model

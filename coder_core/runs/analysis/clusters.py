@@ -22,11 +22,7 @@ ROWS_AT_ONCE = 1024
 
 
 def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
-    """centroids (K, D), members (K,) and classifier (K, D) of a run's best save; None before there are any.
-
-    Raises:
-        InputError: the run has saved another model meanwhile, or the file is damaged.
-    """
+    """centroids (K, D), members (K,) and classifier (K, D) of a run's best save; None before there are any."""
     save = best_save(folder)
     if save.fingerprint != fingerprint:
         raise InputError.at(

@@ -41,11 +41,7 @@ PARTS_BYTES = 1 << 28  # of image_parts
 def score(
     loaded: LoadedModel, split: Split, *, progress: Progress = silent
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
-    """Encode or score a split with a run's model.
-
-    Raises:
-        InputError: the split's features have another width than the run was trained with.
-    """
+    """Encode or score a split with a run's model."""
     if split.feature_size != loaded.feature_size:
         found = f"have {split.feature_size} numbers a region"
         expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"

@@ -207,11 +207,7 @@ def _are_strings(values: Any, count: int) -> bool:
 
 
 def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
-    """Check the keys of an analysis that a listing reads, and the types of their values.
-
-    Raises:
-        InputError: names what is missing, or another value than was written.
-    """
+    """Check the keys of an analysis that a listing reads, and the types of their values."""
     missing = [key for key in _KINDS if key not in manifest]
     if missing:
         raise InputError.at(place, f"lacks {', '.join(missing)}", "the manifest of an analysis")

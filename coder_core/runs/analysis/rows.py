@@ -127,11 +127,7 @@ def ending(alpha: float) -> str:
 def evaluate_run(
     folder: Path, loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
 ) -> RunRow:
-    """Evaluate a run on a split of a data set and write its analysis folder; `pictures` is the folder of picture files.
-
-    Raises:
-        InputError: the data cannot be read, or does not fit the model.
-    """
+    """Evaluate a run on a split of a data set and write its analysis folder; `pictures` is the folder of picture files."""
     split = read_data(loaded, data, split_name, pictures, console)
     activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {activity} {split_name}") as watch:
@@ -140,11 +136,7 @@ def evaluate_run(
 
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
-    """The row of a run made of another model's embeddings, from its stored analysis.
-
-    Raises:
-        InputError: the split was not embedded.
-    """
+    """The row of a run made of another model's embeddings, from its stored analysis."""
     analysis = _embedded(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
@@ -239,9 +231,6 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
 
     Args:
         rows: of runs. source: a file of positives, or one of `COCO_JUDGEMENTS`.
-
-    Raises:
-        InputError: as `read_judgements`.
     """
     notes: dict[str, Fault] = {}
     for row in rows:
@@ -272,11 +261,7 @@ def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
 
 
 def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
-    """Add the recall on reviewed labels to the metrics of every row; returns notes on what the file says.
-
-    Raises:
-        InputError: every verdict is about another split.
-    """
+    """Add the recall on reviewed labels to the metrics of every row; returns notes on what the file says."""
     notes = {fault.found: fault for fault in reviews.faults}
     for row in rows:
         split, owner = row.split, row.split.image_of_text

@@ -33,14 +33,7 @@ SEED = 0  # of the batches that weights of a batch are taken in, and of random w
 
 
 def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig) -> Tensor:
-    """(B,) weights of some pairs, taken as one batch.
-
-    Args:
-        diversity: (m, 2) raw scores of all pairs, image and text.
-        discrepancy: (m, 2).
-        pairs: (B,) which of them.
-        weighting: how scores become weights.
-    """
+    """(B,) weights of some pairs, taken as one batch, from the (m, 2) raw scores of all pairs, image and text."""
     validated = weighting.diversity_share, weighting.discrepancy_share
     shares = combination_shares(weighting.sample_weights, diversity, discrepancy, validated=validated)
     return combined_weights(

@@ -56,11 +56,7 @@ def read_clusters(folder: DerivedFolder) -> Clustering | None:
 def make_layouts(
     runs: list[Path], split: str, settings: LayoutSettings, *, progress: Progress = silent
 ) -> list[tuple[DerivedFolder, Layout]]:
-    """The layout of the first run, and of a second one aligned to it; a stored one is not computed again.
-
-    Raises:
-        InputError: an analysis is missing or damaged, the two hold different samples, or nothing can be laid out.
-    """
+    """The layout of the first run, and of a second one aligned to it; a stored one is not computed again."""
     progress(0, 1, "reading the embeddings")
     for run in runs:
         check_plain(run)
@@ -86,11 +82,7 @@ def make_layouts(
 def make_clusters(
     run: Path, split: str, settings: ClusterSettings, *, progress: Progress = silent
 ) -> tuple[DerivedFolder, Clustering]:
-    """Offline clusters of a run; stored ones are not computed again.
-
-    Raises:
-        InputError: the analysis is missing or damaged, or there are more clusters than pairs.
-    """
+    """Offline clusters of a run; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
     check_plain(run)
     analysis = open_analysis(run, split, verify=True)
@@ -106,11 +98,7 @@ def make_clusters(
 
 
 def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
-    """Two runs can be laid over each other only when point p is the same sample in both.
-
-    Raises:
-        InputError: they were evaluated on different samples.
-    """
+    """Check that point p is the same sample in both runs, so that they can be laid over each other."""
     for run, analysis in zip(runs[1:], analyses[1:], strict=True):
         same = np.array_equal(analysis.image_of_text, analyses[0].image_of_text)
         if not same or analysis.captions != analyses[0].captions:

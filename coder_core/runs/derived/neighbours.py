@@ -64,11 +64,7 @@ def train_neighbourhood(
     space: TextSpace | None = None,
     progress: Progress = silent,
 ) -> Neighbourhood:
-    """The neighbours of the m train captions, from the cache or searched now; `space` is that of a continued run.
-
-    Raises:
-        InputError: the space cannot be made, or the cache cannot be written.
-    """
+    """The neighbours of the m train captions, from the cache or searched now; `space` is that of a continued run."""
     count = config.weighting.neighbours
     folder = cache_folder() / "neighbours" / _key(config, captions, image_of_text)
     cached = _read(folder, config)
@@ -88,11 +84,7 @@ def split_neighbours(
     *,
     progress: Progress = silent,
 ) -> np.ndarray:
-    """Search the (m, N) int32 neighbours among the captions of one split.
-
-    Raises:
-        InputError: the space gives a caption no finite vector.
-    """
+    """Search the (m, N) int32 neighbours among the captions of one split."""
     vectors = space.encode(captions, named(progress, "placing captions in the text space"))
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
@@ -103,11 +95,7 @@ def split_neighbours(
 
 
 def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
-    """A warning when a continued run has other neighbours than `about`, its notes from the start, describes.
-
-    Raises:
-        InputError: the folder holds another model.
-    """
+    """A warning when a continued run has other neighbours than `about`, its notes from the start, describes."""
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         place, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
@@ -120,11 +108,7 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
 
 
 def run_text_space(folder: Path, config: Config) -> TextSpace:
-    """The space a run's neighbours were searched in: its own files, or the model its configuration names.
-
-    Raises:
-        InputError: the files are damaged, or the model is not where it was.
-    """
+    """The space a run's neighbours were searched in: its own files, or the model its configuration names."""
     return _stored_space(sealed.SealedFolder(folder), config)
 
 
