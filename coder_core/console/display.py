@@ -26,16 +26,7 @@ def best_so_far(best: float | None, choose_on: str) -> str:
 
 
 class Display:
-    """Progress of one run.
-
-    Args:
-        console: where to; lines only unless it is a terminal.
-        name: of the run.
-        steps: in the whole run.
-        per_epoch: steps in an epoch.
-        choose_on: the configuration's, which images choose the best epoch.
-        quiet: print nothing (all processes but the first).
-    """
+    """Progress of one run: a live bar on a terminal, lines elsewhere, nothing if `quiet` (all processes but the first)."""
 
     def __init__(
         self,

@@ -104,12 +104,7 @@ def last_output(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A process that was started in a `JobFolder`.
-
-    Args:
-        pid: of the process. running: True until it ends.
-        output: the end of what it printed. progress: its last report; None before the first.
-    """
+    """A process that was started in a `JobFolder`, the end of its output, and its last report."""
 
     pid: int
     running: bool

@@ -126,18 +126,11 @@ class TimedLines:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """Progress that another process reads.
+    """Progress that another process reads; a `message` is the reason of a failure."""
 
-    Attributes:
-        fraction: from 0 to 1.
-        phase: the present one.
-        state: "running", "finished" or "failed".
-        message: the reason of a failure.
-    """
-
-    fraction: float
+    fraction: float  # from 0 to 1
     phase: str
-    state: str = "running"
+    state: str = "running"  # or "finished", "failed"
     message: str = ""
 
 

@@ -47,12 +47,7 @@ class Column:
 
 
 class FittingTable:
-    """A table that leaves out columns, the least important first, before it breaks a word.
-
-    Args:
-        title: above it.
-        columns: in order.
-    """
+    """A table that leaves out columns, the least important first, before it breaks a word."""
 
     def __init__(self, title: str, columns: Sequence[Column]) -> None:
         self.title, self.columns = title, list(columns)

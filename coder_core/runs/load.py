@@ -36,29 +36,16 @@ ABOUT = "about"  # the table of config.toml on command, versions and data; not p
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A trained model.
-
-    Args:
-        config: it was trained with.
-        model: in evaluation mode.
-        reader: of captions.
-        fingerprint: of the save.
-        save: its name, the step.
-        device: of the model.
-        feature_size: dimension of a region.
-        faults: damaged newer saves that were passed over.
-        concepts: of its concept branch, or None.
-        towers: that read its pictures or captions, or None.
-    """
+    """A trained model, in evaluation mode."""
 
     config: Config
     model: Coder
     reader: CaptionReader
     fingerprint: str
-    save: str
+    save: str  # its name, the step
     device: torch.device
-    feature_size: int
-    faults: list[Fault]
+    feature_size: int  # dimension of a region
+    faults: list[Fault]  # damaged newer saves that were passed over
     concepts: Concepts | None = None
     towers: RunTowers | None = None
 
