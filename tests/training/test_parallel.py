@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from coder_core.config.schema import changed_flags
 from safetensors.torch import load_file
 from torch import Tensor
 
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, changed_flags
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.model import parallel
