@@ -137,13 +137,13 @@ def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndar
     >>> np.sort(draw(np.random.default_rng(0), np.array([3]), 3))
     array([[0, 1, 2]])
     """
-    chosen = np.empty((count, len(others)), dtype=np.int64)
+    drawn = np.empty((count, len(others)), dtype=np.int64)
     for step in range(count):
         top = others - count + step
         number = random.integers(0, top, endpoint=True)
-        taken = (chosen[:step] == number).any(0)
-        chosen[step] = np.where(taken, top, number)
-    return random.permuted(chosen.T, axis=1)
+        taken = (drawn[:step] == number).any(0)
+        drawn[step] = np.where(taken, top, number)
+    return random.permuted(drawn.T, axis=1)
 
 
 def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:

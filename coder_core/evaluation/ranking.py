@@ -212,7 +212,7 @@ def best_lists(
     asking = torch.arange(len(query_image)) if asking is None else asking
     queries, candidates = len(asking), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
-    lists, listed = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
+    lists, list_scores = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
     delta = 2 * scores.error if width else 0.0
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
@@ -220,21 +220,22 @@ def best_lists(
         query = some[:, None].expand_as(candidate)
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
-        own = candidate_image[candidate] == query_image[some, None]
-        chosen, chosen_scores = _best_of(exact, own, candidate, width)
+        is_own = candidate_image[candidate] == query_image[some, None]
+        lists_of_rows, scores_of_rows = _best_of(exact, is_own, candidate, width)
         if looked_at < candidates:
             # Score all candidates exactly where the list cannot be separated from unlisted ones.
-            level = (fast[:, -1] >= chosen_scores[:, -1] - delta).nonzero()[:, 0]
+            level = (fast[:, -1] >= scores_of_rows[:, -1] - delta).nonzero()[:, 0]
             for part in level.split(max(1, _EXACT_PAIRS // candidates)) if len(level) else ():
                 close, every = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in _slices(candidates, _SIDE)
                 ]
-                own = candidate_image[None] == query_image[close, None]
-                chosen[part], chosen_scores[part] = _best_of(torch.cat(pieces, 1), own, every, width)
-        lists[rows], listed[rows] = chosen.numpy(), chosen_scores.numpy()
-    return lists, listed
+                is_own = candidate_image[None] == query_image[close, None]
+                of_part = _best_of(torch.cat(pieces, 1), is_own, every, width)
+                lists_of_rows[part], scores_of_rows[part] = of_part
+        lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
+    return lists, list_scores
 
 
 def _likeliest(
@@ -244,10 +245,10 @@ def _likeliest(
     best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
     for columns in _slices(candidates, _COLUMNS):
         tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
-        largest, place = torch.topk(tile, min(count, tile.shape[1]), dim=1)
-        best, whose = torch.cat([best, largest], 1), torch.cat([whose, place + columns.start], 1)
-        best, chosen = torch.topk(best, min(count, best.shape[1]), dim=1)
-        whose = whose.gather(1, chosen)
+        largest, column = torch.topk(tile, min(count, tile.shape[1]), dim=1)
+        best, whose = torch.cat([best, largest], 1), torch.cat([whose, column + columns.start], 1)
+        best, order = torch.topk(best, min(count, best.shape[1]), dim=1)
+        whose = whose.gather(1, order)
     return best, whose
 
 

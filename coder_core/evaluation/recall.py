@@ -89,8 +89,8 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
     """The metrics of ranks already counted. Images without captions are not used as queries.
 
-    >>> none, nobody = np.zeros(2, int), np.empty((2, 0), np.int32)
-    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), none, none, nobody, nobody))["i2t_r5"]
+    >>> ties, lists = np.zeros(2, int), np.empty((2, 0), np.int32)
+    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists))["i2t_r5"]
     50.0
     """
     with_captions = ranks.image_ranks >= 0

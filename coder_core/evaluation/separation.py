@@ -99,13 +99,13 @@ def distributions(
     """
     all_images, count_texts = sources[0].shape[0], len(image_of_text)
     count = min(all_images, max(1, pairs // count_texts))
-    chosen = np.arange(all_images)
+    sampled = np.arange(all_images)
     if count < all_images:
-        chosen = np.sort(np.random.default_rng(seed).choice(all_images, count, replace=False))
+        sampled = np.sort(np.random.default_rng(seed).choice(all_images, count, replace=False))
     everything, positive = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
     step = max(1, TILE_ELEMENTS // count_texts)
     for start in range(0, count, step):
-        images = chosen[start : start + step]
+        images = sampled[start : start + step]
         tile = np.zeros((len(images), count_texts), dtype=np.float32)
         for source in sources:
             tile += source.rows(images)

@@ -65,7 +65,7 @@ class EmbeddingPair:
 
 @dataclass(frozen=True)
 class ScoreMatrix:
-    """Scores of every image with every caption, where a score is no inner product; its share is weight · score.
+    """Scores of every image with every caption, where a score is not an inner product; its share is weight · score.
 
     >>> ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]), weight=0.5).own(np.array([0, 1]))
     array([0.45, 0.35])

@@ -152,7 +152,7 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
 def _rounding_error(source: EmbeddingPair, k: int) -> float:
     """Largest error to expect of a fast score, of the longest image with the longest caption.
 
-    Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error is no guide for short rows. For
+    Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error says little of short rows. For
     longer rows √D · u · |image| · |text| (Higham & Mary 2019), which the caller checks.
     """
     longest = _LENGTH_SLACK**2

@@ -49,7 +49,7 @@ def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives. Its share of a wrong candidate j of
     query q is exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))); summed over the queries, that is a soft count
     of the queries whose closest wrong answer j is: its hubness h_j. A pair's weight is 1 + h, averaged over its image
-    and its caption as candidates. The 1 keeps what is nobody's hub in training, as the 1 in HAL's logarithm does.
+    and its caption as candidates. The 1 keeps samples that are no hubs in training, as the 1 in HAL's logarithm does.
 
     >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]])  # caption 1 comes near every image
     >>> hub_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
@@ -84,7 +84,7 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """AMRANI: pairs whose image and caption both lie in tight clusters weigh more. Amrani et al., arXiv:2003.03186.
 
-    They take the density of a pair's surroundings as the chance that it is no noise. Two pairs are as similar as the
+    They take the density of a pair's surroundings as the chance that it is not noise. Two pairs are as similar as the
     less similar of their two modalities, so that both have to agree; the density is the mean similarity of the k
     nearest other pairs of the batch, and the weights are λ·softmax of it, as eq. 3 and 6 have it for their scores.
     The mean over k, the smaller of the two and the softmax are our reading of a text that leaves the batch open.

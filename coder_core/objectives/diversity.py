@@ -4,7 +4,7 @@
 
 Low spread is low diversity: the negatives look alike to this anchor, so its temperature falls. One section of the
 supplement calls ambiguous samples "high diversity"; its formula says the opposite, and the formula is what runs here.
-The supplement's E[S] − E[S]² is no variance (negative for a negative mean); the main text's E[S²] − E[S]² is used,
+The supplement's E[S] − E[S]² is not a variance (negative for a negative mean); the main text's E[S²] − E[S]² is used,
 around the mean: (S − E[S])² does not cancel.
 
 The result can carry a gradient; CODER treats it as a weight, so detach it before use unless you want one.
@@ -138,11 +138,11 @@ def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
     >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
     tensor([0.1000])
     """
-    scores, listed = as_list(scores, negatives)
-    count = listed.counts(scores).clamp_min(1).to(scores.dtype)
-    total = scores.sum(dim=1).index_add(0, listed.rows, scores[listed], alpha=-1)
+    scores, exclusions = as_list(scores, negatives)
+    count = exclusions.counts(scores).clamp_min(1).to(scores.dtype)
+    total = scores.sum(dim=1).index_add(0, exclusions.rows, scores[exclusions], alpha=-1)
     centred = scores - (total / count)[:, None]
-    centred[listed] = 0.0
+    centred[exclusions] = 0.0
     return torch.linalg.vector_norm(centred, dim=1) / count.sqrt()
 
 
@@ -157,8 +157,8 @@ def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
-    scores, listed = as_list(scores, negatives)
-    mask = listed.mask(scores)
+    scores, exclusions = as_list(scores, negatives)
+    mask = exclusions.mask(scores)
     # The lowest finite number instead of -inf keeps a row without negatives free of NaN.
     logits = scores / temperature
     logits = torch.where(mask, logits, torch.finfo(logits.dtype).min)

@@ -67,12 +67,12 @@ def diversity_contrastive(
     >>> diversity_contrastive(scores, scores.diagonal(), negatives, diversity=diversity)
     tensor([-0.4364, -0.4208, -0.2557])
     """
-    scores, listed = as_list(scores, negatives)
+    scores, exclusions = as_list(scores, negatives)
     if diversity is None:
         scale = scores.new_full((len(scores),), sharpness(1.0, temperature))
     else:
         scale = sharpness(diversity.to(scores.dtype), temperature)
-    push: Tensor = _ScaledLogSum.apply(scores, scale, margin * scale, *listed)
+    push: Tensor = _ScaledLogSum.apply(scores, scale, margin * scale, *exclusions)
     return temperature * push - positive_term(
         positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
     )

@@ -111,7 +111,7 @@ def all_except_same_image(
 
 
 def as_list(scores: Tensor, negatives: Negatives) -> tuple[Tensor, AllExcept]:
-    """Scores in full precision, finite outside the negatives, and the list of what is no negative.
+    """Return scores in full precision, finite outside the negatives, and the entries that are not negatives.
 
     >>> as_list(torch.tensor([[float("nan"), 0.5]]), torch.tensor([[False, True]]))
     (tensor([[0.0000, 0.5000]]), AllExcept(rows=tensor([0]), columns=tensor([0])))

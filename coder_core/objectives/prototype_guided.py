@@ -21,7 +21,7 @@ def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float 
         vectors: (B, F) unit rows.
         classifier: (K, F).
         temperature: divides the logits; eq. 7 has none (1). Unit vectors and a classifier that starts small give nearly
-            equal probabilities, and a smaller temperature shortens the way out of them.
+            equal probabilities, and a smaller temperature leaves them sooner.
 
     Raises:
         ValueError: temperature is not positive.

@@ -179,14 +179,14 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     """Keep the captions of the configured share of the train images."""
     train, share = data.train, config.data.train_part
     images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
-    kept = np.isin(train.image_of_text, images)
-    if not kept.any():
+    in_share = np.isin(train.image_of_text, images)
+    if not in_share.any():
         fact = f"leaves no caption of {train.n_images:,} images to learn from"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
-    captions = list(compress(train.captions, kept.tolist()))
-    part = replace(train, captions=captions, image_of_text=train.image_of_text[kept], caption_ids=None)
+    captions = list(compress(train.captions, in_share.tolist()))
+    part = replace(train, captions=captions, image_of_text=train.image_of_text[in_share], caption_ids=None)
     weights = data.review_weights
-    return replace(data, train=part, review_weights=None if weights is None else weights[kept])
+    return replace(data, train=part, review_weights=None if weights is None else weights[in_share])
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:

@@ -34,9 +34,9 @@ def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, ow
     """R@sum of a list of images, each as often as it was drawn, with its captions."""
     total = 0.0
     for k in (1, 5, 10):
-        own = [image_ranks[i] < k for i in images if image_ranks[i] >= 0]
+        of_images = [image_ranks[i] < k for i in images if image_ranks[i] >= 0]
         captions = [text_ranks[j] < k for i in images for j in range(len(owner)) if owner[j] == i]
-        total += 100 * sum(own) / len(own) + 100 * sum(captions) / len(captions)
+        total += 100 * sum(of_images) / len(of_images) + 100 * sum(captions) / len(captions)
     return float(total)
 
 
@@ -61,8 +61,8 @@ def test_a_draw_counts_images_with_their_captions_as_the_loops_do(seed: int) -> 
 def test_the_interval_is_that_of_redrawing() -> None:
     """The same interval from loops over drawn images, as far as draws agree."""
     ours, theirs = random_ranks(1, better=3), random_ranks(2)
-    found = difference([count_hits(*ours)], [count_hits(*theirs)], draws=4000)
-    assert found.mean == pytest.approx(loops(list(range(30)), *ours) - loops(list(range(30)), *theirs))
+    actual = difference([count_hits(*ours)], [count_hits(*theirs)], draws=4000)
+    assert actual.mean == pytest.approx(loops(list(range(30)), *ours) - loops(list(range(30)), *theirs))
     random = np.random.default_rng(0)
     redrawn = []
     for _ in range(1500):
@@ -70,17 +70,17 @@ def test_the_interval_is_that_of_redrawing() -> None:
         redrawn.append(loops(images, *ours) - loops(images, *theirs))
     low, high = np.percentile(redrawn, [2.5, 97.5])
     width = high - low
-    assert found.low == pytest.approx(low, abs=0.1 * width)
-    assert found.high == pytest.approx(high, abs=0.1 * width)
-    assert not found.seeds
+    assert actual.low == pytest.approx(low, abs=0.1 * width)
+    assert actual.high == pytest.approx(high, abs=0.1 * width)
+    assert not actual.seeds
 
 
 def test_what_is_hard_for_both_cancels_out() -> None:
     """Paired: the same run twice differs by nothing in every draw, however few images there are."""
     one = count_hits(*random_ranks(3))
-    found = difference([one], [one])
-    assert (found.mean, found.low, found.high) == pytest.approx((0, 0, 0), abs=1e-9)
-    assert not found.beyond_noise
+    actual = difference([one], [one])
+    assert (actual.mean, actual.low, actual.high) == pytest.approx((0, 0, 0), abs=1e-9)
+    assert not actual.beyond_noise
 
 
 def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not() -> None:

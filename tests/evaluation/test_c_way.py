@@ -35,19 +35,19 @@ def loops(scored: ScoreTiles, c: int, most: int, direction: Direction, ties: Tie
     questions = by_image if direction == "i2t" else list(range(len(w)))
     right = [0] * REPEATS
     for block, start in enumerate(range(0, len(questions), c_way.BLOCK)):
-        asked = questions[start : start + c_way.BLOCK]
+        block_questions = questions[start : start + c_way.BLOCK]
         of_others = {
             "i2t": lambda j: [k for k in by_image if owner[k] != owner[j]],
             "t2i": lambda j: [i for i in range(len(v)) if i != owner[j]],
         }[direction]
-        wrong = list(map(of_others, asked))
+        wrong = list(map(of_others, block_questions))
         random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
         numbers = draw(random, np.array([len(one) for one in wrong] * REPEATS), most - 1)
         for repeat in range(REPEATS):
-            for position, j in enumerate(asked):
+            for position, j in enumerate(block_questions):
                 answer = score(v[owner[j]], w[j])
                 won = True
-                for number in numbers[repeat * len(asked) + position][: c - 1]:
+                for number in numbers[repeat * len(block_questions) + position][: c - 1]:
                     other = wrong[position][number]
                     against = score(v[owner[j]], w[other]) if direction == "i2t" else score(v[other], w[j])
                     won = won and (answer > against or (ties == "optimistic" and answer == against))
@@ -64,8 +64,8 @@ def test_every_question_agrees_with_the_loops(
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     scored = small()
-    found = c_way_accuracy(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
-    for c, accuracy in found.items():
+    actual = c_way_accuracy(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
+    for c, accuracy in actual.items():
         np.testing.assert_allclose(accuracy.repeats, loops(scored, c, 12, direction, ties, 4))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
 
@@ -73,29 +73,29 @@ def test_every_question_agrees_with_the_loops(
 def test_the_worked_example_and_an_interval_by_hand() -> None:
     """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
     scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
-    found = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
-    assert found.mean == pytest.approx(100 / 3)
-    assert found.interval == pytest.approx(0, abs=1e-9)
+    actual = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
+    assert actual.mean == pytest.approx(100 / 3)
+    assert actual.interval == pytest.approx(0, abs=1e-9)
     by_hand = c_way._accuracy(np.array([40.0, 50.0, 60.0]))
     assert by_hand.interval == pytest.approx(4.302653 * 10 / 3**0.5, abs=1e-4)
 
 
 def test_all_wrong_images_as_options_is_recall_at_one() -> None:
     v, w, owner = correlated(30, 80, seed=2)
-    found = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (30,), "t2i")[30]
-    assert found.mean == pytest.approx(ensemble_metrics([EmbeddingPair(v, w)], owner)["t2i_r1"])
+    actual = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (30,), "t2i")[30]
+    assert actual.mean == pytest.approx(ensemble_metrics([EmbeddingPair(v, w)], owner)["t2i_r1"])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_more_options_are_never_easier_and_the_seed_decides(direction: Direction) -> None:
     scored = small(1)
-    found = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
-    assert (found[2].repeats >= found[4].repeats).all()
-    assert (found[4].repeats >= found[8].repeats).all()
+    actual = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
+    assert (actual[2].repeats >= actual[4].repeats).all()
+    assert (actual[4].repeats >= actual[8].repeats).all()
     again = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
-    np.testing.assert_array_equal(found[4].repeats, again[4].repeats)
+    np.testing.assert_array_equal(actual[4].repeats, again[4].repeats)
     other = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=2)
-    assert not np.array_equal(found[4].repeats, other[4].repeats)
+    assert not np.array_equal(actual[4].repeats, other[4].repeats)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -133,14 +133,14 @@ def test_a_small_split_is_said() -> None:
 )
 def test_options_are_different_and_in_range(size: tuple[int, int], seed: int) -> None:
     count, others = size
-    found = draw(np.random.default_rng(seed), np.array([others, count]), count)
-    for row, high in zip(found, (others, count), strict=True):
+    actual = draw(np.random.default_rng(seed), np.array([others, count]), count)
+    for row, high in zip(actual, (others, count), strict=True):
         assert len(set(row.tolist())) == count
         assert 0 <= row.min() <= row.max() < high
 
 
 def test_every_option_is_as_likely_at_every_place() -> None:
-    found = draw(np.random.default_rng(0), np.full(20_000, 6), 3)
-    for place in range(3):
-        shares = np.bincount(found[:, place], minlength=6) / len(found)
+    actual = draw(np.random.default_rng(0), np.full(20_000, 6), 3)
+    for column in range(3):
+        shares = np.bincount(actual[:, column], minlength=6) / len(actual)
         np.testing.assert_allclose(shares, 1 / 6, atol=0.015)

@@ -19,17 +19,17 @@ def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> d
         of_query.setdefault(query, set()).add(answer)
     rows = scores if way == "i2t" else scores.T
     maps, precisions, recalls = [], [], {1: [], 5: [], 10: []}
-    for query, own in of_query.items():
-        order = sorted(range(rows.shape[1]), key=lambda j: (-rows[query, j], j in own, j))
-        r, found, total = len(own), 0, 0.0
+    for query, positives_of_query in of_query.items():
+        order = sorted(range(rows.shape[1]), key=lambda j: (-rows[query, j], j in positives_of_query, j))
+        r, hit_count, total = len(positives_of_query), 0, 0.0
         for i in range(1, r + 1):
-            if order[i - 1] in own:
-                found += 1
-                total += found / i
+            if order[i - 1] in positives_of_query:
+                hit_count += 1
+                total += hit_count / i
         maps.append(total / r)
-        precisions.append(found / r)
+        precisions.append(hit_count / r)
         for k, hits in recalls.items():
-            hits.append(any(j in own for j in order[:k]))
+            hits.append(any(j in positives_of_query for j in order[:k]))
     return {
         f"{way}_map_at_r": 100 * np.mean(maps),
         f"{way}_r_precision": 100 * np.mean(precisions),

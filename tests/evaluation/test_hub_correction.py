@@ -69,8 +69,8 @@ def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone() -> None:
     i2t, t2i = choose_strengths([hub], np.arange(60), image_biases, np.zeros((60, 3)), (1, 4, 16))
     assert i2t == Strength(1, 0.0)
     assert t2i.alpha > 0
-    chosen = image_biases[:, (1, 4, 16).index(t2i.k)] * t2i.alpha
+    bias = image_biases[:, (1, 4, 16).index(t2i.k)] * t2i.alpha
     before = rank(score_tiles([hub], np.arange(60))).text_ranks
-    after = rank(score_tiles(corrected([hub], chosen, np.zeros(60)), np.arange(60))).text_ranks
+    after = rank(score_tiles(corrected([hub], bias, np.zeros(60)), np.arange(60))).text_ranks
     assert (before > 0).mean() > 0.9
     assert (after == 0).all()

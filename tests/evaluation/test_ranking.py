@@ -70,8 +70,8 @@ def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> N
     assert optimistic.text_ties.tolist() == text_level
     pessimistic = ranks(images, texts, owner, best=0)
     assert pessimistic.text_ranks.tolist() == [a + b for a, b in zip(text_above, text_level, strict=True)]
-    wanted = [a + b for a, b in zip(image_above, image_level, strict=True)]
-    assert pessimistic.image_ranks.tolist() == wanted
+    expected = [a + b for a, b in zip(image_above, image_level, strict=True)]
+    assert pessimistic.image_ranks.tolist() == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -94,9 +94,9 @@ def test_few_distinct_values_agree_with_the_loops() -> None:
 def test_a_collapsed_model_never_looks_good() -> None:
     images, texts = np.full((40, 50), 0.1, np.float32), np.full((80, 50), 0.1, np.float32)
     owner = np.arange(80) % 40
-    found = ranks(images, texts, owner)
-    assert (found.image_ranks == 78).all()
-    assert (found.text_ranks == 39).all()
+    actual = ranks(images, texts, owner)
+    assert (actual.image_ranks == 78).all()
+    assert (actual.text_ranks == 39).all()
     assert (ranks(images, texts, owner, ties="optimistic").text_ranks == 0).all()
 
 
@@ -143,16 +143,16 @@ def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: b
 def test_best_lists_are_in_the_order_the_ranks_count() -> None:
     images, texts, owner = embeddings(30, 90, 16, 2)
     texts[40:60] = texts[:20]
-    found = ranks(images, texts, owner, best=10)
-    assert found.image_best.shape == (30, 10)
-    assert found.text_best.dtype == np.int32
+    actual = ranks(images, texts, owner, best=10)
+    assert actual.image_best.shape == (30, 10)
+    assert actual.text_best.dtype == np.int32
     for image in range(30):
-        own = np.flatnonzero(owner[found.image_best[image]] == image)
-        if 0 <= found.image_ranks[image] < 10:
-            assert own[0] == found.image_ranks[image]
+        is_own_image = np.flatnonzero(owner[actual.image_best[image]] == image)
+        if 0 <= actual.image_ranks[image] < 10:
+            assert is_own_image[0] == actual.image_ranks[image]
     for text in range(90):
-        position = np.flatnonzero(found.text_best[text] == owner[text])
-        assert (position[0] if len(position) else 10) == min(found.text_ranks[text], 10)
+        position = np.flatnonzero(actual.text_best[text] == owner[text])
+        assert (position[0] if len(position) else 10) == min(actual.text_ranks[text], 10)
 
 
 def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -184,8 +184,11 @@ def test_ties_of_short_whole_numbers_and_zeros_are_exact(width: int) -> None:
         images, texts, owner = whole_numbers(width, random)
         assert_agrees(images, texts, owner)
         scores, lists = exact(images, texts), ranks(images, texts, owner)
-        own = owner[None] == np.arange(len(images))[:, None]
-        for matrix, is_own, best in ((scores, own, lists.image_best), (scores.T, own.T, lists.text_best)):
+        is_own_image = owner[None] == np.arange(len(images))[:, None]
+        for matrix, is_own, best in (
+            (scores, is_own_image, lists.image_best),
+            (scores.T, is_own_image.T, lists.text_best),
+        ):
             order = np.lexsort((np.broadcast_to(np.arange(matrix.shape[1]), matrix.shape), is_own, -matrix))
             np.testing.assert_array_equal(best, order[:, :10])
 
@@ -208,17 +211,17 @@ def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
     pairs = [EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)]
-    found = rank(score_tiles(pairs, owner))
+    actual = rank(score_tiles(pairs, owner))
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
-    assert found.text_ranks.tolist() == expected
+    assert actual.text_ranks.tolist() == expected
 
 
 def test_torch_tensors_and_half_precision_are_accepted() -> None:
     images, texts, owner = embeddings(20, 50, 8, 1)
     halves = images.astype(np.float16), texts.astype(np.float16)
-    found = ranks(torch.from_numpy(halves[0]), torch.from_numpy(halves[1]), torch.from_numpy(owner))
-    assert found.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
+    actual = ranks(torch.from_numpy(halves[0]), torch.from_numpy(halves[1]), torch.from_numpy(owner))
+    assert actual.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

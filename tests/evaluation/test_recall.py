@@ -66,8 +66,8 @@ def test_recall_agrees_with_torchmetrics(k: int) -> None:
 
 def test_ranks_agree_with_torchmetrics() -> None:
     (images, texts, owner), scores, relevant = scored(seed=0)
-    found = rank(score_tiles([EmbeddingPair(images, texts)], owner))
-    for ranks, query in zip((found.image_ranks, found.text_ranks), QUERIES.values(), strict=True):
+    actual = rank(score_tiles([EmbeddingPair(images, texts)], owner))
+    for ranks, query in zip((actual.image_ranks, actual.text_ranks), QUERIES.values(), strict=True):
         expected = float(RetrievalMRR()(scores, relevant, indexes=query))
         assert np.mean(1 / (ranks + 1)) == pytest.approx(expected)
 
@@ -87,11 +87,11 @@ def test_five_folds_average_each_fold() -> None:
         inside = (owner >= 10 * fold) & (owner < 10 * (fold + 1))
         part = images[10 * fold : 10 * (fold + 1)]
         folds.append(retrieval_metrics(part, texts[inside], owner[inside] - 10 * fold))
-    found = five_fold([EmbeddingPair(images, texts)], owner, size=10)
+    actual = five_fold([EmbeddingPair(images, texts)], owner, size=10)
     for name in folds[0]:
-        assert found[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
-    recalls = [found[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
-    assert found["rsum"] == pytest.approx(sum(recalls))
+        assert actual[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
+    recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
+    assert actual["rsum"] == pytest.approx(sum(recalls))
 
 
 def test_five_folds_need_enough_images() -> None:

@@ -52,21 +52,18 @@ def test_agrees_with_the_loops(
     negatives_of: Callable[..., Any], seed: int, epsilon: float, temperature: float
 ) -> None:
     problem = random_problem(seed)
-    listed = negatives_of(problem.ids, problem.slot_ids)
+    exclusions = negatives_of(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
     rows = [kept(*row) for row in zip(problem.bank_scores.tolist(), loops, strict=True)]
+    entropies = [reference.entropy(row, temperature) for row in rows]
     cases: list[tuple[Callable[..., Tensor], dict[str, float], list[float]]] = [
         (diversity.diversity_std, {}, [reference.deviation(row) for row in rows]),
-        (
-            diversity.diversity_entropy,
-            {"temperature": temperature},
-            [reference.entropy(row, temperature) for row in rows],
-        ),
+        (diversity.diversity_entropy, {"temperature": temperature}, entropies),
     ]
     for function, switches, spreads in cases:
         raw = [reference.raw(spread, epsilon) for spread in spreads]
         for normalise, expected in ((False, raw), (True, reference.normalised(raw))):
-            fast = function(problem.bank_scores, listed, epsilon=epsilon, normalise=normalise, **switches)
+            fast = function(problem.bank_scores, exclusions, epsilon=epsilon, normalise=normalise, **switches)
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
@@ -178,10 +175,10 @@ def test_equal_negatives_give_a_finite_zero_gradient() -> None:
 @pytest.mark.parametrize("normalise", [False, True])
 def test_gradients(negatives_of: Callable[..., Any], normalise: bool) -> None:
     problem = random_problem(7)
-    listed = negatives_of(problem.ids, problem.slot_ids)
+    exclusions = negatives_of(problem.ids, problem.slot_ids)
     for function, switches in zip(BOTH, ({}, {"temperature": 0.3}), strict=True):
         assert gradcheck(
-            partial(function, negatives=listed, normalise=normalise, **switches), problem.bank_scores
+            partial(function, negatives=exclusions, normalise=normalise, **switches), problem.bank_scores
         )
 
 
@@ -199,11 +196,12 @@ def test_half_precision_is_raised() -> None:
 
 def test_impossible_parameters_are_refused() -> None:
     scores = torch.zeros(1, 2)
-    with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
-        diversity.diversity_std(scores, EVERY, epsilon=0)
-    with pytest.raises(ValueError, match="temperature must be > 0, got -1"):
-        diversity.diversity_entropy(scores, EVERY, temperature=-1)
-    with pytest.raises(ValueError, match=r"bank_share must be in \[0, 1\], got 1.5"):
-        diversity.blend_raw(scores[0], scores[0], bank_share=1.5)
-    with pytest.raises(ValueError, match='measure must be "std" or "entropy", got \'variance\''):
-        diversity.anchor_diversity((scores, EVERY), measure="variance")  # type: ignore[arg-type]
+    calls: dict[str, Callable[[], Tensor]] = {
+        "epsilon": lambda: diversity.diversity_std(scores, EVERY, epsilon=0),
+        "temperature": lambda: diversity.diversity_entropy(scores, EVERY, temperature=-1),
+        "bank_share": lambda: diversity.blend_raw(scores[0], scores[0], bank_share=1.5),
+        "measure": lambda: diversity.anchor_diversity((scores, EVERY), measure="variance"),  # type: ignore[arg-type]
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            call()

@@ -10,8 +10,8 @@ DEFAULT_FILE = "test_diversity.py"
 
 def mentioned_tests() -> set[tuple[str, str]]:
     """(file, test) of every `file.py::test_name`; a bare `::test_name` stands for the section's file."""
-    found = re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", DOCUMENT.read_text(encoding="utf-8"))
-    return {(Path(file or DEFAULT_FILE).name, name) for file, name in found}
+    actual = re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", DOCUMENT.read_text(encoding="utf-8"))
+    return {(Path(file or DEFAULT_FILE).name, name) for file, name in actual}
 
 
 def test_every_test_the_document_names_exists() -> None:

@@ -30,12 +30,12 @@ def test_the_examples_run(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in MODULES if "._" not in name])
 def test_every_public_function_has_an_example(name: str) -> None:
     module = import_module(name)
-    own = [
+    functions = [
         function
         for _, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == name
     ]
-    public = [function for function in own if not function.__name__.startswith("_")]
+    public = [function for function in functions if not function.__name__.startswith("_")]
     assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []
 
 

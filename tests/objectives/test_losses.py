@@ -112,11 +112,11 @@ def test_gradients_of_a_learned_scale_and_bias(name: str) -> None:
 
 def test_the_sigmoid_by_hand_keeps_the_positive_of_a_query_without_negatives() -> None:
     """The scores of the papers' start: 10 · 0.5 − 10 of the positive, 10 · (0.6, 0.4, 0.1) − 10 of the others."""
-    own = math.log(1 + math.exp(5))
+    of_positive = math.log(1 + math.exp(5))
     others = sum(math.log(1 + math.exp(logit)) for logit in (-4, -6, -9))
     start = {"scale": 10.0, "bias": -10.0}
-    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS, **start).item() == pytest.approx(own + others)
-    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS & False, **start).item() == pytest.approx(own)
+    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS, **start).item() == pytest.approx(of_positive + others)
+    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS & False, **start).item() == pytest.approx(of_positive)
 
 
 def test_the_mean_over_the_images_is_the_printed_sigmoid_loss() -> None:

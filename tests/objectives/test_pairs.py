@@ -58,9 +58,9 @@ def test_masks_and_lists_agree_with_the_loops(query_ids: list[int], slots: list[
         if keep_same_image:
             expected = reference.literal_negatives(query_ids, slots, offset)
         assert pairs.same_image_negatives(queries, candidates, **switches).tolist() == expected  # type: ignore[arg-type]
-        listed = pairs.all_except_same_image(queries, candidates, **switches)  # type: ignore[arg-type]
-        assert listed.mask(scores).tolist() == expected
-        assert listed.counts(scores).tolist() == [sum(row) for row in expected]
+        exclusions = pairs.all_except_same_image(queries, candidates, **switches)  # type: ignore[arg-type]
+        assert exclusions.mask(scores).tolist() == expected
+        assert exclusions.counts(scores).tolist() == [sum(row) for row in expected]
 
 
 def test_both_directions_by_hand() -> None:

@@ -39,14 +39,14 @@ def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int)
     )
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(count, (pairs,), generator=generator)
-    found = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))
+    actual = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))
     expected = [
         reference.cross_entropy(image, classifier.tolist(), label)
         + reference.cross_entropy(text, classifier.tolist(), label)
         for image, text, label in zip(images.tolist(), texts.tolist(), labels.tolist(), strict=True)
     ]
-    assert isinstance(found, torch.Tensor)
-    assert found.tolist() == pytest.approx(expected, rel=1e-10)
+    assert isinstance(actual, torch.Tensor)
+    assert actual.tolist() == pytest.approx(expected, rel=1e-10)
 
 
 def test_gradients() -> None:

@@ -67,9 +67,9 @@ def test_by_hand() -> None:
     angles = torch.tensor([0.0, 60.0, 90.0], dtype=torch.float64).deg2rad()
     values = torch.stack([angles.cos(), angles.sin()], 1)
     neighbours = torch.tensor([[1, 2], [0, 2], [0, 1]])
-    found = scores_of(values, torch.arange(3), neighbours)
-    assert found.diversity[0].item() == pytest.approx((2 + 2 * 0.8660254037844387) / 4)
-    assert found.discrepancy[0].item() == pytest.approx(2.5 / 4)
+    actual = scores_of(values, torch.arange(3), neighbours)
+    assert actual.diversity[0].item() == pytest.approx((2 + 2 * 0.8660254037844387) / 4)
+    assert actual.discrepancy[0].item() == pytest.approx(2.5 / 4)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -77,14 +77,14 @@ def test_by_hand() -> None:
 def test_means_equal_the_double_sums(sampled: bool, seed: int) -> None:
     values, owner, neighbours = neighbourhood(seed)
     second = sample_neighbours(neighbours, 2, torch.Generator().manual_seed(seed)) if sampled else neighbours
-    found = scores_of(values, owner, neighbours, second)
+    actual = scores_of(values, owner, neighbours, second)
     rows = values[owner].tolist()
     for pair in range(len(owner)):
         first = present(neighbours[pair])
         expected = reference.diversity([rows[j] for j in first])
-        assert found.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
+        assert actual.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
         expected = reference.discrepancy(rows[pair], [rows[k] for j in first for k in present(second[j])])
-        assert found.discrepancy[pair].item() == pytest.approx(expected, abs=1e-12)
+        assert actual.discrepancy[pair].item() == pytest.approx(expected, abs=1e-12)
 
 
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6))
@@ -95,9 +95,9 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_th
     drawn = sample_neighbours(neighbours, count, torch.Generator().manual_seed(seed))
     assert drawn.shape == (len(neighbours), min(count, neighbours.shape[1]))
     for before, after in zip(neighbours, drawn, strict=True):
-        kept = present(after)
-        assert len(set(kept)) == len(kept) == min(count, len(present(before)))
-        assert set(kept) <= set(present(before))
+        drawn_rows = present(after)
+        assert len(set(drawn_rows)) == len(drawn_rows) == min(count, len(present(before)))
+        assert set(drawn_rows) <= set(present(before))
 
 
 def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average() -> None:
@@ -105,25 +105,25 @@ def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_aver
     owner = torch.arange(9)
     seen = torch.ones(9, dtype=torch.bool)
     seen[4] = False
-    found = neighbour_scores(
+    actual = neighbour_scores(
         values.index_fill(0, torch.tensor([4]), torch.nan), seen, owner, neighbours, neighbours
     )
     rows = values.tolist()
     for pair in range(9):
         near = [j for j in present(neighbours[pair]) if j != 4]
-        assert found.diversity[pair].item() == pytest.approx(
+        assert actual.diversity[pair].item() == pytest.approx(
             reference.diversity([rows[j] for j in near]), abs=1e-12
         )
     others = torch.tensor([pair for pair in range(9) if pair != 4])
-    assert found.discrepancy[4].item() == pytest.approx(found.discrepancy[others].mean().item())
+    assert actual.discrepancy[4].item() == pytest.approx(actual.discrepancy[others].mean().item())
 
 
 def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
     values, owner, neighbours = neighbourhood(6)
     neighbours[2] = -1
-    found = scores_of(values, owner, neighbours)
+    actual = scores_of(values, owner, neighbours)
     others = torch.tensor([pair for pair in range(len(owner)) if pair != 2])
-    for raw in found:
+    for raw in actual:
         assert raw[2].item() == pytest.approx(raw[others].mean().item())
     nobody = torch.full_like(neighbours, -1)
     assert all(raw.tolist() == [0.0] * len(owner) for raw in scores_of(values, owner, nobody))
@@ -134,10 +134,10 @@ def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
 def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities: str, seed: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     images, texts = torch.rand(2, 7, generator=generator, dtype=torch.float64) * 2 - 1
-    found = pair_weights(images, texts, scale=scale, modalities=modalities)  # type: ignore[arg-type]
+    actual = pair_weights(images, texts, scale=scale, modalities=modalities)  # type: ignore[arg-type]
     expected = reference.weights(images.tolist(), texts.tolist(), scale, modalities)
-    assert found.tolist() == pytest.approx(expected, rel=1e-9)
-    assert found.sum().item() == pytest.approx(scale)
+    assert actual.tolist() == pytest.approx(expected, rel=1e-9)
+    assert actual.sum().item() == pytest.approx(scale)
 
 
 def test_weights_by_hand() -> None:
@@ -147,8 +147,8 @@ def test_weights_by_hand() -> None:
     assert pair_weights(images, texts, scale=2.0).tolist() == pytest.approx([1.0, 1.0])
     assert pair_weights(images, texts, scale=2.0, modalities="image").tolist() == pytest.approx([1.5, 0.5])
     share = 1 / (1 + 2.718281828459045)
-    found = pair_weights(images, texts, scale=2.0, modalities="sum")
-    assert found.tolist() == pytest.approx([2 * (1 - share), 2 * share])
+    actual = pair_weights(images, texts, scale=2.0, modalities="sum")
+    assert actual.tolist() == pytest.approx([2 * (1 - share), 2 * share])
 
 
 def test_an_unknown_way_of_combining_is_an_error() -> None:
@@ -171,8 +171,8 @@ def test_direction_minus_one_weighs_the_diverse_and_zero_nobody() -> None:
 def test_shares_weigh_the_two_scores() -> None:
     """Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike."""
     diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
-    found = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
-    torch.testing.assert_close(found, torch.tensor([-2.0, -1.4]).softmax(0))
+    actual = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
+    torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
 
 
 def test_every_kind_has_its_shares() -> None:
@@ -230,9 +230,9 @@ def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, scale: floa
             of_batches.density_weights(near.tolist(), close.tolist(), names, scale, AMRANI_NEIGHBOURS),
         ),
     ]
-    for found, expected in cases:
-        assert found.tolist() == pytest.approx(expected, rel=1e-9)
-        assert found.sum().item() == pytest.approx(scale)
+    for actual, expected in cases:
+        assert actual.tolist() == pytest.approx(expected, rel=1e-9)
+        assert actual.sum().item() == pytest.approx(scale)
 
 
 def test_ranks_by_hand() -> None:
@@ -248,34 +248,34 @@ def test_a_hub_weighs_most() -> None:
     """Caption 2 comes near every image."""
     scores = torch.full((4, 4), -0.2)
     scores[:, 2] = 0.6
-    found = hub_weights(scores, ~torch.eye(4, dtype=torch.bool), scale=4.0)
-    assert found.argmax().item() == 2
-    assert found[0].item() == pytest.approx(found[1].item())
+    actual = hub_weights(scores, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    assert actual.argmax().item() == 2
+    assert actual[0].item() == pytest.approx(actual[1].item())
 
 
 def test_both_modalities_have_to_be_dense() -> None:
     """Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone."""
     images = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0.9], [0, 0, 0.9, 1]])
     captions = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
-    found = density_weights(images, captions, ~torch.eye(4, dtype=torch.bool), scale=4.0)
-    assert found[0] == found[1] > found[2] == found[3]
+    actual = density_weights(images, captions, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    assert actual[0] == actual[1] > actual[2] == actual[3]
 
 
 def test_a_batch_of_one_image_weighs_all_alike() -> None:
     images, captions, _, _ = batch(4)
     nobody = torch.zeros(12, 12, dtype=torch.bool)
-    for found in (
+    for actual in (
         hub_weights(images @ captions.T, nobody, scale=12.0),
         rank_weights(images @ captions.T, nobody, scale=12.0),
         density_weights(images @ images.T, captions @ captions.T, nobody, scale=12.0),
     ):
-        assert found.tolist() == pytest.approx([1.0] * 12)
+        assert actual.tolist() == pytest.approx([1.0] * 12)
 
 
 def test_scores_far_from_zero_stay_finite() -> None:
     scores = torch.full((3, 3), 1.0)
-    found = hub_weights(scores * 50, ~torch.eye(3, dtype=torch.bool), scale=3.0)
-    assert found.tolist() == pytest.approx([1.0] * 3)
+    actual = hub_weights(scores * 50, ~torch.eye(3, dtype=torch.bool), scale=3.0)
+    assert actual.tolist() == pytest.approx([1.0] * 3)
 
 
 @given(

@@ -29,8 +29,8 @@ def test_heads_by_hand() -> None:
     """Orthogonal heads cost nothing whatever their length; three equal ones √6 / 9; the sign does not matter."""
     orthogonal, equal = torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.ones(3, 3)
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
-    found = head_diversity(torch.stack([orthogonal, equal, opposite, torch.zeros(3, 3)]))
-    torch.testing.assert_close(found, torch.tensor([0.0, 6**0.5 / 9, 6**0.5 / 9, 0.0]))
+    actual = head_diversity(torch.stack([orthogonal, equal, opposite, torch.zeros(3, 3)]))
+    torch.testing.assert_close(actual, torch.tensor([0.0, 6**0.5 / 9, 6**0.5 / 9, 0.0]))
 
 
 @given(seed=st.integers(0, 10_000))

@@ -267,8 +267,8 @@ def test_rank_distillation_reads_the_negatives_the_teacher_scores_highest() -> N
     of_teacher, of_student = (1 / (1 + math.exp(-lead)) for lead in (0.2, 0.4))
     expected = of_teacher * math.log(of_teacher / of_student)
     expected += (1 - of_teacher) * math.log((1 - of_teacher) / (1 - of_student))
-    found = first_positive(rank_distillation, target, teacher, temperature=1.0, length=2)
-    assert found.item() == pytest.approx(expected)
+    actual = first_positive(rank_distillation, target, teacher, temperature=1.0, length=2)
+    assert actual.item() == pytest.approx(expected)
 
 
 def test_relations_of_candidates_at_no_distance_are_finite() -> None:

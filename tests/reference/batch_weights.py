@@ -35,15 +35,15 @@ def hub_weights(
 def rank_weights(scores: Matrix, ids: Sequence[int], scale: float) -> list[float]:
     """1 + 1 / (N − r + 1), the mean of both directions."""
     size = len(scores)
-    found = []
+    weights = []
     for i in range(size):
         wrong = [j for j in range(size) if ids[j] != ids[i]]
         both = []
         for row in ([scores[i][j] for j in wrong], [scores[j][i] for j in wrong]):
             rank = 1 + sum(score >= scores[i][i] for score in row)
             both.append(1 + 1 / (len(wrong) + 1 - rank + 1))
-        found.append(sum(both) / 2)
-    return scaled(found, scale)
+        weights.append(sum(both) / 2)
+    return scaled(weights, scale)
 
 
 def density_weights(

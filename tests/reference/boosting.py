@@ -18,11 +18,11 @@ def soft_rising(score: float, margin: float) -> float:
 
 def hardest(target: Sequence[float], teacher: Sequence[float]) -> int | None:
     """Place of the negative with the largest S^t − S^a; the first of equals, None without negatives."""
-    place = None
+    best = None
     for j in range(len(target)):
-        if place is None or target[j] - teacher[j] > target[place] - teacher[place]:
-            place = j
-    return place
+        if best is None or target[j] - teacher[j] > target[best] - teacher[best]:
+            best = j
+    return best
 
 
 def _relative(
@@ -53,10 +53,10 @@ def loss(
     is_soft: bool,
 ) -> float:
     """rs, rm, as or am (eq. 7-10, 18, 20)."""
-    place = hardest(target, teacher)
-    if place is None:
+    best = hardest(target, teacher)
+    if best is None:
         return 0.0
-    places = range(len(target)) if form in ("rs", "as") else [place]
+    places = range(len(target)) if form in ("rs", "as") else [best]
     if form in ("rs", "rm"):
         terms = [
             _relative(target[j], teacher[j], positive, teacher_positive, margin, is_soft) for j in places

@@ -51,14 +51,14 @@ def graph(
 
 def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0.2) -> list[list[float]]:
     """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
-    found = []
+    rows = []
     for row in adjacency:
         spread = [
             math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))
         ]
         out = [math.fsum(x * weight[c][f] for c, x in enumerate(spread)) for f in range(len(weight[0]))]
-        found.append([value if value > 0 else slope * value for value in out])
-    return found
+        rows.append([value if value > 0 else slope * value for value in out])
+    return rows
 
 
 def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: float) -> list[float]:

@@ -16,11 +16,11 @@ def divergence(first: Sequence[float], second: Sequence[float]) -> float:
 
 def chance(order: Sequence[int], scores: Sequence[float], temperature: float) -> float:
     """Probability of an order: each place is chosen among those that are left."""
-    found = 1.0
-    for place in range(len(order)):
-        left = [math.exp(scores[item] / temperature) for item in order[place:]]
-        found *= left[0] / math.fsum(left)
-    return found
+    probability = 1.0
+    for position in range(len(order)):
+        left = [math.exp(scores[item] / temperature) for item in order[position:]]
+        probability *= left[0] / math.fsum(left)
+    return probability
 
 
 def dr(target: Sequence[float], teacher: Sequence[float], temperature: float, length: int) -> float:
@@ -43,8 +43,8 @@ def rkd(target: Sequence[float], teacher: Sequence[float]) -> float:
         return [distance / mean for distance in distances]
 
     terms = []
-    for learned, given in zip(relations(target), relations(teacher), strict=True):
-        apart = abs(learned - given)
+    for learned, taught in zip(relations(target), relations(teacher), strict=True):
+        apart = abs(learned - taught)
         terms.append(apart**2 / 2 if apart <= 1 else apart - 0.5)
     return math.fsum(terms) / len(terms)
 

@@ -18,8 +18,10 @@ def triplet_hardest(negative_scores: Sequence[float], positive: float, margin: f
 
 def info_nce(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
     """−log of the positive's share of the softmax."""
-    own = math.exp(positive / temperature)
-    return -math.log(own / (own + math.fsum(math.exp(score / temperature) for score in negative_scores)))
+    of_positive = math.exp(positive / temperature)
+    return -math.log(
+        of_positive / (of_positive + math.fsum(math.exp(score / temperature) for score in negative_scores))
+    )
 
 
 def pairwise_sigmoid(negative_scores: Sequence[float], positive: float, scale: float, bias: float) -> float:
@@ -49,8 +51,8 @@ def diversity_contrastive(
 def projection_matching(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
     """CMPM: Σ p log(p / (q + ε)) over the positive and the negatives."""
     powers = [math.exp(score / temperature) for score in (positive, *negative_scores)]
-    found = [power / math.fsum(powers) for power in powers]
-    return math.fsum(p * math.log(p / ((place == 0) + 1e-8)) for place, p in enumerate(found))
+    shares = [power / math.fsum(powers) for power in powers]
+    return math.fsum(p * math.log(p / ((position == 0) + 1e-8)) for position, p in enumerate(shares))
 
 
 def polynomial_hardest(negative_scores: Sequence[float], positive: float, margin: float) -> float:

@@ -208,10 +208,10 @@ def norm_gradients() -> dict[str, Tensor]:
 def verdicts(data: Path) -> dict[str, Tensor]:
     """Reviews of a new run whose file got another verdict after the first process read it."""
     file = data.parent / f"reviews-{parallel.rank()}.jsonl"
-    given = [
+    reviews_given = [
         Review("x.jpg", f"a dog — {number}", "wrong-caption", "anna") for number in range(1 + parallel.rank())
     ]
-    file.write_text("".join(f"{json.dumps(review.document())}\n" for review in given))
+    file.write_text("".join(f"{json.dumps(review.document())}\n" for review in reviews_given))
     reviews = named_reviews(with_data(tiny_config(data), reviews=str(file)))
     assert reviews is not None
     return {"verdicts": torch.tensor(list(bytes.fromhex(reviews.fingerprint)))}

@@ -72,15 +72,15 @@ def main() -> None:
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     second = register()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, config in cases(folder).items():
         here = train(config, folder / name / "cpu", torch.device("cpu"), stop_during=None)
-        found[name] = [here, train(config, folder / name / "second", second, stop_during=6)]
+        results[name] = [here, train(config, folder / name / "second", second, stop_during=6)]
     try:
         torch.ones(2, device=second) + torch.ones(2)
     except RuntimeError as error:
-        found["mixed"] = str(error)
-    print(json.dumps(found))
+        results["mixed"] = str(error)
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def run_two(*arguments: str, timeout: float = 500) -> list[tuple[int, str]]:
             )
         )
     try:
-        said = [process.communicate(timeout=timeout)[0] for process in processes]
-        return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+        return [(process.returncode, text) for process, text in zip(processes, outputs, strict=True)]
     finally:
         for process in processes:
             process.kill()
@@ -55,11 +55,11 @@ def run_as_one_of_several(train: Callable[[], dict[str, Tensor]], out: str) -> N
     """Join the other processes, train, check that all came to exactly the same, and save it once."""
     torch.set_num_threads(1)
     parallel.start(torch.device("cpu"))
-    found = train()
-    for name, value in found.items():
+    tensors = train()
+    for name, value in tensors.items():
         same = parallel.gather_rows(value.reshape(1, -1))
         assert torch.equal(same[0], same[-1]), name
     if parallel.rank() == 0:
-        save_file({name: value.contiguous() for name, value in found.items()}, out)
+        save_file({name: value.contiguous() for name, value in tensors.items()}, out)
     parallel.barrier()  # rank 0 has saved
     parallel.finish()

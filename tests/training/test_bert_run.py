@@ -36,9 +36,9 @@ def whole(config: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_keeps_no_word_list_and_encodes_free_text(whole: Path) -> None:
     assert not (whole / "words.json").exists()
     loaded = load_model(whole)
-    found = loaded.encode_text(["a red star", "A RED STAR", "zebra"])
-    assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    actual = loaded.encode_text(["a red star", "A RED STAR", "zebra"])
+    assert np.linalg.norm(actual, axis=1) == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_allclose(actual[0], actual[1], atol=1e-6)
     assert not loaded.model.training
 
 

@@ -41,14 +41,14 @@ def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: s
     config = boosted(data, dropout=False, loss=loss, boosting=form, **margins)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
-    plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
+    plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
     ids, sides = batch.image_ids.tolist(), (scores(prepared.model, batch), scores(boosting.branch, batch))
     expected = by_loops(form, *sides, ids, margin=0.4, split=0.3)
     assert sum(expected) > 0
-    assert found.total.item() - plain.total.item() == pytest.approx(0.5 * sum(expected), rel=1e-4)
-    assert found.parts[f"boosting-{form}"].item() == pytest.approx(sum(expected) / len(ids), rel=1e-4)
-    assert found.parts.keys() - plain.parts.keys() == {f"boosting-{form}"}
-    assert all(found.parts[name] == value for name, value in plain.parts.items())
+    assert actual.total.item() - plain.total.item() == pytest.approx(0.5 * sum(expected), rel=1e-4)
+    assert actual.parts[f"boosting-{form}"].item() == pytest.approx(sum(expected) / len(ids), rel=1e-4)
+    assert actual.parts.keys() - plain.parts.keys() == {f"boosting-{form}"}
+    assert all(actual.parts[name] == value for name, value in plain.parts.items())
 
 
 def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
@@ -60,11 +60,11 @@ def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
     ids[1] = ids[0]
     batch = replace(batch, image_ids=ids)
 
-    def found(**change: Any) -> float:
+    def actual(**change: Any) -> float:
         switched = changed(config, **change)
         return take(prepared, boosting, switched, batch).parts["boosting-as"].item()
 
-    assert found(boosting_soft=True) < found() < found(same_image_negatives=True)
+    assert actual(boosting_soft=True) < actual() < actual(same_image_negatives=True)
 
 
 def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data: Path) -> None:
@@ -98,8 +98,8 @@ def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_t
     prepared, boosting = started(config)
     batch = prepared.batches(0)
     assert torch.equal(boosting.encode(batch)[0].images, boosting.encode(batch)[0].images)
-    plain, found = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
-    assert found.parts["btr-sum"] == plain.parts["btr-sum"]
+    plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
+    assert actual.parts["btr-sum"] == plain.parts["btr-sum"]
 
 
 def test_a_moving_teacher_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(

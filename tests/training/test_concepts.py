@@ -78,12 +78,12 @@ def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
     for step in (0, 0):
-        found = compute_losses(
+        actual = compute_losses(
             prepared.model, prepared.batches(step), config, [memory, ConceptLoss()], epoch=5.0
         )
         memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
-    assert torch.equal(found.parts["dcl-concept"], without)
+    assert torch.equal(actual.parts["dcl-concept"], without)
 
 
 def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data: Path) -> None:
@@ -114,16 +114,16 @@ def test_the_command_keeps_the_concepts_with_the_run_and_says_how_they_were_foun
     whole: Path, data: Path
 ) -> None:
     config, _ = read_config(whole)
-    found = read_concepts(whole, config)
-    assert found is not None
+    actual = read_concepts(whole, config)
+    assert actual is not None
     expected = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
     assert expected is not None
-    assert found.vocabulary == expected.vocabulary
-    assert np.array_equal(found.vectors, expected.vectors)
+    assert actual.vocabulary == expected.vocabulary
+    assert np.array_equal(actual.vectors, expected.vectors)
     *_, last = [event for event in told(whole) if event["event"] == "step"]
     assert "dcl-concept" in last["losses"]
-    listed = json.loads((whole / "manifest.json").read_text())["files"]
-    assert {"concepts.json", "concepts.safetensors"} <= set(listed)
+    files = json.loads((whole / "manifest.json").read_text())["files"]
+    assert {"concepts.json", "concepts.safetensors"} <= set(files)
 
 
 def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tmp_path: Path) -> None:
@@ -132,13 +132,13 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     other = shutil.copytree(data, tmp_path / "other")
     lines = (data / "dev_caps.txt").read_text().splitlines()
     (other / "dev_caps.txt").write_text("zebras graze\n" * len(lines))
-    found = prepare(with_data(config, data=str(other))).sources.concepts
+    actual = prepare(with_data(config, data=str(other))).sources.concepts
     expected = read_concepts(whole, config)
-    assert found is not None
+    assert actual is not None
     assert expected is not None
-    assert found.vocabulary == expected.vocabulary
-    assert np.array_equal(found.together, expected.together)
-    assert sum(one.count for one in found.vocabulary.concepts) > 0
+    assert actual.vocabulary == expected.vocabulary
+    assert np.array_equal(actual.together, expected.together)
+    assert sum(one.count for one in actual.vocabulary.concepts) > 0
 
 
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:
@@ -162,12 +162,14 @@ def test_damaged_concepts_are_named(whole: Path, tmp_path: Path, file: str) -> N
 
 def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> None:
     loaded, dev = load_model(whole), read_split(data, "dev")
-    found = encode_split(
+    actual = encode_split(
         loaded.model, dev, loaded.reader.encode(dev.captions), device=loaded.device, attention=True
     )
-    assert found.image_attention is not None
-    np.testing.assert_allclose(found.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)
-    metrics = retrieval_metrics(found.images, found.texts, dev.image_of_text, second=found.second, weight=0.7)
+    assert actual.image_attention is not None
+    np.testing.assert_allclose(actual.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)
+    metrics = retrieval_metrics(
+        actual.images, actual.texts, dev.image_of_text, second=actual.second, weight=0.7
+    )
     analysis = open_analysis(whole, "dev", verify=True)
     assert analysis.manifest["version"] == 2
     assert analysis.metrics == metrics
@@ -176,13 +178,13 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> 
     tables = analysis.concepts
     assert tables is not None
     assert tables.beta == 0.7
-    np.testing.assert_allclose(tables.text_embeddings, found.concept_texts, atol=1e-6)
-    mixed = 0.7 * found.texts @ found.images.T + 0.3 * found.concept_texts @ found.concept_images.T  # type: ignore[operator]
+    np.testing.assert_allclose(tables.text_embeddings, actual.concept_texts, atol=1e-6)
+    mixed = 0.7 * actual.texts @ actual.images.T + 0.3 * actual.concept_texts @ actual.concept_images.T  # type: ignore[operator]
     queries = loaded.encode_text(dev.captions, scoring=True)
     pictures = loaded.encode_images(np.asarray(dev.features, np.float32), scoring=True)
     np.testing.assert_allclose(queries @ pictures.T, mixed, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-5)
-    np.testing.assert_allclose(loaded.encode_text(dev.captions), found.texts, atol=1e-6)
+    np.testing.assert_allclose(loaded.encode_text(dev.captions), actual.texts, atol=1e-6)
     assert loaded.encode_text([], scoring=True).shape == (0, 16)
 
 

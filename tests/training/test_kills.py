@@ -34,25 +34,25 @@ def whole(memory_folder: Path) -> Path:
 @pytest.mark.timeout(620)
 def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
     """Each of them goes on from its newest save, and ends as a run that was never stopped."""
-    folder, told = memory_folder / "runs" / "kills", driven["kills"]["kills"]
+    folder, entries = memory_folder / "runs" / "kills", driven["kills"]["kills"]
     assert (driven["kills"]["last"], driven["kills"]["whole"]) == (0, 0)
-    assert len(told) == RANDOM_KILLS + SAVE_KILLS
-    assert {entry["code"] for entry in told} == {-9}
-    in_save = [entry for entry in told if entry["kind"] == "save"]
+    assert len(entries) == RANDOM_KILLS + SAVE_KILLS
+    assert {entry["code"] for entry in entries} == {-9}
+    in_save = [entry for entry in entries if entry["kind"] == "save"]
     assert len(in_save) == SAVE_KILLS
     assert (
         sum(entry["unfinished"] > 0 for entry in in_save) >= SAVE_KILLS // 2
     )  # a half-written folder was left
-    for entry in told:
+    for entry in entries:
         assert entry["damaged"] == 0
         assert entry["after"] >= entry["before"]  # what was saved stays saved
-    assert sum(entry["after"] > entry["before"] for entry in told) >= 5
+    assert sum(entry["after"] > entry["before"] for entry in entries) >= 5
     for number in range(driven["kills"]["runs"]):
         run = folder / f"run-{number}"
         assert_same_run(run, whole)
         assert position(run)["step"] == STEPS
         assert list(run.glob("state/.tmp-*")) + list(run.glob("best/.tmp-*")) == []
-        saved = {entry["after"] for entry in told if entry["run"] == number}
+        saved = {entry["after"] for entry in entries if entry["run"] == number}
         lines = [json.loads(line) for line in (run / HISTORY).read_text().splitlines()]
         resumed = [line["step"] for line in lines if line["event"] == "resume"]
         assert resumed == sorted(resumed)
@@ -62,18 +62,18 @@ def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole:
 @pytest.mark.slow
 @pytest.mark.timeout(620)
 def test_signals_save_and_leave(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
-    told = {entry["name"]: entry for entry in driven["signals"]}
+    entries = {entry["name"]: entry for entry in driven["signals"]}
     for name in ("SIGTERM", "SIGINT"):
-        assert told[name]["code"] == 3
-        assert told[name]["seconds"] < 10
-        assert told[name]["state"] == "stopped"
-        assert told[name]["saved"] == told[name]["step"] >= 20
+        assert entries[name]["code"] == 3
+        assert entries[name]["seconds"] < 10
+        assert entries[name]["state"] == "stopped"
+        assert entries[name]["saved"] == entries[name]["step"] >= 20
     for nth in SIGNALLED_PLACES:
-        once, twice = told[f"save-{nth}"], told[f"twice-{nth}"]
+        once, twice = entries[f"save-{nth}"], entries[f"twice-{nth}"]
         assert (once["code"], once["state"]) == (3, "stopped")
         assert once["saved"] == once["step"]
         assert twice["code"] == 128 + 15  # the second one leaves at once
-    for name, entry in told.items():
+    for name, entry in entries.items():
         assert entry["damaged"] == 0
         assert entry["continued"] == 0
         assert_same_run(memory_folder / "runs" / "signals" / name, whole)

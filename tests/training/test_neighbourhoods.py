@@ -37,35 +37,35 @@ KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 def begun(config: Config) -> tuple[Prepared, Neighbourhoods]:
     """Return data, model and neighbourhoods with an empty cache."""
     prepared = prepare(config)
-    found = make_neighbourhoods(config, prepared)
-    assert found is not None
-    return prepared, found
+    part = make_neighbourhoods(config, prepared)
+    assert part is not None
+    return prepared, part
 
 
 def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
     """Fill the cache with a random embedding of every sample."""
-    prepared, found = begun(config)
+    prepared, part = begun(config)
     torch.manual_seed(3)
-    images, texts = len(found.cache.images), len(found.cache.texts)
+    images, texts = len(part.cache.images), len(part.cache.texts)
     for start in range(0, texts, BATCH):
         text_ids = torch.arange(start, min(start + BATCH, texts))
-        image_ids = found.image_of_text[text_ids]
+        image_ids = part.image_of_text[text_ids]
         rows = torch.nn.functional.normalize(torch.randn(2, len(text_ids), config.model.dimension), dim=-1)
-        found.cache.write(rows[0], rows[1], image_ids, text_ids)
-    assert int(found.cache.known_images.sum()) == images
-    return prepared, found
+        part.cache.write(rows[0], rows[1], image_ids, text_ids)
+    assert int(part.cache.known_images.sum()) == images
+    return prepared, part
 
 
-def take(prepared: Prepared, found: Neighbourhoods | None, config: Config, batch: Batch) -> Losses:
+def take(prepared: Prepared, part: Neighbourhoods | None, config: Config, batch: Batch) -> Losses:
     torch.manual_seed(4)  # of the dropout
-    return compute_losses(prepared.model, batch, config, [found] if found else [], epoch=5.0)
+    return compute_losses(prepared.model, batch, config, [part] if part else [], epoch=5.0)
 
 
-def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> list[float]:
+def looped_weights(part: Neighbourhoods, config: Config, pairs: list[int]) -> list[float]:
     """The weights of some pairs as the paper's sums give them, from the cache."""
-    images = found.cache.images[found.image_of_text].double().tolist()
-    texts = found.cache.texts.double().tolist()
-    near = [[j for j in row if j >= 0] for row in found.neighbours.tolist()]
+    images = part.cache.images[part.image_of_text].double().tolist()
+    texts = part.cache.texts.double().tolist()
+    near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
     kind, gamma = config.weighting.sample_weights, config.weighting.weight_direction
     raw: dict[str, list[list[float]]] = {"diversity": [], "discrepancy": []}
     for side in (images, texts):
@@ -93,11 +93,11 @@ def looped_weights(found: Neighbourhoods, config: Config, pairs: list[int]) -> l
 )
 def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modalities: str) -> None:
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
-    prepared, found = filled(config)
-    found.begin_epoch(1)
+    prepared, part = filled(config)
+    part.begin_epoch(1)
     pairs = prepared.batches(2).text_ids
-    weights = found.pair_weights(pairs)
-    assert weights.tolist() == pytest.approx(looped_weights(found, config, pairs.tolist()), rel=1e-4)
+    weights = part.pair_weights(pairs)
+    assert weights.tolist() == pytest.approx(looped_weights(part, config, pairs.tolist()), rel=1e-4)
     assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
     assert weights.std() > 0
 
@@ -105,12 +105,12 @@ def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modaliti
 @pytest.mark.parametrize("loss", ["npairs-hinge", "btr-sum", "btr-hardest", "infonce", "dcl", "dcl-i"])
 def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data: Path, loss: str) -> None:
     config = weighted(data, dropout=False, loss=loss)
-    prepared, found = filled(config)
-    found.begin_epoch(1)
+    prepared, part = filled(config)
+    part.begin_epoch(1)
     batch = prepared.batches(1)
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
-    ours = take(prepared, found, config, batch)
-    weights = found.pair_weights(batch.text_ids)
+    ours = take(prepared, part, config, batch)
+    weights = part.pair_weights(batch.text_ids)
     if loss != "npairs-hinge":
         weights = weights / SCALE
         assert weights.mean().item() == pytest.approx(1.0)
@@ -127,39 +127,39 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: 
         config = weighted(data, kind, sample_weights=kind, weight_scale=1.0)
         trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
         trainer.model.train()
-        found = []
+        part = []
         for batch in trainer.prepared.batches.stream(0, 7):
             trainer._step(batch)
-            found.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
-        runs.append(found)
+            part.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
+        runs.append(part)
     same = [torch.equal(*both) for both in zip(*runs, strict=True)]
     assert same == [True] * 5 + [False] * 2
 
 
 def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) -> None:
     config = weighted(data, dropout=False)
-    prepared, found = begun(config)
+    prepared, part = begun(config)
     batch = prepared.batches(0)
-    take(prepared, found, config, batch)
-    assert not found.cache.known_texts.any()
-    found.after_step(prepared.model, 0)
+    take(prepared, part, config, batch)
+    assert not part.cache.known_texts.any()
+    part.after_step(prepared.model, 0)
     images, texts, *_ = embed(prepared.model, batch)
-    torch.testing.assert_close(found.cache.texts[batch.text_ids].double(), texts)
+    torch.testing.assert_close(part.cache.texts[batch.text_ids].double(), texts)
     last = {image: row for row, image in enumerate(batch.image_ids.tolist())}
     for image, row in last.items():
-        torch.testing.assert_close(found.cache.images[image].double(), images[row])
-    assert int(found.cache.known_texts.sum()) == BATCH
-    assert int(found.cache.known_images.sum()) == len(last)
-    assert not any(value.requires_grad for value in found.state_dict().values())
+        torch.testing.assert_close(part.cache.images[image].double(), images[row])
+    assert int(part.cache.known_texts.sum()) == BATCH
+    assert int(part.cache.known_images.sum()) == len(last)
+    assert not any(value.requires_grad for value in part.state_dict().values())
 
 
 def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_time(data: Path) -> None:
     config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
     scores: list[Tensor] = []
     for epoch in (1, 2, 1):
-        _, found = filled(config)
-        found.begin_epoch(epoch)
-        scores.append(found.discrepancy.clone())
+        _, part = filled(config)
+        part.begin_epoch(epoch)
+        scores.append(part.discrepancy.clone())
     assert torch.equal(scores[0], scores[2])
     assert not torch.equal(scores[0], scores[1])
     _, every = filled(weighted(data, sample_weights="discrepancy"))
@@ -170,12 +170,10 @@ def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_
 def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(data: Path) -> None:
     scores = []
     for kind, epoch in (("diversity", 1), ("random", 1), ("random", 1), ("random", 2)):
-        prepared, found = filled(weighted(data, sample_weights=kind))
-        found.begin_epoch(epoch)
-        scores.append(found.diversity.clone())
-        assert found.pair_weights(prepared.batches(0).text_ids).sum().item() == pytest.approx(
-            LAMBDA, rel=1e-5
-        )
+        prepared, part = filled(weighted(data, sample_weights=kind))
+        part.begin_epoch(epoch)
+        scores.append(part.diversity.clone())
+        assert part.pair_weights(prepared.batches(0).text_ids).sum().item() == pytest.approx(LAMBDA, rel=1e-5)
     method, control, again, later = scores
     assert sorted(method.tolist()) == sorted(control.tolist()) == sorted(later.tolist())
     assert torch.equal(control, again)
@@ -184,15 +182,15 @@ def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(d
 
 
 def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
-    prepared, found = filled(weighted(data))
-    found.begin_epoch(0)
-    assert not found.scored
-    found.begin_epoch(1)
+    prepared, part = filled(weighted(data))
+    part.begin_epoch(0)
+    assert not part.scored
+    part.begin_epoch(1)
     pairs = prepared.batches(0).text_ids
-    before = found.pair_weights(pairs)
-    found.cache.texts.neg_()
-    found.cache.images.roll(1, 0)
-    assert torch.equal(found.pair_weights(pairs), before)
+    before = part.pair_weights(pairs)
+    part.cache.texts.neg_()
+    part.cache.images.roll(1, 0)
+    assert torch.equal(part.pair_weights(pairs), before)
 
 
 @pytest.mark.parametrize("kind", ["hal", "mithun", "amrani"])
@@ -218,36 +216,36 @@ def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) ->
 def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
     """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives."""
     config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
-    prepared, found = filled(config)
-    found.begin_epoch(1)
+    prepared, part = filled(config)
+    part.begin_epoch(1)
     batch = prepared.batches(1)
-    losses = take(prepared, found, config, batch)
+    losses = take(prepared, part, config, batch)
     images, texts, *_ = embed(prepared.model, batch)
     ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
     sides = {
-        "within-image": (images, found.cache.images[found.image_of_text].double()),
-        "within-text": (texts, found.cache.texts.double()),
+        "within-image": (images, part.cache.images[part.image_of_text].double()),
+        "within-text": (texts, part.cache.texts.double()),
     }
-    for name, (own, cached) in sides.items():
+    for name, (rows, cached) in sides.items():
         total = 0.0
         for i, pair in enumerate(pairs):
-            near = found.neighbours[pair].tolist()
-            assert int(found.partner[pair]) in near
-            positive = float(own[i] @ cached[found.partner[pair]])
+            near = part.neighbours[pair].tolist()
+            assert int(part.partner[pair]) in near
+            positive = float(rows[i] @ cached[part.partner[pair]])
             for j, other in enumerate(pairs):
                 if ids[j] != ids[i] and other not in near:
-                    total += max(0.0, float(own[i] @ own[j]) - positive + 0.4)
+                    total += max(0.0, float(rows[i] @ rows[j]) - positive + 0.4)
         assert losses.parts[name].item() == pytest.approx(total / (2 * BATCH * BATCH), rel=1e-4)
-    plain = take(prepared, found, changed(config, within_image=0.0, within_text=0.0), batch)
+    plain = take(prepared, part, changed(config, within_image=0.0, within_text=0.0), batch)
     added = 0.3 * losses.parts["within-image"] + 0.7 * losses.parts["within-text"]
     torch.testing.assert_close(losses.total, plain.total + added)
 
 
 def test_the_first_epoch_has_no_within_modality_loss(data: Path) -> None:
     config = weighted(data, sample_weights="none", within_image=0.3)
-    prepared, found = begun(config)
-    found.begin_epoch(0)
-    assert take(prepared, found, config, prepared.batches(0)).parts["within-image"] == 0
+    prepared, part = begun(config)
+    part.begin_epoch(0)
+    assert take(prepared, part, config, prepared.batches(0)).parts["within-image"] == 0
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
@@ -256,13 +254,13 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
 ) -> None:
     """So that all N² · K² cosines of a double sum are averaged."""
     config = weighted(data, dropout=False, within_text=0.5, **several)
-    prepared, found = filled(config)
-    found.begin_epoch(1)
+    prepared, part = filled(config)
+    part.begin_epoch(1)
     batch = prepared.batches(0)
-    losses = take(prepared, found, config, batch)
+    losses = take(prepared, part, config, batch)
     assert torch.isfinite(losses.total)
     assert losses.parts["within-text"] > 0
-    found.after_step(prepared.model, 0)
+    part.after_step(prepared.model, 0)
     model = prepared.model
     with torch.no_grad():
         texts = model.encode_texts(batch.words, batch.word_lengths)
@@ -270,8 +268,8 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
     near: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
     for parts, row, length in zip(texts, batch.text_ids, batch.word_lengths.tolist(), strict=True):
         parts = parts if "embeddings" in several else parts[:length]
-        torch.testing.assert_close(found.cache.texts[row], parts.mean(0), **near)
-    torch.testing.assert_close(found.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
+        torch.testing.assert_close(part.cache.texts[row], parts.mean(0), **near)
+    torch.testing.assert_close(part.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
 
 
 @pytest.fixture(scope="module")

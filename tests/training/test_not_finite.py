@@ -47,8 +47,8 @@ def fail(
                 trainer.model.get_parameter(spoil).view(-1)[0] = value
         with pytest.raises(NotFiniteError) as stopped:
             trainer.run()
-    kept = SaveStore(folder / "state", keep=2)
-    assert set(names) & set(kept.names())
+    store = SaveStore(folder / "state", keep=2)
+    assert set(names) & set(store.names())
     assert newest_state(folder).skipped == []
     assert all(tensor.isfinite().all() for tensor in state_tensors(folder).values())
     assert SaveStore(folder / "best", keep=1).names() == [str(PER_EPOCH)]

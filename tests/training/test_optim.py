@@ -25,55 +25,44 @@ from coder_core.training.optim import (
 from tests.support.tiny_bert import write_tiny_bert
 
 
-def rates(steps: int, **values: Any) -> list[float]:
-    config = TrainingConfig(learning_rate=1.0, **values)
-    return [learning_rate(step, steps, config) for step in range(steps)]
-
-
 def optimizer_of(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     return make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
 
 
-def test_step_schedule_divides_by_ten_after_half() -> None:
-    """CODER: 2e-4 for 15 epochs, 2e-5 for 15 more."""
-    assert rates(30, schedule="step") == pytest.approx([1.0] * 15 + [0.1] * 15)
-    assert rates(10, schedule="step", decay_at=0.8) == pytest.approx([1.0] * 8 + [0.1] * 2)
+COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
 
 
-def test_cosine_falls_from_one_towards_zero() -> None:
-    found = rates(100, schedule="cosine")
-    assert found == pytest.approx([0.5 * (1 + math.cos(math.pi * step / 100)) for step in range(100)])
-    assert found[0] == 1.0
-    assert found[50] == pytest.approx(0.5)
-    assert found == sorted(found, reverse=True)
-
-
-def test_constant_with_a_linear_rise() -> None:
-    assert rates(6, schedule="constant", warmup_steps=4) == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
-
-
-def test_cosine_begins_after_the_rise() -> None:
-    found = rates(12, schedule="cosine", warmup_steps=4)
-    assert found[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
-    assert found[4] == pytest.approx(1.0)
-    assert found[8] == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"schedule": "step"}, [1.0] * 15 + [0.1] * 15),  # CODER: 2e-4 for 15 epochs, 2e-5 for 15 more
+        ({"schedule": "step", "decay_at": 0.8}, [1.0] * 8 + [0.1] * 2),
+        ({"schedule": "cosine"}, COSINE),
+        ({"schedule": "constant", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
+        ({"schedule": "cosine", "warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0, *COSINE]),
+        ({"schedule": "cosine", "warmup_steps": 10}, [0.1, 0.2, 0.3]),  # a rise longer than the run
+    ],
+)
+def test_the_rate_of_every_step(values: dict[str, Any], expected: list[float]) -> None:
+    config = TrainingConfig(learning_rate=1.0, **values)
+    steps = len(expected)
+    assert [learning_rate(step, steps, config) for step in range(steps)] == pytest.approx(expected)
 
 
 def test_a_plateau_divides_by_ten_each_time() -> None:
     config = TrainingConfig(learning_rate=1.0, schedule="plateau", warmup_steps=2)
-    assert [learning_rate(step, 9, config, step // 3) for step in range(9)] == pytest.approx(
-        [0.5, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01]
-    )
+    rates = [learning_rate(step, 9, config, step // 3) for step in range(9)]
+    assert rates == pytest.approx([0.5, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01])
 
 
-def test_a_rise_longer_than_the_run_is_a_rise() -> None:
-    assert rates(3, schedule="cosine", warmup_steps=10) == pytest.approx([0.1, 0.2, 0.3])
+def bert_model(folder: Path, **values: Any) -> nn.Module:
+    bert = write_tiny_bert(folder / "bert", ["a", "star"])
+    config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8, **values)
+    return build_model(config, feature_size=6, words=7)
 
 
 def test_bert_gets_a_share_of_the_rate(tmp_path: Path) -> None:
-    bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8)
-    model = build_model(config, feature_size=6, words=7)
+    model = bert_model(tmp_path)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     set_rate(optimizer, 0.5)
     rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
@@ -86,9 +75,7 @@ def test_bert_gets_a_share_of_the_rate(tmp_path: Path) -> None:
 
 
 def test_a_frozen_bert_is_left_out(tmp_path: Path) -> None:
-    bert = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    config = ModelConfig(text_encoder="bert", bert=str(bert), dimension=8, freeze_bert=True)
-    model = build_model(config, feature_size=6, words=7)
+    model = bert_model(tmp_path, freeze_bert=True)
     optimizer = optimizer_of(model, TrainingConfig())
     assert len(optimizer.param_groups) == 1
     trained = {id(p) for p in optimizer.param_groups[0]["params"]}

@@ -45,12 +45,12 @@ def still(data: Path, **values: Any) -> Config:
     return tiny_config(data, **STILL | usual | values)
 
 
-def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert found.keys() == expected.keys()
-    assert sum("gradient" in name for name in found) > 20
+def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    assert actual.keys() == expected.keys()
+    assert sum("gradient" in name for name in actual) > 20
     for name, value in expected.items():
         torch.testing.assert_close(
-            found[name], value, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m
+            actual[name], value, atol=TOLERANCE, rtol=TOLERANCE, msg=lambda m, n=name: n + m
         )
 
 
@@ -110,7 +110,7 @@ def test_the_size_of_a_piece_may_change(data: Path, tmp_path: Path) -> None:
 
 def test_towers_equal_the_whole_batch(tmp_path: Path) -> None:
     folder = write_towers_and_data(tmp_path)
-    found = []
+    actual = []
     for size in (0, 3):
         config = tower_config(folder, piece_size=size, text_tuning="lora")
         towers = open_towers(config)
@@ -120,8 +120,8 @@ def test_towers_equal_the_whole_batch(tmp_path: Path) -> None:
         losses.total.backward()
         named = prepared.model.named_parameters()
         gradients = {f"gradient {name}": p.grad for name, p in named if p.grad is not None}
-        found.append({"loss": losses.total.detach(), **gradients})
-    assert_same(*found)
+        actual.append({"loss": losses.total.detach(), **gradients})
+    assert_same(*actual)
 
 
 def test_batch_normalisation_is_refused_with_a_fix(data: Path) -> None:

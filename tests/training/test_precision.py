@@ -96,13 +96,13 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, kind: str) -> None:
-    found = {}
+    results = {}
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision, **MODELS[kind])
         prepared, memory = with_memory(config)
         torch.manual_seed(3)  # of the dropout
-        found[precision] = memory.encode_keys(prepared.model, prepared.batches(0))
-    for exact, rough in zip(*found.values(), strict=True):
+        results[precision] = memory.encode_keys(prepared.model, prepared.batches(0))
+    for exact, rough in zip(*results.values(), strict=True):
         assert rough.dtype == torch.float32
         torch.testing.assert_close(rough.norm(dim=1), torch.ones(len(rough)))
         assert (exact * rough).sum(1).min() > 0.999
@@ -134,14 +134,14 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
 def test_a_boosting_teacher_in_bfloat16_sets_nearly_the_same_margins(
     data: Path, values: dict[str, Any]
 ) -> None:
-    found = []
+    results = []
     for precision in ("float32", "bfloat16"):
         config = boosted(data, dropout=False, twin_precision=precision, **values)
         prepared = prepare(config)
         boosting = make_boosting(config, prepared)
-        found.append(take(prepared, boosting, config, prepared.batches(0)).total.item())
-    assert found[0] == pytest.approx(found[1], rel=0.02)
-    assert found[0] != found[1]
+        results.append(take(prepared, boosting, config, prepared.batches(0)).total.item())
+    assert results[0] == pytest.approx(results[1], rel=0.02)
+    assert results[0] != results[1]
 
 
 def test_a_run_notes_its_precision_and_warns_of_another(data: Path, tmp_path: Path) -> None:

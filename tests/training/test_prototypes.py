@@ -61,19 +61,19 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
     for number in range(PER_EPOCH + 3):
         batch = prepared.batches(number)
-        found = embed(prepared.model, batch)
+        actual = embed(prepared.model, batch)
         plain = step(prepared, None, config, number)
         losses = step(prepared, prototypes, config, number)
         prototypes.after_step(prepared.model, 0)
         vectors = [
-            reference.pair_vector(*pair) for pair in zip(found[0].tolist(), found[1].tolist(), strict=True)
+            reference.pair_vector(*pair) for pair in zip(actual[0].tolist(), actual[1].tolist(), strict=True)
         ]
         labels = loops.learn(vectors, batch.text_ids.tolist())
         assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
         if labels is None:
             assert losses.total.item() == plain.total.item()
             continue
-        named = found[2:4] if concepts else found[:2]
+        named = actual[2:4] if concepts else actual[:2]
         classifier = (prototypes.classifier.detach().double() / 0.25).tolist()
         expected = [
             sum(reference.cross_entropy(side[i].tolist(), classifier, label) for side in named)

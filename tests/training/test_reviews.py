@@ -153,23 +153,23 @@ def test_a_caption_that_matches_two_images_is_a_negative_of_neither(
 def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
     data: Path, reviews: Path, tmp_path: Path
 ) -> None:
-    own = tmp_path / "reviews.jsonl"
-    own.write_bytes(reviews.read_bytes())
-    config = reviewed(data, own, epochs=2)
+    source = tmp_path / "reviews.jsonl"
+    source.write_bytes(reviews.read_bytes())
+    config = reviewed(data, source, epochs=2)
     whole = start_run(config, tmp_path / "whole", quiet())
     files = json.loads((whole / "manifest.json").read_text())["files"]
     assert "reviews.json" in files
     assert "anna" not in (whole / "reviews.json").read_text(), "a run names no reviewer"
     stopped = stop_during(whole, tmp_path / "tiny", 7)
-    append_review(own, Review("x.jpg", "another one", "wrong-caption", "ben"))
+    append_review(source, Review("x.jpg", "another one", "wrong-caption", "ben"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert f"--reviews {own}: holds other verdicts" in printed(console)
+    assert f"--reviews {source}: holds other verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
     stored, _ = read_config(stopped)
     grown = tmp_path / "other.jsonl"
-    grown.write_bytes(own.read_bytes())
+    grown.write_bytes(source.read_bytes())
     for file in (tmp_path / "none.jsonl", grown):
         with pytest.raises(InputError, match=file.name):
             continue_run(stopped, with_data(stored, reviews=str(file)), quiet())

@@ -87,10 +87,10 @@ def test_other_branches_do_not_move_the_targets_scale(data: Path) -> None:
         scaled_config(data, **more)
         for more in ({}, {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 3})
     )
-    (_, expected), (losses, found) = take(alone, prepare(alone)), take(online, prepare(online))
+    (_, expected), (losses, actual) = take(alone, prepare(alone)), take(online, prepare(online))
     assert {"branch-1 sigmoid", "branch-2 sigmoid"} < set(losses.parts)
     assert expected["log_scale"] is not None
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_the_scale_is_in_the_state_the_history_and_beside_the_best_model(data: Path, tmp_path: Path) -> None:

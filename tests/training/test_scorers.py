@@ -42,8 +42,8 @@ def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
     prepared = prepare(config)
     batch = prepared.batches(0)
     model = prepared.model.train()
-    found = compute_losses(model, batch, config, epoch=5.0)
-    found.total.backward()
+    actual = compute_losses(model, batch, config, epoch=5.0)
+    actual.total.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     rows = scores(model, batch)
     ids = batch.image_ids.tolist()
@@ -56,7 +56,7 @@ def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
             else [1.0] * len(ids)
         )
         total += sum(expected(loss, one, matrix[i][i], config, div[i]) for i, one in enumerate(others))
-    assert found.parts[loss].item() == pytest.approx(total / len(ids), rel=1e-4)
+    assert actual.parts[loss].item() == pytest.approx(total / len(ids), rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["btr-sum", "infonce"])
@@ -67,24 +67,24 @@ def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: st
     (part,) = make_parts(config, prepared, torch.device("cpu"))
     model, batch = prepared.model.train(), prepared.batches(0)
     plain = compute_losses(model, batch, config, epoch=5.0)
-    found = compute_losses(model, batch, config, [part], epoch=5.0)
+    actual = compute_losses(model, batch, config, [part], epoch=5.0)
     with torch.no_grad():
         sides = {
             "images": (model.regions, batch.regions, batch.region_lengths, model.image_pooling),
             "texts": (model.words, batch.words, batch.word_lengths, model.text_pooling),
         }
         alike, rows = 0.0, []
-        for encode, given, lengths, pooling in sides.values():
+        for encode, inputs, lengths, pooling in sides.values():
             assert isinstance(pooling, PVSEPooling)
-            embeddings, heads = pooling.with_residuals(encode(given, lengths), lengths)
+            embeddings, heads = pooling.with_residuals(encode(inputs, lengths), lengths)
             alike += sum(several.head_diversity(one) for one in heads.tolist()) / len(heads)
             rows.append(torch.nn.functional.normalize(embeddings, dim=-1).flatten(0, 1).tolist())
-    assert found.parts["heads"].item() == pytest.approx(alike, rel=1e-4)
-    assert found.parts["mmd"].item() == pytest.approx(several.discrepancy(*rows), rel=1e-3)
+    assert actual.parts["heads"].item() == pytest.approx(alike, rel=1e-4)
+    assert actual.parts["mmd"].item() == pytest.approx(several.discrepancy(*rows), rel=1e-3)
     size = len(batch.image_ids) if loss == "btr-sum" else 1
-    added = size * (0.3 * found.parts["heads"] + 0.2 * found.parts["mmd"])
-    torch.testing.assert_close(found.total, plain.total + added)
-    torch.testing.assert_close(found.per_pair.mean(), plain.per_pair.mean() + added)
+    added = size * (0.3 * actual.parts["heads"] + 0.2 * actual.parts["mmd"])
+    torch.testing.assert_close(actual.total, plain.total + added)
+    torch.testing.assert_close(actual.per_pair.mean(), plain.per_pair.mean() + added)
 
 
 def expected(loss: str, others: list[float], positive: float, config: Config, diversity: float) -> float:
@@ -120,9 +120,10 @@ def test_a_run_writes_its_scores_and_evaluates_alone_and_in_an_ensemble(
     analysis = open_analysis(folder, "dev", verify=True)
     assert analysis.scores is not None
     assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)
-    own = analysis.scores[analysis.image_of_text, np.arange(8)]
+    own_scores = analysis.scores[analysis.image_of_text, np.arange(8)]
     assert analysis.text_ranks.tolist() == [
-        int((np.delete(analysis.scores[:, j], analysis.image_of_text[j]) >= own[j]).sum()) for j in range(8)
+        int((np.delete(analysis.scores[:, j], analysis.image_of_text[j]) >= own_scores[j]).sum())
+        for j in range(8)
     ]
     loaded = load_model(folder)
     again = loaded.score_texts(

@@ -10,27 +10,29 @@ from tests.support.driving import told_by
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def actual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return told_by("device_worker", tmp_path_factory.mktemp("devices") / "runs", timeout=280)
 
 
-def numbers(told: Any, place: str = "") -> dict[str, float]:
+def numbers(events: Any, path: str = "") -> dict[str, float]:
     """Every number of nested lists and tables by where it stands."""
-    if isinstance(told, dict):
-        return {key: value for name in told for key, value in numbers(told[name], f"{place}.{name}").items()}
-    if isinstance(told, list):
+    if isinstance(events, dict):
+        return {
+            key: value for name in events for key, value in numbers(events[name], f"{path}.{name}").items()
+        }
+    if isinstance(events, list):
         return {
             key: value
-            for i, entry in enumerate(told)
-            for key, value in numbers(entry, f"{place}[{i}]").items()
+            for i, entry in enumerate(events)
+            for key, value in numbers(entry, f"{path}[{i}]").items()
         }
-    return {place: float(told)} if isinstance(told, int | float) else {}
+    return {path: float(events)} if isinstance(events, int | float) else {}
 
 
 @pytest.mark.slow
-def test_every_kind_of_run_is_the_same_on_another_device(found: dict[str, Any]) -> None:
+def test_every_kind_of_run_is_the_same_on_another_device(actual: dict[str, Any]) -> None:
     """Stopped on the way and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics."""
-    runs = {name: told for name, told in found.items() if name != "mixed"}
+    runs = {name: events for name, events in actual.items() if name != "mixed"}
     assert len(runs) == 11
     for name, (here, there) in runs.items():
         expected = numbers(here)
@@ -39,5 +41,5 @@ def test_every_kind_of_run_is_the_same_on_another_device(found: dict[str, Any]) 
 
 
 @pytest.mark.slow
-def test_the_device_refuses_what_a_gpu_refuses(found: dict[str, Any]) -> None:
-    assert found["mixed"] == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
+def test_the_device_refuses_what_a_gpu_refuses(actual: dict[str, Any]) -> None:
+    assert actual["mixed"] == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"

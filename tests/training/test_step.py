@@ -157,12 +157,12 @@ def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() 
     scores = random_problem(0).scores.detach()
     ids = torch.tensor([0, 0, 1, 2, 3])
     config = Config(objective=ObjectiveConfig(loss="dcl", same_image_negatives=True))
-    found = []
+    actual = []
     for moved in (0.0, 0.5):
         scores[0, 1] += moved
         anchors = gather_anchors(scores.clone(), torch.eye(5, dtype=torch.float64), ids)
-        found.append(instance_dcl(anchors, None, config, epoch=0.0))
-    before, after = found
+        actual.append(instance_dcl(anchors, None, config, epoch=0.0))
+    before, after = actual
     assert before.diversity is not None
     assert after.diversity is not None
     assert torch.equal(before.diversity, after.diversity)
@@ -175,7 +175,7 @@ def unit_rows(generator: torch.Generator) -> Tensor:
 
 @pytest.mark.parametrize("measure", ["none", "std", "entropy"])
 def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure: Any) -> None:
-    """By finite differences, with the largest raw value of each direction; DCL_I has no diversity."""
+    """Checked by finite differences, with the largest raw value of each direction; DCL_I has no diversity."""
     generator = torch.Generator().manual_seed(0)
     ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
     bank.enqueue(unit_rows(generator), unit_rows(generator), ids + 1)

@@ -29,10 +29,10 @@ def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:
     whole = start_run(config, tmp_path / "runs", quiet())
     resumed = assert_resumes(whole, tmp_path / "runs" / "resumed", 13)
     for run in (whole, resumed):
-        found = scalars(run)
+        actual = scalars(run)
         for event, column in (("step", "losses.dcl"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
             table = read_frame(run, event)
-            points = found[f"{event}/{column.replace('.', '/')}"]
+            points = actual[f"{event}/{column.replace('.', '/')}"]
             assert [step for step, _ in points] == table["step"].tolist()
             assert [value for _, value in points] == pytest.approx(table[column].tolist(), rel=1e-6)
     config = replace(config, name="plain", training=replace(config.training, tensorboard=False, epochs=1))

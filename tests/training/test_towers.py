@@ -80,7 +80,7 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path
     from transformers import AutoModel, AutoProcessor, AutoTokenizer
 
     _, ready = prepared(tower_config(towers_folder, model=model))
-    found = encode_dev(ready)
+    actual = encode_dev(ready)
     plain = AutoModel.from_pretrained(towers_folder / model).eval()
     tokenizer = AutoTokenizer.from_pretrained(towers_folder / model)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
@@ -94,7 +94,7 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path
         output = plain(pixel_values=pixels["pixel_values"], **tokens)
     expected = (output.image_embeds @ output.text_embeds.T).numpy()
     assert expected.std() > 0.01  # something was compared
-    np.testing.assert_allclose(found.images @ found.texts.T, expected, atol=1e-6)
+    np.testing.assert_allclose(actual.images @ actual.texts.T, expected, atol=1e-6)
 
 
 def test_full_tuning_lowers_the_loss(full: Path) -> None:
@@ -118,8 +118,8 @@ def flexible(towers_folder: Path) -> Config:
 
 def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config, tmp_path: Path) -> None:
     data, model = flexible.data.data, flexible.towers.image_tower
-    given = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
-    assert embed(["pictures", data, f"--model={model}", *given]) == 0
+    flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
+    assert embed(["pictures", data, f"--model={model}", *flags_of_embed]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
     _, ready = prepared(flexible)
     start = encode_dev(ready)
@@ -180,9 +180,9 @@ def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None
     assert analysis.document("tuned").keys() == {"image", "text"}
     run = open_run(full)
     assert run.reads_pictures("test")
-    found = run.search(run.encode_picture(picture, split="test"), split="test", modality="image")
+    actual = run.search(run.encode_picture(picture, split="test"), split="test", modality="image")
     row = analysis.text_embeddings @ analysis.image_embeddings[0]
-    assert found["candidate"][0] == row.argmax()
+    assert actual["candidate"][0] == row.argmax()
     assert len(run.search("a ring, drawn", split="test")) == 3
 
 
@@ -207,11 +207,11 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path,
     assert bias_free  # they learned
     assert not [name for name in newest_state(tuned).tensors("memory") if ".base_layer." in name]
     noted = json.loads((tuned / "towers.json").read_text())
-    assert {side: about["model"] for side, about in noted.items()} == {
+    assert {side: entry["model"] for side, entry in noted.items()} == {
         "image": everything.towers.image_tower,
         "text": everything.towers.text_tower,
     }
-    assert all(len(about["fingerprint"]) == 64 for about in noted.values())
+    assert all(len(entry["fingerprint"]) == 64 for entry in noted.values())
 
 
 def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
@@ -289,8 +289,13 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
-    own = "smalltowers:small"
-    towers = {"image_tower": own, "text_tower": own, "image_pooling": "mean", "text_pooling": "mean"}
+    name_of_own = "smalltowers:small"
+    towers = {
+        "image_tower": name_of_own,
+        "text_tower": name_of_own,
+        "image_pooling": "mean",
+        "text_pooling": "mean",
+    }
     sizes = {"projection": "linear", "dimension": 16, "learning_rate": 3e-3, "epochs": 2}
     config = tower_config(towers_folder, **towers, **sizes)
     run = start_run(config, tmp_path, quiet())
@@ -299,7 +304,7 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     monkeypatch.setattr("coder_core.model.towers.own._typed", set())
     with pytest.raises(InputError, match="smalltowers:small"):
         load_model(run)
-    monkeypatch.setenv("CODER_TOWERS", own)
+    monkeypatch.setenv("CODER_TOWERS", name_of_own)
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
     out = tmp_path / "blend.json"
     assert evaluate([str(run), "--blend", "0", "1", "--json", str(out)]) == 0

@@ -33,12 +33,12 @@ class Assignment(NamedTuple):
 
 
 class PrototypeCounts(NamedTuple):
-    """Count prototypes by their members, the pairs that carry their label."""
+    """Counts of prototypes by their members, the pairs that carry their label."""
 
-    used: int  # Prototypes with a member
-    dead: int  # Prototypes without a member for a whole pass
-    largest: int  # Members of the largest one
-    reseeded: int  # Dead prototypes moved to a pair so far
+    used: int  # with a member
+    dead: int  # without a member for a whole pass
+    largest: int  # members of the largest one
+    reseeded: int  # dead ones moved to a pair so far
 
 
 def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ class Prototypes(nn.Module):
         self.register_buffer("idle", torch.zeros(count, dtype=torch.int64))  # pairs since the last member
         self.register_buffer("members", torch.zeros(count, dtype=torch.int64))
         self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("reseeded", torch.zeros((), dtype=torch.int64))
+        for name in ("seen", "reseeded"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.int64))
 
     @property
     def ready(self) -> bool:
@@ -95,7 +95,7 @@ class Prototypes(nn.Module):
 
     @torch.no_grad()
     def assign(self, vectors: Tensor) -> Assignment:
-        """The nearest centroid of every row of (B, D) unit `vectors`."""
+        """Find the nearest centroid of every row of (B, D) unit `vectors`."""
         similarities = vectors @ self.centroids.T
         labels = best_columns(similarities)
         return Assignment(labels, similarities.gather(1, labels[:, None]).squeeze(1))
@@ -148,10 +148,14 @@ class Prototypes(nn.Module):
         first = int(self.seen) - self.pass_pairs + self.count
         slots = torch.arange(len(vectors), device=vectors.device) + first
         is_seed = (slots >= 0) & (slots < self.count)
-        self.centroids[slots[is_seed]] = vectors[is_seed]
-        self.resultants[slots[is_seed]] = 1.0
-        self.weights[slots[is_seed]] = 1.0
+        self._start(slots[is_seed], vectors[is_seed])
         self.seen += len(vectors)
+
+    def _start(self, numbers: Tensor, vectors: Tensor) -> None:
+        """Put prototypes at single pairs."""
+        self.centroids[numbers] = vectors
+        self.resultants[numbers] = 1.0
+        self.weights[numbers] = 1.0
 
     def _move(self, vectors: Tensor, labels: Tensor) -> None:
         touched, row = labels.unique(return_inverse=True)
@@ -180,11 +184,8 @@ class Prototypes(nn.Module):
         is_first = ~(labels[:, None] == labels).tril(-1).any(1)
         rows = order[is_first][: max(1, len(vectors) // PAIRS_PER_RESEED)]
         count = min(len(dead), len(rows))
-        dead = dead[:count]
-        self.centroids[dead] = vectors[rows[:count]]
-        self.resultants[dead] = 1.0
-        self.weights[dead] = 1.0
-        self.idle[dead] = 0
+        self._start(dead[:count], vectors[rows[:count]])
+        self.idle[dead[:count]] = 0
         self.reseeded += count
 
 

@@ -206,10 +206,10 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
 
 def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
     """Make the neighbourhoods of a configuration that reads neighbours."""
-    found, train = prepared.sources.neighbourhood, prepared.data.train
-    if found is None:
+    neighbourhood, train = prepared.sources.neighbourhood, prepared.data.train
+    if neighbourhood is None:
         return None
-    return Neighbourhoods(config, found.neighbours, train.image_of_text, train.n_images)
+    return Neighbourhoods(config, neighbourhood.neighbours, train.image_of_text, train.n_images)
 
 
 def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:

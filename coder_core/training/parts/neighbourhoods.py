@@ -30,13 +30,7 @@ SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
 
 
 class SampleCache(nn.Module):
-    """Unit embeddings of all images and captions, each from its last batch; (n + m) · D float32 numbers.
-
-    Args:
-        images: n.
-        texts: m.
-        dimension: D.
-    """
+    """Unit embeddings of all n images and m captions, each from its last batch; (n + m) · D float32 numbers."""
 
     images: Tensor
     texts: Tensor
@@ -123,13 +117,11 @@ class Neighbourhoods(Part):
         if self.config.neighbours_of_neighbours:
             each = self.config.neighbours_of_neighbours // self.neighbours.shape[1]
             second_order = self._draw(each, DRAW_STREAM, epoch)
-        every_text = torch.arange(len(self.neighbours), device=self.neighbours.device)
-        cache = self.cache
-        sides = (
+        cache, every_text = self.cache, torch.arange(len(self.neighbours), device=self.neighbours.device)
+        for column, values, known, owner in (
             (IMAGE, cache.images, cache.known_images, self.image_of_text),
             (TEXT, cache.texts, cache.known_texts, every_text),
-        )
-        for column, values, known, owner in sides:
+        ):
             raw = neighbour_scores(values, known, owner, self.neighbours, second_order)
             self.diversity[:, column], self.discrepancy[:, column] = raw
         if self.config.sample_weights == "random":
@@ -176,18 +168,16 @@ class Neighbourhoods(Part):
             return losses
         neighbours = is_neighbour(self.neighbours[text_ids], all_text_ids)
         negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~neighbours
+        margin = step.config.objective.npairs_margin
         for name, weight, samples, candidates in (
             ("within-image", weights.within_image, pairs.images, pairs.all_images),
             ("within-text", weights.within_text, pairs.texts, pairs.all_texts),
         ):
-            if weight == 0:
-                continue
-            partners, exists = self.partner_embeddings(text_ids, images=name == "within-image")
-            margin = step.config.objective.npairs_margin
-            per_pair = within_modality(
-                samples, candidates, partners, negatives & exists[:, None], margin=margin
-            )
-            losses = losses.plus(name, per_pair, weight)
+            if weight > 0:
+                partners, exists = self.partner_embeddings(text_ids, images=name == "within-image")
+                usable = negatives & exists[:, None]
+                per_pair = within_modality(samples, candidates, partners, usable, margin=margin)
+                losses = losses.plus(name, per_pair, weight)
         return losses
 
     def after_step(self, model: Coder, step: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,15 +26,6 @@ from coder_core.training.step import EpochEnd, Part, Step
 START_STREAM = 4  # of the random numbers the classifier starts from
 RECLUSTER_STREAM = 5  # of the random numbers a full clustering starts from
 SUMS = ("pairs", "similarity", "labelled before", "label changed", "image correct", "text correct")
-
-
-class Pending(NamedTuple):
-    """Pairs of a step, of all processes, until its end."""
-
-    vectors: Tensor
-    pair_ids: Tensor
-    assigned: Assignment | None
-    sums: Tensor | None
 
 
 class PrototypeClassification(Part):
@@ -60,7 +51,9 @@ class PrototypeClassification(Part):
         bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
         nn.init.uniform_(self.classifier, -bound, bound, generator=torch.Generator().manual_seed(int(seed)))
         self.register_buffer("tally", torch.zeros(len(SUMS), dtype=torch.float64))
-        self._pending: Pending | None = None
+        self._pending: tuple[Tensor, Tensor, Assignment | None, Tensor | None] | None = (
+            None  # until a step ends
+        )
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
@@ -82,12 +75,11 @@ class PrototypeClassification(Part):
         Args:
             instance: v^I and w^I, (B, D) unit rows, which are clustered.
             classified: v^C and w^C, (B, D), which are classified.
-            text_ids: (B,) ids of the pairs.
         """
         local = pair_vectors(*instance)
         vectors, text_ids = parallel.gather_rows(local), parallel.gather_rows(text_ids)
         if not self.clusters.ready:
-            self._pending = Pending(vectors, text_ids, None, None)
+            self._pending = vectors, text_ids, None, None
             return None
         assigned = self.clusters.assign(local)
         # One product for both modalities.
@@ -98,7 +90,7 @@ class PrototypeClassification(Part):
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *correct], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
         sums = self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
-        self._pending = Pending(vectors, text_ids, everyone, sums)
+        self._pending = vectors, text_ids, everyone, sums
         return per_pair
 
     @torch.no_grad()
@@ -140,13 +132,10 @@ class PrototypeClassification(Part):
         pairs, similarity, before, changed, images, texts = sums.tolist()
         if not pairs:
             return {}
-        statistics: dict[str, Any] = self.clusters.counts()._asdict()
-        statistics["inertia"] = round(2 - 2 * similarity / pairs, 6)
-        statistics["image_accuracy"] = round(images / pairs, 6)
-        statistics["text_accuracy"] = round(texts / pairs, 6)
-        if before:
-            statistics["changed"] = round(changed / before, 6)
-        return statistics
+        values = {"inertia": 2 - 2 * similarity / pairs, "image_accuracy": images / pairs}
+        values |= {"text_accuracy": texts / pairs} | ({"changed": changed / before} if before else {})
+        rounded = {name: round(value, 6) for name, value in values.items()}
+        return self.clusters.counts()._asdict() | rounded
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
         """Return the statistics of the pass; recluster all pairs if due, in the first process."""
@@ -181,12 +170,8 @@ class PrototypeClassification(Part):
         """Return centroids, member counts and classifier, which explain the clusters; inference never reads them."""
         if not self.clusters.ready:
             return {}
-        tensors = {
-            "centroids": self.clusters.centroids,
-            "members": self.clusters.members,
-            "classifier": self.classifier.detach(),
-        }
-        return {PROTOTYPES: tensors}
+        tensors = {"centroids": self.clusters.centroids, "members": self.clusters.members}
+        return {PROTOTYPES: tensors | {"classifier": self.classifier.detach()}}
 
     def _sums(self, assigned: Assignment, text_ids: Tensor, images: Tensor, texts: Tensor) -> Tensor:
         before = self.clusters.labels[text_ids]

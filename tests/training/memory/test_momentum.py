@@ -116,19 +116,6 @@ def keys(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return images, texts, torch.arange(first, first + count)
 
 
-def test_a_bank_by_hand() -> None:
-    """Three slots: 0 1, then 2 3 → slots 3 1 2."""
-    bank = CoupledBank(3, 2)
-    bank.enqueue(*keys(0, 2))
-    assert bank.count == 2
-    assert bank.image_ids.tolist() == [0, 1, EMPTY_ID]
-    bank.enqueue(*keys(2, 2))
-    assert bank.count == 3
-    assert bank.image_ids.tolist() == [3, 1, 2]
-    assert bank.images[:, 0].tolist() == [3.0, 1.0, 2.0]
-    assert int(bank.position) == 1
-
-
 @settings(max_examples=80, deadline=None)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
 def test_batches_of_any_size_wrap_around_as_in_a_queue(size: int, batches: list[int]) -> None:

@@ -65,7 +65,7 @@ def test_by_hand() -> None:
     assert clusters.counts() == (2, 0, 1, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     count=st.integers(2, 6),
@@ -97,27 +97,6 @@ def test_every_step_agrees_with_the_loops(
         assert int(clusters.members[k]) == loops.members(k)
         assert int(clusters.idle[k]) == loops.idle[k]
     assert {i: k for i, k in enumerate(clusters.labels.tolist()) if k != NO_LABEL} == loops.label_of
-
-
-def test_ids_stay_while_the_space_turns_slowly() -> None:
-    """The embeddings move; every group keeps the number of its prototype."""
-    vectors = planted(120, 6, 8, seed=1, spread=0.05)
-    clusters = Prototypes(6, 8, pairs=120, pass_pairs=120)
-    for part in torch.arange(120).split(24):
-        clusters.update(vectors[part], part)
-    clusters.centroids.copy_(vectors[:6])  # one in each group
-    owner = clusters.assign(vectors).labels.clone()
-    turn = torch.linalg.matrix_exp(
-        0.05 * torch.triu(torch.ones(8, 8), 1) - 0.05 * torch.tril(torch.ones(8, 8), -1)
-    )
-    first = vectors.clone()
-    for _ in range(20):
-        vectors = vectors @ turn
-        for part in torch.arange(120).split(24):
-            clusters.update(vectors[part], part)
-        assert torch.equal(clusters.labels, owner)
-    assert (first * vectors).sum(1).mean() < 0.6  # it did turn
-    assert (clusters.assign(vectors).similarities > 0.9).all()  # and the centroids came along
 
 
 def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest() -> None:
@@ -153,19 +132,6 @@ def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member(
     assert int(clusters.members.sum()) == pairs
 
 
-def test_the_clustering_finds_planted_groups() -> None:
-    """Every group ends in prototypes of its own."""
-    vectors = planted(600, 10, 16, seed=4, spread=0.1)
-    clusters = Prototypes(30, 16, pairs=600, pass_pairs=600)
-    for turn in range(6):
-        for part in torch.randperm(600, generator=torch.Generator().manual_seed(turn)).split(50):
-            clusters.update(vectors[part], part)
-    groups = torch.arange(600) % 10
-    for label in clusters.labels.unique():
-        assert len(groups[clusters.labels == label].unique()) == 1
-    assert clusters.counts().dead == 0
-
-
 def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
     clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
     clusters.update(directions(0, 120), torch.tensor([0, 1]))
@@ -187,14 +153,6 @@ def test_pair_vectors_are_unit_rows_without_gradient() -> None:
 def test_impossible_sizes_are_refused(count: int, pass_pairs: int, pairs: int) -> None:
     with pytest.raises(ValueError, match="prototypes"):
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
-
-
-def test_matching_by_hand() -> None:
-    """Old 0 shares two pairs with new 1 and one with new 0; old 1 shares two with new 1: 0→0, 1→1 keeps three pairs,
-    0→1, 1→0 only two."""
-    before = np.array([0, 0, 0, 1, 1])
-    after = np.array([1, 1, 0, 1, 1])
-    assert match_clusters(before, after, 2).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(20))
