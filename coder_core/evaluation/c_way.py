@@ -72,7 +72,8 @@ def c_way_accuracy(
     Three images with one caption each and c = 3, so that nothing is left to chance: captions ask for images with 0 and
     1 wrong (.95 > .9, .8 > .7) and 2 right.
 
-    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]]))], [0, 1, 2])
     >>> round(c_way_accuracy(scores, [3], "t2i")[3].mean, 1)
     33.3

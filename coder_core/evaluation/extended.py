@@ -24,7 +24,8 @@ def extended_metrics(
 ) -> Metrics:
     """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, and the same of t2i.
 
-    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
     >>> tiles = score_tiles([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))], [0, 1, 1])
     >>> metrics = extended_metrics(tiles, np.array([[0, 0], [1, 1], [2, 1], [2, 0]]))  # caption 2 fits image 0 as well
     >>> metrics["i2t_map_at_r"], metrics["t2i_r_precision"]
@@ -46,7 +47,8 @@ def extended_values(
 ) -> dict[str, np.ndarray]:
     """ "i2t" (n, 5) and "t2i" (m, 5): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
 
-    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
     >>> tiles = score_tiles([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))], [0, 1, 1])
     >>> extended_values(tiles, np.array([[0, 0], [1, 1], [2, 0]]))["t2i"][:, 0].tolist()  # mAP@R of three captions
     [1.0, 1.0, 0.0]

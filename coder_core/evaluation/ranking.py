@@ -59,7 +59,8 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
     The other captions of an image never count against its best one. Any number of captions an image is legal; an image
     without captions asks no question (rank −1) but stays a candidate for the captions.
 
-    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
     >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
     >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
     array([1, 1, 0])
@@ -194,7 +195,8 @@ def best_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
-    >>> from coder_core.evaluation import ScoreMatrix, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
     >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
     >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
     [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]

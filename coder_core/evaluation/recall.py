@@ -64,7 +64,7 @@ def retrieval_metrics(
 def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
     """The metrics of several sources of scores added up, for example the mean of two runs.
 
-    >>> from coder_core.evaluation import EmbeddingPair, ScoreMatrix
+    >>> from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
     >>> runs = [EmbeddingPair(np.eye(2), np.eye(2), 0.5), ScoreMatrix(np.array([[0.0, 1.5], [0.0, 1.0]]), 0.5)]
     >>> ensemble_metrics(runs, [0, 1])["i2t_r1"]
     50.0
@@ -76,7 +76,7 @@ def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Tie
 def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     """The metrics of ranks already counted, and MD.
 
-    >>> from coder_core.evaluation import ScoreMatrix, rank, score_tiles
+    >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
     >>> all_metrics(scores, rank(scores))["md"]
     0.375
@@ -122,7 +122,7 @@ def five_fold(
 ) -> Metrics:
     """Each metric averaged over folds of `size` images and their captions; rsum is the sum of the averages.
 
-    >>> from coder_core.evaluation import EmbeddingPair
+    >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> five_fold([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4), folds=2, size=2)["rsum"]
     600.0
 
@@ -147,7 +147,7 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     The halves depend on the number of images alone, so all runs on a split have the same. A half has fewer candidates
     than the whole, hence higher recall: compare halves with halves.
 
-    >>> from coder_core.evaluation import EmbeddingPair
+    >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> chosen, other = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
     >>> chosen["rsum"], other["rsum"]
     (600.0, 600.0)

@@ -53,7 +53,7 @@ class Distributions:
 def separation(sources: Sequence[Source], image_of_text: Array, own: Array | None = None) -> Separation:
     """Both means in float64, from the sums of the embeddings, so no matrix of scores is made.
 
-    >>> from coder_core.evaluation import ScoreMatrix
+    >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> means = separation([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
     >>> round(means.positive, 2), round(means.negative, 2), round(means.mean_distance, 2)
     (0.8, 0.3, 0.5)
@@ -73,7 +73,7 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
 def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:
     """(m,) float64 similarity of every caption to its image.
 
-    >>> from coder_core.evaluation import EmbeddingPair
+    >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> own_similarity([EmbeddingPair(np.eye(2), np.array([[0.6, 0.8], [0.0, 1.0]]))], np.arange(2))
     array([0.6, 1. ])
     """
@@ -86,7 +86,7 @@ def distributions(
 ) -> Distributions:
     """Histograms of the similarities of matching and of other pairs, over −1 to 1, tile by tile.
 
-    >>> from coder_core.evaluation import ScoreMatrix
+    >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> counts = distributions([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
     >>> [round(float(edge), 2) for edge in counts.edges[:-1][counts.positive > 0]]
     [0.7, 0.9]

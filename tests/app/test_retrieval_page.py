@@ -16,7 +16,7 @@ from app.judging import report_page
 from app.views.queries import LIKELY
 from coder_core.api import open_run, sampling
 from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
-from coder_core.evaluation import EmbeddingPair
+from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.runs.derived.hub_correction import correct_hubs
 from tests.support.pages import Opened, headings, refusals, saying, shown_tables, table_rows, texts
 from tests.support.run_folders import write_run

@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from coder_core.evaluate import main
-from coder_core.evaluation import retrieval_metrics
+from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.load import load_model

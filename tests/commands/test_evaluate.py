@@ -17,7 +17,10 @@ from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
 from coder_core.evaluate import display_names, main
-from coder_core.evaluation import EmbeddingPair, c_way_accuracy, retrieval_metrics, score_tiles
+from coder_core.evaluation.c_way import c_way_accuracy
+from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.evaluation.sources import EmbeddingPair
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction

@@ -19,8 +19,9 @@ from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.evaluate import main
-from coder_core.evaluation import EmbeddingPair, score_tiles
 from coder_core.evaluation.extended import extended_metrics
+from coder_core.evaluation.sources import EmbeddingPair
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis

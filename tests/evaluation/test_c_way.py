@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import EmbeddingPair, ScoreMatrix, ScoreTiles, c_way, ensemble_metrics, score_tiles
+from coder_core.evaluation import c_way
 from coder_core.evaluation.c_way import DIRECTIONS, Direction, c_way_accuracy, draw, most_options
 from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
+from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import score
 

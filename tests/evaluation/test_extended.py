@@ -7,8 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
-from coder_core.evaluation import ScoreMatrix, score_tiles
 from coder_core.evaluation.extended import extended_metrics
+from coder_core.evaluation.sources import ScoreMatrix
+from coder_core.evaluation.tiles import score_tiles
 
 
 def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> dict[str, float]:

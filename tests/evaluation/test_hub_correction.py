@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.evaluation import EmbeddingPair, ScoreMatrix, mixture, rank, score_tiles
 from coder_core.evaluation.hub_correction import Strength, choose_strengths, corrected, hub_biases
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, mixture
+from coder_core.evaluation.tiles import score_tiles
 
 
 def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:

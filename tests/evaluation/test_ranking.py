@@ -15,17 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import (
-    EmbeddingPair,
-    Ranks,
-    ScoreMatrix,
-    mixture,
-    rank,
-    ranking,
-    score_tiles,
-    tiles,
-)
-from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation import ranking, tiles
+from coder_core.evaluation.ranking import Ranks, Ties, rank
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, mixture
+from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import brute_ranks, score
 
 

@@ -8,16 +8,10 @@ import torch
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import (
-    EmbeddingPair,
-    ScoreMatrix,
-    ensemble_metrics,
-    five_fold,
-    half_metrics,
-    rank,
-    retrieval_metrics,
-    score_tiles,
-)
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
+from coder_core.evaluation.tiles import score_tiles
 
 
 def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coder_core.evaluation import EmbeddingPair, ScoreMatrix, ensemble_metrics, retrieval_metrics, sources
 from coder_core.evaluation import separation as maths
+from coder_core.evaluation import sources
+from coder_core.evaluation.recall import ensemble_metrics, retrieval_metrics
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import every_score
 

@@ -16,7 +16,8 @@ from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens, Vocabulary
-from coder_core.evaluation import rank, score_tiles
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.model import encode
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.config.schema import Config
-from coder_core.evaluation import mixture, rank, score_tiles
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import metrics_from_ranks
+from coder_core.evaluation.sources import mixture
+from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
