@@ -33,8 +33,7 @@ METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r
 
 
 class SplitSamples(NamedTuple):
-    """How many images and captions a split was evaluated on, and a digest of the captions and their images; equal for runs
-    of the same samples."""
+    """Number of images and captions a split was evaluated on, and a digest of them; equal for runs of the same samples."""
 
     images: int
     captions: int
