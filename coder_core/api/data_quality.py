@@ -116,7 +116,8 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
         command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
         if TRAIN not in run.splits:
             raise InputError.at(f"run {run.name}", "was not evaluated on train", fix=command)
-        if captions_checksum(run.analysis(TRAIN)) != metadata[0].get("train_captions_sha256"):
+        checksum = captions_checksum(run.captions(TRAIN), run.image_of_text(TRAIN))
+        if checksum != metadata[0].get("train_captions_sha256"):
             fact = "was evaluated on another train split than it trained on"
             raise InputError.at(f"run {run.name}", fact, fix=command)
     n = first.count(TRAIN, "image")

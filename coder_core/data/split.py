@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -133,32 +133,16 @@ def _names(split: Split) -> set[str]:
 
 def fingerprint(split: Split) -> str:
     """A cheap, stable sha256 (hex) of a split: shape, dtype, 64 evenly spaced images' values, captions, pairing."""
-    digest = hashlib.sha256()
-    digest.update(repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode())
+    shape = repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode()
     rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
-    reader = FeatureRows(split.features)
-    digest.update(b"".join(reader.of_images([row]).tobytes() for row in rows.tolist()))
-    return _add_captions(digest, split)
+    values = FeatureRows(split.features).of_images(rows).tobytes()
+    return captions_checksum(split.captions, split.image_of_text, shape + values)
 
 
-class Captioned(Protocol):
-    """Captions, and (m,) int64 the image each belongs to."""
-
-    @property
-    def captions(self) -> list[str]: ...
-
-    @property
-    def image_of_text(self) -> np.ndarray: ...
-
-
-def captions_checksum(split: Captioned) -> str:
-    """The sha256 (hex) of a split's captions and the image each belongs to."""
-    return _add_captions(hashlib.sha256(), split)
-
-
-def _add_captions(digest: hashlib._Hash, split: Captioned) -> str:
-    digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
-    for caption in split.captions:
+def captions_checksum(captions: Sequence[str], image_of_text: np.ndarray, before: bytes = b"") -> str:
+    """The sha256 (hex) of captions and the image each belongs to, after other bytes."""
+    digest = hashlib.sha256(before + np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())
+    for caption in captions:
         digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
     return digest.hexdigest()
 
@@ -169,7 +153,10 @@ def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]
     The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's where, size, times and
     inode, so that an unchanged file is read once.
     """
-    return {"features": _features_checksum(split, progress), "captions": captions_checksum(split)}
+    return {
+        "features": _features_checksum(split, progress),
+        "captions": captions_checksum(split.captions, split.image_of_text),
+    }
 
 
 def _features_checksum(split: Split, progress: Progress) -> str:

@@ -66,7 +66,8 @@ def read_picture_split(
     digest = hashlib.sha256()
     for image in np.flatnonzero(whole):
         digest.update(bytes.fromhex(contents[image]))
-    return split, {"features": digest.hexdigest(), "captions": captions_checksum(split)}
+    captions = captions_checksum(split.captions, split.image_of_text)
+    return split, {"features": digest.hexdigest(), "captions": captions}
 
 
 def decode_all(
