@@ -1,4 +1,4 @@
-"""Who multiplies float32 matrices: as exact as before, only where that is known, and never against the user's word."""
+"""oneDNN multiplies float32 matrices as exactly as before, where that is known, and never against the user's choice."""
 
 from __future__ import annotations
 
@@ -36,10 +36,8 @@ def _unset() -> Iterator[None]:
 def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     use_onednn()
     generator = torch.Generator().manual_seed(1)
-    a, b, start = (
-        torch.randn(shape, generator=generator)
-        for shape in ((rows, inner), (columns, inner), (rows, columns))
-    )
+    shapes = (rows, inner), (columns, inner), (rows, columns)
+    a, b, start = (torch.randn(shape, generator=generator) for shape in shapes)
     exact, scale = a.double() @ b.double().T, a.double().abs() @ b.double().abs().T
     added = torch.addmm(start, a, b.T) - start
     for product in (a @ b.T, (b @ a.T).T, added, torch.bmm(a[None], b.T[None])[0]):

@@ -38,25 +38,23 @@ def write_tiny_siglip(folder: Path, words: Sequence[str], *, seed: int = 0) -> P
     """A SigLIP folder: 32 × 32 pixels, words as tokens."""
     from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel
 
-    torch.manual_seed(seed)
-    text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
-    config = SiglipConfig(text_config=text, vision_config=VISION | {"image_size": SIZE})
-    _spread(SiglipModel(config)).save_pretrained(folder)
-    _word_tokenizer(words).save_pretrained(folder)
     SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
-    return folder
+    return _write(folder, SiglipModel, SiglipConfig, {"image_size": SIZE}, words, seed)
 
 
 def write_tiny_naflex(folder: Path, words: Sequence[str], *, seed: int = 0) -> Path:
     """A SigLIP 2 folder of any aspect ratio: at most 16 patches of 8 × 8 pixels."""
     from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model
 
+    Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16).save_pretrained(folder)
+    return _write(folder, Siglip2Model, Siglip2Config, {"num_patches": 16}, words, seed)
+
+
+def _write(folder: Path, model: Any, kind: Any, vision: Any, words: Sequence[str], seed: int) -> Path:
     torch.manual_seed(seed)
     text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
-    config = Siglip2Config(text_config=text, vision_config=VISION | {"num_patches": 16})
-    _spread(Siglip2Model(config)).save_pretrained(folder)
+    _spread(model(kind(text_config=text, vision_config=VISION | vision))).save_pretrained(folder)
     _word_tokenizer(words).save_pretrained(folder)
-    Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16).save_pretrained(folder)
     return folder
 
 

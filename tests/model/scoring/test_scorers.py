@@ -61,7 +61,7 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
 
 
 def test_gradients() -> None:
-    """By samples and by parameters, through blocks that are computed again in the backward pass."""
+    """Derivatives by samples and by parameters, through blocks that are computed again in the backward pass."""
     (images, image_lengths), (texts, text_lengths) = samples(2, 3, 4, 6), samples(3, 3, 4, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
     assert torch.autograd.gradcheck(PVSEScorer(), inputs)
