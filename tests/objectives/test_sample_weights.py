@@ -219,18 +219,15 @@ def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, scale: floa
     scores, names = images @ captions.T, ids.tolist()
     matrix = scores.tolist()
     near, close = images @ images.T, captions @ captions.T
-    cases = [
-        (
-            hub_weights(scores, negatives, scale=scale),
-            of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD),
-        ),
-        (rank_weights(scores, negatives, scale=scale), of_batches.rank_weights(matrix, names, scale)),
-        (
-            density_weights(near, close, negatives, scale=scale),
-            of_batches.density_weights(near.tolist(), close.tolist(), names, scale, AMRANI_NEIGHBOURS),
-        ),
-    ]
-    for actual, expected in cases:
+    weights = hub_weights(scores, negatives, scale=scale), rank_weights(scores, negatives, scale=scale)
+    sides = near.tolist(), close.tolist()
+    loops = (
+        of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD),
+        of_batches.rank_weights(matrix, names, scale),
+        of_batches.density_weights(*sides, names, scale, AMRANI_NEIGHBOURS),
+    )
+    of_density = density_weights(near, close, negatives, scale=scale)
+    for actual, expected in zip((*weights, of_density), loops, strict=True):
         assert actual.tolist() == pytest.approx(expected, rel=1e-9)
         assert actual.sum().item() == pytest.approx(scale)
 

@@ -95,9 +95,8 @@ def first_positive(loss: Callable[..., Tensor], target: Tensor, teacher: Tensor,
 @given(seed=seeds, margin=margins, split=st.floats(0.05, 0.95))
 def test_both_directions_agree_with_the_loops(form: str, seed: int, margin: float, split: float) -> None:
     fast, slow, switches = FORMS[form]
-    switches = switches | {
-        name: value for name, value in (("margin", margin), ("split", split)) if name in switches
-    }
+    drawn = {"margin": margin, "split": split}
+    switches = switches | {name: value for name, value in drawn.items() if name in switches}
     problem, teacher = two_branches(seed)
     masks = negatives(problem.ids.tolist(), problem.ids.tolist())
     matrices = problem.scores.tolist(), teacher.tolist()
@@ -202,11 +201,9 @@ def test_the_hardest_form_is_the_largest_term_of_the_sum(seed: int) -> None:
 @given(margin=margins)
 def test_soft_margins_at_their_ends(margin: float) -> None:
     """γ(d) = 0 with a slope of −1, γ far below d; γ₂(−1) = 0 with a slope of 1, γ₂ far above."""
-    ends: list[tuple[Callable[..., Tensor], float, float]] = [
-        (partial(soft_margin, largest=1.0), 1.0, -1),
-        (partial(soft_margin, largest=2.0), 2.0, -1),
-        (soft_negative_margin, -1.0, 1),
-    ]
+    falling_to_one, falling_to_two = (partial(soft_margin, largest=largest) for largest in (1.0, 2.0))
+    ends: list[tuple[Callable[..., Tensor], float, float]] = [(falling_to_one, 1.0, -1)]
+    ends += [(falling_to_two, 2.0, -1), (soft_negative_margin, -1.0, 1)]
     for function, at, expected in ends:
         end = torch.tensor([at], dtype=torch.float64, requires_grad=True)
         value = function(end, margin)

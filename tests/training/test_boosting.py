@@ -78,9 +78,9 @@ def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data: Path) ->
     assert waiting.parts == plain.parts
     at_once = take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch)
     assert "boosting-am" in at_once.parts
-    before = [parameter.clone() for parameter in boosting.parameters()]
+    before = weights(boosting.branch)
     boosting.after_step(prepared.model, 0)
-    assert any(not torch.equal(old, new) for old, new in zip(before, boosting.parameters(), strict=True))
+    assert not same(before, weights(boosting.branch))
 
 
 def test_gradients_reach_the_target_alone(data: Path) -> None:
@@ -105,17 +105,11 @@ def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_t
 def test_a_moving_teacher_normalises_by_the_batch_and_one_that_stays_by_its_own_statistics(
     data: Path,
 ) -> None:
-    prepared = prepare(boosted(data))
-    moving, staying = (
-        BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum) for momentum in (0.9, None)
-    )
-    assert prepared.model.training
-    for anchor, training in ((moving, True), (staying, False)):
-        norms = [m for m in anchor.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
-        assert norms
+    for momentum, training, file in ((0.9, True, "anchor"), (None, False, None)):
+        teacher = BoostingTeacher(prepare(boosted(data)).model, STEPS, momentum)
+        norms = [m for m in teacher.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
         assert {norm.training for norm in norms} == {training}
-    assert moving.state_file == "anchor"
-    assert staying.state_file is None
+        assert teacher.state_file == file
 
 
 def test_the_teacher_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:

@@ -318,8 +318,7 @@ def test_an_image_that_occurs_twice_keeps_its_last_embedding() -> None:
 
 
 def test_a_later_batch_overwrites_and_carries_no_gradient() -> None:
-    cache = SampleCache(images=1, texts=1, dimension=2)
-    row = torch.tensor([0])
+    cache, row = SampleCache(images=1, texts=1, dimension=2), torch.tensor([0])
     for value in (1.0, 2.0):
         rows = torch.full((1, 2), value, requires_grad=True)
         cache.write(rows, -rows, row, row)
