@@ -102,7 +102,7 @@ def _forget_old() -> None:
 
 
 def _last_written(folder: Path) -> float:
-    """When the folder or a file in it was last written."""
+    """Time of the last change of the folder or a file in it."""
     try:
         return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:  # another process is removing it

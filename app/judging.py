@@ -132,17 +132,17 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         kind: one of `QUEUES`. captions: those to choose from; None for all.
     """
     sample = ask(Run.sample, run, split)
-    chosen = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
+    captions = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
     if kind == "ambiguous":
         table = ask(Run.diversity, run, split, sample=sample)
-        return api.ambiguous_pairs(table[table["anchor"].isin(chosen)], ask(Run.image_of_text, run, split))
+        return api.ambiguous_pairs(table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split))
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
-        return api.near_miss_pairs(table[table["query"].isin(chosen)])
+        return api.near_miss_pairs(table[table["query"].isin(captions)])
     likely = likely_matches(run, split, "t2i")
     if likely is None:
         return []
-    return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), chosen)
+    return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), captions)
 
 
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:

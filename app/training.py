@@ -93,11 +93,11 @@ def _started() -> list[str]:
     return names
 
 
-def free_name(wanted: str) -> str:
+def free_name(name: str) -> str:
     """The name itself, or with the first number appended that no run or job has."""
     taken = {run.name for run in all_runs()} | set(_started())
-    names = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
-    return next(name for name in names if name not in taken)
+    names = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
+    return next(candidate for candidate in names if candidate not in taken)
 
 
 def teachers(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[TeacherRun]:

@@ -34,8 +34,8 @@ def _rows(figure: go.Figure) -> Iterator[tuple[str, str]]:
         named = named or any(field["name"] in _PLACES for field in _FIELD.finditer(template))
         for point in _cells(trace, figure.layout) if trace.type == "heatmap" else _points(trace):
             text = _text(template, point)
-            place = "" if named else f"{point['x']}: "
-            yield html.unescape(_TAG.sub("", trace.name or "")), html.unescape(place + text)
+            where = "" if named else f"{point['x']}: "
+            yield html.unescape(_TAG.sub("", trace.name or "")), html.unescape(where + text)
 
 
 def _text(template: str, point: dict[str, Any]) -> str:

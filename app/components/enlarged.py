@@ -32,15 +32,15 @@ def open_clicked(choice: Choice) -> None:
 def show_image(choice: Choice, image: int) -> None:
     """The picture, its ranks and captions in every run, and where to go from there."""
     run, split = choice.last, choice.split
-    own, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
+    numbers, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
     picture = ask(Run.picture, run, split, image, SIZE)
     if picture is None:
         cards.note("This run has no readable picture of the image.")
     else:
-        first = captions[own[0]] if len(own) else f"image {image}"
+        first = captions[numbers[0]] if len(numbers) else f"image {image}"
         st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
     st.html(f"<p>{cards.links_html(links.of_sample(choice, 'image', image))}</p>")
-    if len(own):
+    if len(numbers):
         table = captions_html(choice, image)
         st.html(f'<div class="cl-wide">{table}</div>' if choice.between else table)
     else:
@@ -51,9 +51,9 @@ def _confused(choice: Choice, caption: int) -> str:
     """The Similarity page with a caption, its image, and the first captions of the images most similar to it."""
     run, split = choice.last, choice.split
     best = ask(Run.search, run, caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
-    own = ask(Run.image_of_text, run, split)[caption]
-    others = ask(Run.first_captions, run, split)[best[best != own]]
-    return links.similarity(choice, int(own), [caption, *others[others >= 0].tolist()])
+    image = int(ask(Run.image_of_text, run, split)[caption])
+    others = ask(Run.first_captions, run, split)[best[best != image]]
+    return links.similarity(choice, image, [caption, *others[others >= 0].tolist()])
 
 
 def _pages(choice: Choice, caption: int) -> str:
@@ -67,16 +67,16 @@ def _pages(choice: Choice, caption: int) -> str:
 def captions_html(choice: Choice, image: int) -> str:
     """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
     split, last = choice.split, choice.last
-    own, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
+    numbers, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
     heads, columns = ["query"], []
     for run in choice.runs:
-        ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], own, split=split)[0]
+        ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], numbers, split=split)[0]
         heads += [html.escape(f"{what} in {run.name}") for what in ("rank", "similarity")]
-        positions = [int(ranks["i2t"][image]), *ranks["t2i"][own].tolist()]
+        positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]
         columns.append([f"{rank + 1:,}" for rank in positions])
         columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
     names = ["the image, by its best caption"]
-    for caption in own.tolist():
+    for caption in numbers.tolist():
         text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         names.append(f"{text}{_pages(choice, caption)}{menu}")

@@ -42,8 +42,8 @@ def joint_space(choice: Choice, modality: Modality, number: int) -> str:
 def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
     """The matrix of these captions and their images, with the pair of the first one opened."""
     pair: dict[str, str | int] = {"pair-image": image, "pair-caption": captions[0]}
-    chosen = ", ".join(map(str, captions))
-    return address("similarity", choice, **{"batch-of": "Selection"}, chosen=chosen, **pair)
+    selection = {"batch-of": "Selection", "chosen": ", ".join(map(str, captions))}
+    return address("similarity", choice, **selection, **pair)
 
 
 def concepts(choice: Choice, text: int) -> str:

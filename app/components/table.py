@@ -110,19 +110,13 @@ def rows_table(
     is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
 
     def report() -> None:
-        """Do what a click in the browser asks for: open a row, turn the page, or sort by a column."""
         value: Any = st.session_state.get(key) or {}
         clicked = value.get("row")
         if on_pick is not None and isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown)):
             on_pick(int(ids[shown[clicked["row"]]]))
             if parts and clicked.get("enlarge") is True:
                 st.session_state[ENLARGED] = parts[clicked["row"]].image
-        if is_index(value.get("page"), pages):
-            view["page"] = value["page"]
-        if is_index(value.get("sort"), len(names)):
-            name = names[value["sort"]]
-            direction = SORTS[view["sort"][1] if view["sort"] and view["sort"][0] == name else None]
-            view.update(sort=(name, direction) if direction else None, page=0)
+        _turn(view, value, pages, names)
 
     script, style = (HERE.with_suffix(ending).read_text(encoding="utf-8") for ending in (".js", ".css"))
     content = {
@@ -140,6 +134,16 @@ def rows_table(
     component = st.components.v2.component(NAME, js=script, css=style)
     component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)
     return order
+
+
+def _turn(view: dict[str, Any], value: Any, pages: int, names: Sequence[str]) -> None:
+    """Turn to the page, or sort by the column, that a click in the browser asks for."""
+    if is_index(value.get("page"), pages):
+        view["page"] = value["page"]
+    if is_index(value.get("sort"), len(names)):
+        name = names[value["sort"]]
+        direction = SORTS[view["sort"][1] if view["sort"] and view["sort"][0] == name else None]
+        view.update(sort=(name, direction) if direction else None, page=0)
 
 
 def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:

@@ -16,13 +16,13 @@ class Work:
 
     Args:
         name: of the job, with the key of its result. command: an argument list; the progress file is appended.
-        label: of the button. about: what it is for and how long it takes.
+        label: of the button. note: what it is for and how long it takes.
     """
 
     name: str
     command: tuple[str, ...]
     label: str
-    about: str
+    note: str
 
 
 def show_work(item: Work, fault: str = "") -> None:
@@ -40,7 +40,7 @@ def show_work(item: Work, fault: str = "") -> None:
         label, start = cards.literal(item.label), (jobs.start_work, item.command, item.name)
         begin = (attempt, "It was not started.", *start)
         button(label, f"begin-{item.name}", "play_arrow", *begin, type="primary")
-        cards.note(item.about)
+        cards.note(item.note)
 
 
 @st.fragment(run_every="1s")

@@ -32,9 +32,9 @@ def is_allowed(headers: list[tuple[bytes, bytes]]) -> bool:
     """True if a request has exactly one Host, this machine's, and its Origin (if any) is the same host and port."""
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-    own = [_address(host) for host in hosts]
+    ours = [_address(host) for host in hosts]
     theirs = [_address(origin[len(SCHEME) :]) if origin.startswith(SCHEME) else None for origin in origins]
-    return len(own) == 1 and own[0] is not None and all(address == own[0] for address in theirs)
+    return len(ours) == 1 and ours[0] is not None and all(address == ours[0] for address in theirs)
 
 
 def _address(host: str) -> tuple[str, int] | None:
@@ -75,11 +75,11 @@ class Guard:
         allowed = is_allowed(scope["headers"])
         host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
         headers = protection(host if allowed else "localhost")
-        own = {name for name, _ in headers}
+        ours = {name for name, _ in headers}
 
         async def protected(message: Any) -> None:
             if message["type"] in _BEGINNINGS:
-                others = [pair for pair in message.get("headers", []) if pair[0].lower() not in own]
+                others = [pair for pair in message.get("headers", []) if pair[0].lower() not in ours]
                 message = message | {"headers": [*others, *headers]}
             await send(message)
 

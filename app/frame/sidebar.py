@@ -56,10 +56,10 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     runs that a link names would be forgotten on the way to the next one."""
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
-        query, chosen, problems = _pick()
+        query, choice, problems = _pick()
     query |= reviewer_in_link()
-    listed = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
-    if any(st.query_params.get_all(key) != values for key, values in listed.items()):
+    values = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
+    if any(st.query_params.get_all(key) != texts for key, texts in values.items()):
         st.query_params.update(query)
     for key in (SLICE, ALSO, FORMERLY_ALSO):
         if key in st.query_params and key not in query:
@@ -69,9 +69,9 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
         for other in pages:
             if other.visibility == "visible":
                 st.page_link(other, width="stretch", query_params=query)
-    names = named(chosen.runs) if chosen is not None and page.title != "Train" else ""
+    names = named(choice.runs) if choice is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
-    return chosen
+    return choice
 
 
 def named(runs: Sequence[RunSummary]) -> str:
@@ -94,23 +94,23 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     second = _picker("Compared with", "versus", [NO_RUN, *names], usual, help_text)
     unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
     problems = [unavailable.run(name, runs.get(name)) for name in unknown]
-    chosen = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
+    pair = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
     query: Query = {"run": first, "versus": second}
     if first not in names:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
     between = st.container()
-    split = _picker("Split", "split", chosen[0].splits, default_split(chosen), tip("split"))
+    split = _picker("Split", "split", pair[0].splits, default_split(pair), tip("split"))
     with between:
         also = _more(runs, (first, second), split)
     query |= {ALSO: also} if also else {}
-    waiting = [name for name in also if name in runs and _waits(runs[name], chosen[0], split)]
+    waiting = [name for name in also if name in runs and _waits(runs[name], pair[0], split)]
     if waiting:
         cards.note(f"Not evaluated on {split}, so only the Overview shows {' and '.join(waiting)}.")
     others = [name for name in also if name not in waiting]
     problems += [unavailable.run(name, runs.get(name)) for name in others if name not in names]
     more = [runs[name] for name in others if name in names]
-    shown, faults = _shown([chosen[0], *more, *chosen[1:]], split)
+    shown, faults = _shown([pair[0], *more, *pair[1:]], split)
     if shown is not None:
         shown = replace(shown, also=(*(run.name for run in shown.between), *waiting))
     expression = _slice(shown)
@@ -200,10 +200,10 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
     return value
 
 
-def _shown(chosen: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
+def _shown(runs: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
-    first, sound, problems = chosen[0], list[RunSummary](), list[Problem]()
-    for run in chosen:
+    first, sound, problems = runs[0], list[RunSummary](), list[Problem]()
+    for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and first in sound and not comparable(first, run, split):
             problem = unavailable.other_samples(first, run, split)
@@ -232,27 +232,27 @@ def page(
         whole: what is of the whole split also while a slice narrows the page.
     """
     frame.require()
-    chosen: Choice | None = st.session_state.get(frame.CHOSEN)
-    cards.question(title if isinstance(title, str) else title(chosen) if chosen else "Which run?", how)
+    choice: Choice | None = st.session_state.get(frame.CHOSEN)
+    cards.question(title if isinstance(title, str) else title(choice) if choice else "Which run?", how)
     cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
-    verb = "is" if chosen and chosen.second is None else "are"
-    only = f" Only {named(chosen.runs)} {verb} shown." if chosen else ""
+    verb = "is" if choice and choice.second is None else "are"
+    only = f" Only {named(choice.runs)} {verb} shown." if choice else ""
     for problem in problems:
         cards.empty(problem.fact, problem.fix + only)
-    if chosen is None:
+    if choice is None:
         _offer_others([problem.name for problem in problems])
         return
-    if of_two and chosen.second is not None and chosen.between:
-        pair = f"{chosen.first.name} and {chosen.second.name}"
-        cards.note(f"This page compares two runs: the first and the last of {len(chosen.runs)}, {pair}.")
-        chosen = replace(chosen, between=())
-    if chosen.slice and whole:
+    if of_two and choice.second is not None and choice.between:
+        pair = f"{choice.first.name} and {choice.second.name}"
+        cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
+        choice = replace(choice, between=())
+    if choice.slice and whole:
         cards.note(f"The slice does not narrow {whole}.")
     try:
-        show(chosen)
-        reviewing.record_clicked(chosen)
-        enlarged.open_clicked(chosen)
+        show(choice)
+        reviewing.record_clicked(choice)
+        enlarged.open_clicked(choice)
         events.listen()
     except InputError as error:
         cards.empty("The rest of this page cannot be shown.", str(error))

@@ -149,14 +149,14 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
             cards.label(run.name)
         image, text = (_part(attention(run, side), inside[side]) for side in questions.SIDES)
         shared, total = ask(questions.shared_attention, run, choice.split), len(image.mean)
-        own, other = (100 * values[inside["text"]].mean() for values in (shared.own, shared.other))
+        share, by_chance = (100 * values[inside["text"]].mean() for values in (shared.own, shared.other))
         cards.metrics(
             [
                 cards.Metric("per image", *_typical(image), "concepts read"),
                 cards.Metric("per caption", *_typical(text), "concepts read"),
                 cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
                 cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
-                cards.Metric("shared attention", f"{own:.1f} %", f"{other:.1f} % by chance", "shared"),
+                cards.Metric("shared attention", f"{share:.1f} %", f"{by_chance:.1f} % by chance", "shared"),
             ]
         )
         if not ask(questions.view_of, run, choice.split).whole:
@@ -269,8 +269,8 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     cards.heading(heading, "Click on a row to choose the concept.")
     table = ask(questions.concept_table, run, split).assign(word=names_of(run, split))
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
-    words, chosen = table["word"].tolist(), st.session_state.get(CONCEPT)
-    current = words.index(chosen) if chosen in words else None
+    words, word = table["word"].tolist(), st.session_state.get(CONCEPT)
+    current = words.index(word) if word in words else None
 
     def pick(row: int) -> None:
         put(CONCEPT, words[row])

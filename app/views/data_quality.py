@@ -153,7 +153,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
 
 
 def _judges(choice: Choice, run: RunSummary) -> str:
-    """By which run, and which one can judge instead."""
+    """Name the run that judges, and those that can instead."""
     others = " ".join(f"“Judged by” chooses {other.name}." for other in choice.runs if other != run)
     return f"By {run.name}. {others}".strip()
 

@@ -157,12 +157,11 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
         return shown.table(queries, columns, words, shown.file("ranks", answer), fact)
 
 
-Chosen = tuple[
-    str, np.ndarray, str
-]  # what was chosen, a bool for every query of a table, and the run whose rank counts
+# Name of the choice, a bool for every query of a table, and the run whose ranks count
+Filter = tuple[str, np.ndarray, str]
 
 
-def choose_missed(shown: Queries, table: pd.DataFrame) -> Chosen:
+def choose_missed(shown: Queries, table: pd.DataFrame) -> Filter:
     """Choose the queries that the one run misses, answers, or all."""
     name = shown.choice.last.name
     answer = choose_one("Show", {"missed": "Missed", "found": "Answered", "all": "All"}, "answer")
@@ -170,7 +169,7 @@ def choose_missed(shown: Queries, table: pd.DataFrame) -> Chosen:
     return answer, {"missed": missed, "found": ~missed, "all": missed | ~missed}[answer], name
 
 
-def choose_answered(shown: Queries, table: pd.DataFrame) -> Chosen:
+def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
     """Choose queries by the runs that answer them."""
     names = [run.name for run in shown.choice.runs]
     right = table[names].to_numpy() <= shown.at

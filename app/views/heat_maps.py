@@ -65,8 +65,10 @@ def candidate_pairs(
     captions = ask(Run.captions, run, choice.split)
     numbers = {str(rank): candidate for rank, candidate in enumerate(candidates, start=1)}
     if match and isinstance(query, int):
-        own = ask(Run.image_of_text, run, choice.split)[query] if modality == "text" else _best(choice, query)
-        numbers = ({match: int(own)} if own >= 0 else {}) | numbers
+        best = (
+            ask(Run.image_of_text, run, choice.split)[query] if modality == "text" else _best(choice, query)
+        )
+        numbers = ({match: int(best)} if best >= 0 else {}) | numbers
     if modality == "text":
         text = captions[query] if isinstance(query, int) else str(query)
         return {label: Pair(text, image) for label, image in numbers.items()}
@@ -75,10 +77,10 @@ def candidate_pairs(
 
 def _best(choice: Choice, image: int) -> int:
     """The image's own caption with the highest score in the last run; −1 without captions."""
-    own = choice.ask(Run.captions_of, image)
-    if not len(own):
+    captions = choice.ask(Run.captions_of, image)
+    if not len(captions):
         return -1
-    return int(own[ask(Run.similarity, choice.last, [image], own, split=choice.split)[0].argmax()])
+    return int(captions[ask(Run.similarity, choice.last, [image], captions, split=choice.split)[0].argmax()])
 
 
 def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], Pairs]) -> None:
@@ -115,11 +117,11 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
     offered = list(dict.fromkeys(way for ways_of_run in ways.values() for way in ways_of_run))
     maps = {}
     with row():
-        chosen = choose_one(label, {name: name for name in labels}, "pair")
+        candidate = choose_one(label, {name: name for name in labels}, "pair")
         if len(offered) > 1:
             offered = [choose_one("Map", {way: LABELS[way] for way in offered}, "map")]
     for run in choice.runs:
-        pair = pairs.get(run.name, {}).get(chosen)
+        pair = pairs.get(run.name, {}).get(candidate)
         if pair is None:
             reasons.setdefault(run.name, "This run has no such result.")
             continue

@@ -72,7 +72,7 @@ def show_hubs(shown: Queries) -> np.ndarray:
 
 
 def _hubness(tables: Tables, k: int) -> None:
-    """How much hubs dominate: metrics of one or two runs, a table of more."""
+    """Dominance of hubs: metrics of one or two runs, a table of more."""
     rows = []
     for name, table in tables.items():
         counts = table["count"].to_numpy()

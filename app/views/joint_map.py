@@ -59,7 +59,7 @@ def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.
 
 @dataclass(frozen=True)
 class Shown:
-    """What the maps show.
+    """Contents of the maps.
 
     Args:
         planes: (N, 2) of every run. tables: the same N samples of every run, images first. whole: the first run's

@@ -40,8 +40,8 @@ def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | 
 def source_of(choice: Choice) -> judging.Source | None:
     """The chosen source of judgements; None where no sound one speaks of this split."""
     sound = [source for source in judging.sources(choice.last, choice.split) if not source.fault]
-    chosen = st.session_state.get(KEY)
-    return next((source for source in sound if source.key == chosen), sound[0] if sound else None)
+    key = st.session_state.get(KEY)
+    return next((source for source in sound if source.key == key), sound[0] if sound else None)
 
 
 def candidates(choice: Choice, run: RunSummary, modality: Modality, query: int | None) -> set[int]:

@@ -38,16 +38,16 @@ def choose_loss(choice: Choice, width: int) -> Loss:
     return replace(loss, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 
-def offer_paper_values(choice: Choice, chosen: Loss) -> None:
-    """For imported embeddings, buttons to the paper's μ and γ, and back to the run's own."""
+def offer_paper_values(choice: Choice, current: Loss) -> None:
+    """For imported embeddings, buttons to the paper's μ and γ, and back to the run's fit."""
     run = choice.last
     if not run.imported:
         return
-    own = ask(questions.starting_loss, run, choice.split)
+    start = ask(questions.starting_loss, run, choice.split)
     with st.container(horizontal=True):
-        for label, loss in ((f"{run.name}’s own values", own), ("The paper’s values", PAPER)):
+        for label, loss in ((f"{run.name}’s own values", start), ("The paper’s values", PAPER)):
             text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
-            taken = (chosen.temperature, chosen.gamma) == (loss.temperature, loss.gamma)
+            taken = (current.temperature, current.gamma) == (loss.temperature, loss.gamma)
             button(text, f"values-{loss is PAPER}", "", _take, loss, disabled=taken)
 
 
@@ -58,14 +58,14 @@ def _take(loss: Loss) -> None:
 
 def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:
     """μ and γ that fit imported embeddings; where the sliders start at them, also how they follow."""
-    own = ask(similarity.values_from_similarities, run, split)
-    if own.negatives != own.negatives:
+    fit = ask(similarity.values_from_similarities, run, split)
+    if fit.negatives != fit.negatives:
         return f"{run.name} is imported and has no negatives here (its own values are the paper’s)."
-    mu, gamma = f"{own.loss.temperature:g}", f"{own.loss.gamma:g}"
+    mu, gamma = f"{fit.loss.temperature:g}", f"{fit.loss.gamma:g}"
     if not starts:
         return f"{run.name} is imported; its own values would be μ = {mu}, γ = {gamma}."
     return (
         f"{run.name} is imported, so μ and γ start from its own similarities: γ = {gamma} is midway between the 99th "
-        f"percentile of other pairs ({own.negatives_top:.2f}) and the median of matching pairs ({own.positives:.2f}); "
-        f"μ = {mu} is a third of the distance between the two medians ({own.negatives:.2f}, {own.positives:.2f})."
+        f"percentile of other pairs ({fit.negatives_top:.2f}) and the median of matching pairs ({fit.positives:.2f}); "
+        f"μ = {mu} is a third of the distance between the two medians ({fit.negatives:.2f}, {fit.positives:.2f})."
     )

@@ -224,12 +224,12 @@ def step_samples(
 def show_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> None:
     """A sample: its picture with all its captions, the query in bold; links to the other pages."""
     image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
-    own, captions = choice.ask(Run.captions_of, image), choice.ask(Run.captions)
-    highlighted = None if modality == "image" else own.tolist().index(number)
+    numbers, captions = choice.ask(Run.captions_of, image), choice.ask(Run.captions)
+    highlighted = None if modality == "image" else numbers.tolist().index(number)
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
     file = choice.ask(Run.image_names)[image]
     title += f" · {file}" if file != f"image {image}" else ""
-    texts, pages = [captions[row] for row in own], links.of_sample(choice, modality, number, here=here)
+    texts, pages = [captions[row] for row in numbers], links.of_sample(choice, modality, number, here=here)
     st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, pages, image))
     with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
         similar_button(choice, modality, number, "sample")

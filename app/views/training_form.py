@@ -68,19 +68,19 @@ class Form:
     def choose(self, key: str, option: training.Option | None = None) -> None:
         """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
         option = option or self.options[key]
-        label, own = words(key), f"{self.preset}-{key}"
+        label, of_preset = words(key), f"{self.preset}-{key}"
         more: dict[str, Any] = {"help": option.about or None}
         if option.kind == "switch":
-            self.values[key] = st.toggle(label, bool(option.value), **more, **bound(own))
+            self.values[key] = st.toggle(label, bool(option.value), **more, **bound(of_preset))
         elif option.kind == "choice":
             start = option.choices.index(option.value)
-            self.values[key] = pick(label, option.choices, own, index=start, **more)
+            self.values[key] = pick(label, option.choices, of_preset, index=start, **more)
         else:
             number: type[int] | type[float] = int if option.kind == "number" else float
             for name, end in (("min_value", option.smallest), ("max_value", option.largest)):
                 more[name] = None if end is None else number(end)
             more |= {"step": 1} if option.kind == "number" else {"format": "%g"}
-            value = st.number_input(label, value=number(option.value), **more, **bound_number(own))
+            value = st.number_input(label, value=number(option.value), **more, **bound_number(of_preset))
             self.values[key] = number(value)
 
     def choose_section(self, name: str, label: str) -> None:
