@@ -1,2 +1,2 @@
 """Configuration → modules (`build`, `coder`), captions → numbers (`reader`) and concepts (`concepts`), a split →
-embeddings (`encode`) and scores (`score`)."""
+embeddings and scores (`encode`)."""

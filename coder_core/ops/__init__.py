@@ -1,4 +1,4 @@
-"""The arithmetic every other package stands on: vectors, masked statistics, the scaling of diversities.
+"""Arithmetic that every other package uses: vectors, masked statistics, the scaling of diversities.
 
 The letters, everywhere in this project:
 
