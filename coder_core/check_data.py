@@ -1,4 +1,4 @@
-"""python -m coder_core.check_data PATH: read a data set exactly as training would, and say what is in it and wrong.
+"""python -m coder_core.check_data PATH: read a data set exactly as training would, describe it and name its faults.
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
 row and how to fix it. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content

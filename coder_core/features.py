@@ -26,8 +26,8 @@ class FeaturesArguments:
 
     Writes {split}_ims.npy (images, regions, size) float16, {split}_caps.txt, {split}_ids.txt and {split}_boxes.npy:
     left, top, right, bottom of every region as shares of its picture's sides. The regions are the tower's patch tokens
-    or feature-map cells, pooled to a grid. Says first what it will take and refuses when the disk has no room. A
-    command that was killed goes on where it was when it is started again.
+    or feature-map cells, pooled to a grid. Prints the disk space needed and stops if there is too little. A command
+    that was killed continues when it is started again.
     """
 
     data: tyro.conf.Positional[Path]

@@ -28,12 +28,12 @@ USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
 
 @dataclass(frozen=True)
 class MergeArguments:
-    """Join files of reviews: every line once, by the time it was written. What one file takes back stays taken back."""
+    """Join files of reviews: every line once, by the time it was written. Undone verdicts stay undone."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]
     """The files, reviews.jsonl of several people or machines."""
     out: Path
-    """The file to write; none that exists."""
+    """The file to write; it must not exist."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ExportArguments:
     reviews: Path
     """The file of verdicts."""
     out: Path
-    """The folder to write; none that exists."""
+    """The folder to write; it must not exist."""
     leave_out: tuple[Literal["wrong-caption", "too-vague", "duplicate"], ...] = ("wrong-caption",)
     """Verdicts whose pairs are left out."""
     add_matches: bool = True
@@ -74,7 +74,7 @@ def _merge(arguments: list[str]) -> int:
         fix = "choose another; nothing is overwritten"
         faults.append(Fault(f"--out {parsed.out}", "exists", "a new name", fix))
     if len(parsed.files) < 2:
-        faults.append(Fault("FILE", f"there are {len(parsed.files)}", "two files of reviews or more"))
+        faults.append(Fault("FILE", f"is given {len(parsed.files)} times", "two files of reviews or more"))
     stop_on_errors(faults)
 
     from coder_core.data.reviews import merge, parse_reviews, read_reviews

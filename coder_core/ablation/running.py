@@ -86,7 +86,7 @@ def run_all(
     gpus: Sequence[str] = (),
     tell: Callable[[TableProgress], None] = lambda progress: None,
 ) -> tuple[TableProgress, bool]:
-    """Run what is not finished yet.
+    """Run the planned runs that are not finished yet.
 
     Args:
         split: to evaluate them on. jobs: processes at a time.

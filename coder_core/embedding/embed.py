@@ -58,7 +58,7 @@ def embed_split(
         The run folder, its metrics, warnings and notes; None in all processes but the first.
 
     Raises:
-        InputError: broken pictures without `skip_broken` (what is done stays), another process at the same work, a disk
+        InputError: broken pictures without `skip_broken` (finished work stays), another process at the same work, a disk
             that is full.
     """
     plan = resumable.make_plan(split, towers.about, towers.device.type, batch_size)
@@ -143,7 +143,7 @@ class _Unfinished:
         if parallel.world_size() > 1:
             blocks = [self.images.blocks[number].tolist() for number in self.images.unfinished()]
             if any(broken.keys().isdisjoint(block) for block in blocks) or self.texts.unfinished():
-                fix = "start this command again: what is done is kept"
+                fix = "start this command again: finished work is kept"
                 raise InputError.at(self.folder, "lacks rows of other processes", "one machine", fix)
         whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
         readable = split.keep(whole)

@@ -96,7 +96,7 @@ class RegionFolder:
             skip_broken: leave out pictures that cannot be read, with their captions.
 
         Raises:
-            InputError: broken pictures without `skip_broken` (what is done stays), or a disk that is full.
+            InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
         """
         _check_names(split)
         plan = self._plan(split)

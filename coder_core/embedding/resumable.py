@@ -78,7 +78,7 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
         fix = "wait for it, or stop it"
         raise InputError.at(folder, "another process works there", "one at a time", fix) from None
     except OSError as error:
-        fix = "make room and start this command again: what is done is kept"
+        fix = "make room and start this command again: finished work is kept"
         raise InputError.at(folder.parent, f"cannot be written: {error.strerror}", fix=fix) from error
 
 
@@ -191,7 +191,7 @@ def readable_pictures(
         InputError: pictures are broken without `skip`, or all are.
     """
     problem = f"of {len(split.rows):,} pictures cannot be read"
-    fix = "copy them again and start this command again, or add --skip-broken: what is done is kept"
+    fix = "copy them again and start this command again, or add --skip-broken: finished work is kept"
     tally = Tally(split.name, problem, "whole pictures", fix, "warning" if skip else "error")
     for image in sorted(broken):
         tally.add(broken[image])

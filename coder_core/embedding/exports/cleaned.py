@@ -1,4 +1,4 @@
-"""Write a data set as people corrected it, in the layout it came in, with a report of what was left out and added.
+"""Write a data set as people corrected it, in the layout it came in, with a report of the changes.
 
 Precomp captions, with or without features, become one id a caption. The text files of Flickr (tokens, results.csv,
 captions.txt) lose and gain lines; all others stay as they are. Other layouts are refused.
