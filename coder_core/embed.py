@@ -7,7 +7,6 @@ python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ import tyro
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.progress import silent, watching
-from coder_core.console.runner import asks_for_help, command
+from coder_core.console.runner import command, run_subcommand
 from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import TowerArguments
 
@@ -111,11 +110,7 @@ class PicturesArguments:
 @command
 def main(arguments: list[str]) -> int:
     """Embed pictures, or import embeddings, as a run. Return 2 for any other command."""
-    commands = {"pictures": _embed_pictures, "import": _import}
-    if not arguments or arguments[0] not in commands:
-        print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
-        return 0 if asks_for_help(arguments) else 2
-    return commands[arguments[0]](arguments[1:])
+    return run_subcommand(arguments, {"pictures": _embed_pictures, "import": _import}, USAGE)
 
 
 def _import(arguments: list[str]) -> int:

@@ -6,7 +6,6 @@ python -m coder_core.reviews export DATA --reviews reviews.jsonl --out CLEANED
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import tyro
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import check_file, check_folder
-from coder_core.console.runner import asks_for_help, command
+from coder_core.console.runner import command, run_subcommand
 
 PROGRAM = "python -m coder_core.reviews"
 USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
@@ -60,11 +59,7 @@ class ExportArguments:
 @command
 def main(arguments: list[str]) -> int:
     """Run a command on reviews. Return 2 for any other word."""
-    commands = {"merge": _merge, "export": _export}
-    if not arguments or arguments[0] not in commands:
-        print(USAGE, file=sys.stdout if asks_for_help(arguments) else sys.stderr)
-        return 0 if asks_for_help(arguments) else 2
-    return commands[arguments[0]](arguments[1:])
+    return run_subcommand(arguments, {"merge": _merge, "export": _export}, USAGE)
 
 
 def _merge(arguments: list[str]) -> int:

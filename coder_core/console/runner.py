@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Protocol
 
 from coder_core.console.faults import Fault, InputError
@@ -95,6 +95,17 @@ def _input_faults(error: BaseException) -> Sequence[Fault]:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return [Fault(os.fsdecode(error.filename), f"cannot be read or written: {error.strerror}")]
     return []
+
+
+def run_subcommand(
+    arguments: list[str], commands: Mapping[str, Callable[[list[str]], int]], usage: str
+) -> int:
+    """Run the command that the first argument names. Print the usage for any other, and return 2; 0 for --help."""
+    if arguments and arguments[0] in commands:
+        return commands[arguments[0]](arguments[1:])
+    helped = asks_for_help(arguments)
+    print(usage, file=sys.stdout if helped else sys.stderr)
+    return 0 if helped else 2
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
