@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -70,6 +71,14 @@ class Campaign:
         """Cases by their worst outcome; named is worse than harmless."""
         order = ("harmless", "named", "silent", "traceback")
         return Counter(max((f.outcome for f in case), key=order.index) for case in self.cases if case)
+
+
+def draw_again(rng: random.Random, possible: Sequence[Case], count: int) -> list[Case]:
+    """Draw `count` cases: every one once before any is drawn again."""
+    drawn: list[Case] = []
+    while len(drawn) < count:
+        drawn += rng.sample(possible, min(len(possible), count - len(drawn)))
+    return drawn
 
 
 class Listener:

@@ -15,6 +15,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,16 @@ from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.saves import SaveStore
-from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, command, try_all
+from tests.attack.campaign import (
+    FIXTURE,
+    USUAL_EXITS,
+    Campaign,
+    Finding,
+    Listener,
+    command,
+    draw_again,
+    try_all,
+)
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import position, state_tensors, told
 
@@ -46,11 +56,10 @@ Facts = dict[str, str]
 
 @dataclass(frozen=True)
 class Corruption:
-    """One file of one run, and what becomes of it."""
+    """One file of one run, its new content, and a description of the change."""
 
     run: str
     path: str
-    kind: str
     content: bytes
     about: str
 
@@ -221,40 +230,31 @@ def draw(base: Path, cases: int, seed: int) -> list[Corruption]:
         folder = base / "runs" / run
         files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
         possible += [(run, path, kind) for path in files for kind in KINDS]
-    drawn: list[tuple[str, str, str]] = []
-    while len(drawn) < cases:
-        drawn += rng.sample(possible, min(len(possible), cases - len(drawn)))
-    return [corrupt(base, *corruption, rng) for corruption in drawn]
+    return [corrupt(base, *corruption, rng) for corruption in draw_again(rng, possible, cases)]
 
 
 def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> Corruption:
     """The new contents of a file."""
     content = (base / "runs" / run / path).read_bytes()
     if not content or kind == "empty":
-        return Corruption(run, path, kind, b"", "emptied")
+        return Corruption(run, path, b"", "emptied")
     if kind == "cut":
         length = rng.randrange(len(content))
-        return Corruption(run, path, kind, content[:length], f"cut to {length} of {len(content)} bytes")
+        return Corruption(run, path, content[:length], f"cut to {length} of {len(content)} bytes")
     if kind == "bit":
         position, bit = rng.randrange(len(content)), rng.randrange(8)
         changed = content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
-        return Corruption(run, path, kind, changed, f"bit {bit} of byte {position} flipped")
+        return Corruption(run, path, changed, f"bit {bit} of byte {position} flipped")
     files = [file for file in sorted((base / "runs").rglob("*")) if file.is_file()]
     files = [file for file in files if file.read_bytes() != content]
     source = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
     about = f"replaced by {source.relative_to(base / 'runs')}"
-    return Corruption(run, path, kind, source.read_bytes(), about)
+    return Corruption(run, path, source.read_bytes(), about)
 
 
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
     """Draw the corruptions and try them all."""
-
-    def drawn() -> list[Corruption]:
-        return draw(folder, cases, seed)
-
-    def attack(case: Corruption, own: Path, listener: Listener) -> Iterator[Finding]:
-        return meet(case, own, listener, folder)
-
+    drawn, attack = partial(draw, folder, cases, seed), partial(meet, base=folder)
     return try_all("corruptions", folder, prepare_runs, drawn, attack, jobs)
 
 

@@ -29,7 +29,16 @@ from tests.attack.bad_inputs import (
     glove_cases,
     karpathy_cases,
 )
-from tests.attack.campaign import USUAL_EXITS, Campaign, Finding, Listener, Outcome, command, try_all
+from tests.attack.campaign import (
+    USUAL_EXITS,
+    Campaign,
+    Finding,
+    Listener,
+    Outcome,
+    command,
+    draw_again,
+    try_all,
+)
 from tests.support.precomp_folders import write_split
 
 CASES = 400
@@ -142,11 +151,8 @@ def draw(cases: int, seed: int) -> list[BadInput]:
     rng, total = random.Random(seed), sum(share for _, share in FAMILIES.values())
     inputs = []
     for family, (make, share) in FAMILIES.items():
-        labels, drawn = list(make()), list[str]()
-        count = round(cases * share / total)
-        while len(drawn) < count:
-            drawn += rng.sample(labels, min(len(labels), count - len(drawn)))
-        inputs += [BadInput(family, label, rng.randrange(2**31)) for label in drawn]
+        labels = draw_again(rng, list(make()), round(cases * share / total))
+        inputs += [BadInput(family, label, rng.randrange(2**31)) for label in labels]
     return inputs
 
 
