@@ -106,7 +106,7 @@ class Pretrained:
     about: dict[str, Any]
     """Description stored with a run, by which the same model is found again."""
     model: Any
-    """Of transformers, float32, in evaluation mode."""
+    """The model of transformers, float32, in evaluation mode."""
 
     @cached_property
     def preparation(self) -> Preparation:
