@@ -1,10 +1,10 @@
-# `make app` trains the demo when there is no run and serves the app; `make test` checks everything.
+# `make app` trains the demo when there is no run and serves the app; `make test` checks everything, types beside the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: app train-demo test check attack bench setup clean
+.PHONY: app train-demo test pytest check attack bench setup clean
 
 app: train-demo
 	$(BIN)/streamlit run streamlit_app.py
@@ -20,7 +20,7 @@ setup: $(STAMP)
 $(STAMP): requirements.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-compile --requirement requirements.txt
 	touch $(STAMP)
 
 check: $(STAMP)
@@ -29,8 +29,11 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs 2 check pytest
+
+pytest: $(STAMP)
+	$(BIN)/pytest --numprocesses 2
 
 # Damage, kills, bad inputs and links, counted; minutes. See tests/attack.
 attack: $(STAMP)

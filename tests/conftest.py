@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,9 @@ if "torch" not in sys.modules:  # as the commands do
 
     tune_environment()
 
-import torch
 from hypothesis import settings
 
+from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import write_tiny_data
 
 # No test asserts a time: the first example of a process pays for torch's start, and a busy machine for its neighbours.
@@ -38,6 +39,19 @@ def pytest_collection_finish() -> None:
     """From here on garbage is collected, and only among what the tests make."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Every file runs in one process, and all files of the browser in the same one: server and Chromium start once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneBrowser(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "browser" if file.endswith("browser.py") else file
+
+    return OneBrowser(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,17 +101,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
-@pytest.fixture(scope="module")
-def own_threads() -> Iterator[None]:
-    """Training sets the number of threads; the tests of other files get theirs back."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _own_products() -> Iterator[None]:
-    """Training chooses who multiplies; the tests of other files get theirs back."""
-    before = torch.backends.mkldnn.matmul.fp32_precision
-    yield
-    torch.backends.mkldnn.matmul.fp32_precision = before
+def own_threads() -> Iterator[None]:
+    """Training sets numerics of its process; the tests of other files get theirs back."""
+    with numerics_unchanged():
+        yield

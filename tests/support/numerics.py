@@ -1,0 +1,17 @@
+"""What training sets for its whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def numerics_unchanged() -> Iterator[None]:
+    """Give the other tests of this process their threads and their precision of matrix products back."""
+    threads, precision = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
+    yield
+    torch.set_num_threads(threads)
+    torch.backends.mkldnn.matmul.fp32_precision = precision
