@@ -1,4 +1,4 @@
-"""One served app over a folder with every kind of run, and one browser tab, shared by all tests marked `browser`."""
+"""Folders of every kind of run; one served app and one browser for all tests in files named `…browser.py`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,49 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
 from streamlit.components.v2 import manifest_scanner
 
+from coder_core.api import open_run
+from coder_core.api.data_quality import splits_of_run
+from coder_core.data.content import check_content
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
 from tests.support.clip_runs import import_clip
 from tests.support.concept_runs import write_concept_run
+from tests.support.numerics import numerics_unchanged
 from tests.support.pages import PROJECT, Opened, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.small_runs import SMALL, write_small_runs
-from tests.support.visits import SIZE, Visit, payloads, picture
+from tests.support.tiny_runs import write_tiny_data
+from tests.support.visits import SIZE, Listener, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+SWITCHES = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
+FLAGS = [f"--{name}" for name in f"{SWITCHES} disable-component-update disable-sync".split()]
 START_SECONDS = 90
 IMAGES = 60
+HOSTILE = 4  # images with five captions each: every payload once
 ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a browser file need Chromium and begin among the slow ones."""
+    for item in items:
+        if item.path.name.endswith("browser.py"):
+            for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
+                item.add_marker(mark)
 
 
 class _Listener(BaseHTTPRequestHandler):
@@ -75,10 +82,9 @@ def listener() -> Iterator[tuple[int, list[str]]]:
 @pytest.fixture(scope="session", autouse=True)
 def _one_search_for_components() -> Iterator[None]:
     """Every AppTest searches all installed packages for components, 0.1 s; what is installed does not change here."""
+    search = cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests)
-        )
+        patch.setattr(manifest_scanner, "scan_component_manifests", search)
         yield
 
 
@@ -96,15 +102,19 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders["none"].mkdir()
     for name in ("one", "damaged", "no pictures", "imported"):
         write_run(folders[name], "demo", images=20, pictures=name != "no pictures")
-    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
-        write_run(folders["two"], name, loss=loss, noise=noise, images=20)
+    write_pair(folders["two"])
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
-    queries = [f"query {i}" for i in range(3)]
-    import_run_folder(
-        folders["imported"], "clip-pictures", images=20, pictures=base / "two-pictures", queries=queries
-    )
+    saved = {"pictures": base / "two-pictures", "queries": [f"query {i}" for i in range(3)]}
+    import_run_folder(folders["imported"], "clip-pictures", images=20, **saved)
     return folders
+
+
+def write_pair(root: Path, images: int = 20, **options: Any) -> Path:
+    """Runs "demo-baseline" and, better, "demo"."""
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+        write_run(root, name, loss=loss, noise=noise, images=images, **options)
+    return root
 
 
 @pytest.fixture(scope="session", params=SMALL)
@@ -115,54 +125,46 @@ def small_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs trained with sample weights; what training sets in this process is set back."""
-    threads, precision = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
-    root = train_weighted(tmp_path_factory.mktemp("weights"))
-    torch.set_num_threads(threads)
-    torch.backends.mkldnn.matmul.fp32_precision = precision
-    return root
+    """Runs trained with sample weights."""
+    with numerics_unchanged():
+        return train_weighted(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="session")
-def runs(
-    tmp_path_factory: pytest.TempPathFactory, listener: tuple[int, list[str]], weighted_root: Path
-) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, listener: Listener, weighted_root: Path) -> Path:
     """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
 
     Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
-    "more-concepts", "combined", "opposite" as `picture` writes them.
+    "more-concepts", "combined", "opposite" as `picture` writes them. Beside them is the folder "sets" with the data
+    set "tiny".
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
-    evil = [payloads(listener[0])[i % 20] for i in range(40)]
+    write_tiny_data(root.parent / "sets" / "tiny")
+    evil = payloads(listener[0])
     name = partial(picture, listener[0])
+    hostile_pictures = [f"{name('picture')}{i}" for i in range(HOSTILE)]
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
-        make_clusters(
-            write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES), "dev", ClusterSettings()
-        )
-        hostile = write_run(
-            root,
-            name(f"run{suffix}"),
-            noise=noise,
-            images=8,
-            captions=evil,
-            pictures=False,
-            picture_names=[f"{name('picture')}{i}" for i in range(8)],
-        )
+        demo = write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES)
+        options = {"captions": evil, "pictures": False, "picture_names": hostile_pictures}
+        hostile = write_run(root, name(f"run{suffix}"), noise=noise, images=HOSTILE, **options)
+        make_clusters(demo, "dev", ClusterSettings())
         make_clusters(hostile, "dev", ClusterSettings(4))
         with HistoryWriter(hostile / "history.jsonl") as history:
             history.write("epoch", step=40, epoch=4, **{name("value"): 1.0}, metrics={name("metric"): 2.0})
         write_status(hostile, name("state"), message=name("message"))
+    for checked in (demo, hostile):
+        check_content(splits_of_run(open_run(checked)))
     write_run(root, "demo-late", noise=2.4, images=IMAGES)
     for suffix, noise in (("-blurred", 2.0), ("", 1.0)):
-        import_clip(root, f"clip{suffix}", images=12, noise=noise)
+        import_clip(root, f"imported{suffix}", images=12, noise=noise)
     write_concept_run(root, "concepts")
     words = [(name(f"word{i}"), name("kind") if i == 2 else "object") for i in range(5)]
     for kind in ("concepts", "more-concepts"):
-        write_concept_run(root, name(kind), images=8, captions=evil, concepts=words)
+        write_concept_run(root, name(kind), images=HOSTILE, captions=evil, concepts=words)
     for kind in ("combined", "opposite"):
-        shutil.copytree(weighted_root / kind, root / kind)
-        shutil.copytree(weighted_root / kind, root / name(kind))
-    analyses = write_run(root, name("holder"), images=8, pictures=False) / "analysis"
+        for target in (kind, name(kind)):
+            shutil.copytree(weighted_root / kind, root / target)
+    analyses = write_run(root, name("holder"), images=HOSTILE, pictures=False) / "analysis"
     (analyses / "dev").rename(analyses / name("split"))
     return root
 
@@ -174,46 +176,44 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], int]]:
-    """Serve a folder of runs as `streamlit run` does, by a server of its own; returns the port."""
-    servers = []
+def port(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[int]:
+    """Port of a server that serves `runs` and the data sets beside it as `streamlit run` does."""
+    with serve(runs, tmp_path_factory.mktemp("server") / "log") as port:
+        yield port
 
-    def begin(root: Path) -> int:
-        port, log = free_port(), tmp_path_factory.mktemp("server") / "log"
-        command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
-        environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
-        with log.open("wb") as output:
-            server = subprocess.Popen(
-                command, cwd=PROJECT, env=environment, stdout=output, stderr=subprocess.STDOUT
-            )
-        servers.append(server)
+
+@contextmanager
+def serve(root: Path, log: Path) -> Iterator[int]:
+    """Serve a folder of runs; yields the port."""
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
+    environment = os.environ | {"CODER_CHECKPOINTS": str(root), "CODER_DATA": str(root.parent / "sets")}
+    environment.pop("CODER_REVIEWS", None)
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=output)
+    try:
         end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end and server.poll() is None:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
-                    return port
-            except OSError:
-                time.sleep(0.2)
-        raise AssertionError(log.read_text())
-
-    yield begin
-    for server in servers:
+        while not answers(port):
+            assert time.monotonic() < end and server.poll() is None, log.read_text()  # noqa: PT018
+            time.sleep(0.2)
+        yield port
+    finally:
         server.terminate()
-    for server in servers:
         server.wait(timeout=20)
 
 
-@pytest.fixture(scope="session")
-def port(serve: Callable[[Path], int], runs: Path) -> int:
-    return serve(runs)
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
+            return True
+    except OSError:
+        return False
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium through Playwright; skipped where there is none."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright's Python package is not installed"
-    )
+    playwright = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
     with playwright.sync_playwright() as session:
@@ -223,10 +223,18 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def tab(browser: Any, port: int) -> Iterator[Visit]:
+def first_visit(browser: Any, port: int) -> Iterator[tuple[Visit, list[str]]]:
+    """A tab whose link to a page was the first request to the server, and the links that its page showed."""
     visit = Visit(browser, port)
-    yield visit
+    visit.open("retrieval?direction=Image+→+captions")
+    yield visit, [name.split()[-1] for name in visit.page.locator("a").all_inner_texts() if name.strip()]
     visit.context.close()
+
+
+@pytest.fixture(scope="session")
+def tab(first_visit: tuple[Visit, list[str]]) -> Visit:
+    """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time."""
+    return first_visit[0]
 
 
 @pytest.fixture

@@ -38,13 +38,7 @@ def import_clip(root: Path, name: str, *, images: int = 60, noise: float = 1.0, 
     lines = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
     (given / "captions.txt").write_text("".join(f"{line}\n" for line in lines))
     (given / "ids.txt").write_text("".join(f"{file}\n" for file in draw_pictures(given / "pictures", images)))
-    files = [
-        ("images", "images.npy"),
-        ("texts", "texts.npy"),
-        ("captions", "captions.txt"),
-        ("ids", "ids.txt"),
-    ]
-    arguments = [part for flag, file in files for part in (f"--{flag}", str(given / file))]
-    arguments += ["--pictures", str(given / "pictures"), "--name", name, "--root", str(root)]
-    assert main(["import", *arguments]) == 0
+    files = ("images.npy", "texts.npy", "captions.txt", "ids.txt", "pictures")
+    arguments = [f"--{Path(file).stem}={given / file}" for file in files]
+    assert main(["import", *arguments, f"--name={name}", f"--root={root}"]) == 0
     return root / name

@@ -21,15 +21,8 @@ def write_heat_runs(folder: Path) -> Path:
     assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
     train(folder, out, "plain")
     train(folder, out, "words", loss="btr-hardest", scorer="interaction", interaction_size=8)
-    given = [
-        f"--root={folder / 'runs'}",
-        "--name=clip",
-        "--split=dev",
-        "--workers=0",
-        model,
-        "--prompt=see {}",
-    ]
-    assert embed(["pictures", str(folder / "data"), *given]) == 0
+    flags = [f"--root={folder / 'runs'}", "--name=clip", "--split=dev", "--workers=0", "--prompt=see {}"]
+    assert embed(["pictures", str(folder / "data"), model, *flags]) == 0
     return folder
 
 

@@ -1,8 +1,8 @@
 // Runs in every document of a Visit: tells when the server has answered and everything is drawn.
 ({ rerun_script, new_session, script_finished, early_for_rerun }) => {
   const QUIET = 100 // milliseconds without a change, and
-  const FRAMES = 6 // as many drawn frames: a busy machine draws slowly
-  const state = { asked: true, running: false, changed: 0, frames: 0, call: 0 } // a document asks for a run first
+  const FRAMES = 3 // as many drawn frames: a busy machine draws slowly
+  const state = { asked: true, running: false, changed: 0, frames: 0, waits: false, call: 0 } // a document asks first
 
   /** The fields of a protobuf message: number → value, 0 where it is no number. */
   const fields = (message) => {
@@ -44,7 +44,7 @@
     subtree: true, childList: true, attributes: true, characterData: true,
   })
 
-  /** Asked at every frame, with another `call` for each wait. */
+  /** Asked again and again, with another `call` for each wait. */
   window.settled = (call) => {
     if (state.call !== call) changed()
     state.call = call
@@ -53,7 +53,10 @@
     )
     const drawn = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
     if (state.asked || state.running || moving || !drawn || document.querySelector("[data-testid=stSkeleton]")) changed()
-    state.frames += 1
-    return state.frames > FRAMES && performance.now() - state.changed > QUIET
+    if (!state.waits) {
+      state.waits = true
+      requestAnimationFrame(() => Object.assign(state, { waits: false, frames: state.frames + 1 }))
+    }
+    return state.frames >= FRAMES && performance.now() - state.changed > QUIET
   }
 }

@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-SHOTS = Path(__file__).resolve().parents[2] / "artifacts" / "screenshots"
 PATIENCE = 240_000  # milliseconds; a busy machine draws slowly
 SIZE = {"width": 1280, "height": 800}
-SIZES = (SIZE, {"width": 1920, "height": 1080})
-DRAWN = ".js-plotly-plot .plot-container"
+CHART = ".js-plotly-plot"
 WEBGL_POINTS = "chart => chart._fullData.some(trace => trace.type === 'scattergl' && trace.x.length > 0)"
 # Streamlit's own probes on a page's address, answered 404 and repeated at the root
 PROBES = ("/_stcore/health", "/_stcore/host-config")
@@ -32,7 +32,14 @@ AXE_OPTIONS = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     "resultTypes": ["violations"],
 }
+# Skeletons and spinners that nobody watches cost a quarter of the processor time of a page
+STILL = """document.addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style")
+  style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }"
+  document.head.append(style)
+})"""
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # all that another theme can break
+Listener = tuple[int, list[str]]  # its port, and the paths it was asked for
 
 
 def given_runs() -> Path | None:
@@ -41,12 +48,20 @@ def given_runs() -> Path | None:
     return Path(given).resolve() if given else None
 
 
+def new_context(browser: Any) -> Any:
+    """A window whose pages know when they are drawn."""
+    context = browser.new_context(viewport=SIZE, color_scheme="light")
+    context.set_default_timeout(PATIENCE)
+    context.add_init_script(SETTLED)
+    context.add_init_script(STILL)
+    return context
+
+
 class Visit:
     """A browser tab with its console errors and all requests to other hosts."""
 
-    def __init__(self, browser: Any, port: int) -> None:
-        self.context = browser.new_context(viewport=SIZE, color_scheme="light")
-        self.context.add_init_script(SETTLED)
+    def __init__(self, browser: Any, port: int, context: Any = None) -> None:
+        self.context = context or new_context(browser)
         self.page = self.context.new_page()
         self.port = port
         self.waits = 0
@@ -56,6 +71,10 @@ class Visit:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
         self.page.on("dialog", lambda dialog: self.foreign.append(f"dialog {dialog.message}"))
+
+    def another_tab(self) -> Visit:
+        """A second tab in the same window, which rests while another is in front."""
+        return Visit(None, self.port, self.context)
 
     def _on_console(self, message: Any) -> None:
         if message.type == "error" and not message.location.get("url", "").endswith(PROBES):
@@ -67,71 +86,104 @@ class Visit:
             self.foreign.append(request.url)
 
     def open(self, path: str, *, charts: bool = True) -> None:
+        """Load a page and wait until it is drawn, with at least one chart unless it has none."""
         self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
-        self.page.get_by_role("heading", level=1).wait_for(timeout=PATIENCE)
+        self.page.get_by_role("heading", level=1).wait_for()
         if charts:
-            self.page.locator(DRAWN).first.wait_for(timeout=PATIENCE)
+            self.page.locator(f"{CHART} .plot-container").first.wait_for()
         self.settle()
 
     def settle(self) -> None:
         """Wait until the server has answered, the script has run through and every element is drawn and at rest."""
         self.waits += 1
-        self.page.wait_for_function("call => window.settled(call)", arg=self.waits, timeout=PATIENCE)
+        self.page.wait_for_function("call => window.settled(call)", arg=self.waits, polling=30)
 
-    def turn(self, theme: str) -> None:
-        """Open the same page in the other theme."""
-        self.page.emulate_media(color_scheme=theme)
-        self.page.reload()
-        self.page.locator(DRAWN).first.wait_for(timeout=PATIENCE)
+    def reach(self, pattern: str) -> None:
+        """Wait until the address matches and its page is drawn."""
+        self.page.wait_for_url(re.compile(pattern))
+        self.settle()
+
+    def show(self, text: str | re.Pattern[str], **options: Any) -> None:
+        """Wait until the page shows this text and is drawn."""
+        self.page.get_by_text(text, **options).first.wait_for()
+        self.settle()
+
+    def query(self) -> dict[str, list[str]]:
+        """The parameters of the address."""
+        return parse_qs(urlsplit(self.page.url).query)
+
+    def number(self, label: str) -> int:
+        """The value of a number field."""
+        return int(self.page.get_by_label(label, exact=True).input_value())
+
+    def enter(self, label: str, text: str) -> None:
+        """Type into the field of this name and press Enter."""
+        field = self.page.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Enter")
+
+    def follow(self, page: str) -> None:
+        """Click on a link of the sidebar."""
+        self.page.locator(".st-key-pages").get_by_role("link", name=page).click()
+        self.titled(page)
+
+    def titled(self, page: str) -> None:
+        """Wait until the page of this name is drawn."""
+        self.page.wait_for_function("page => document.title.startsWith(page)", arg=page)
+        self.settle()
+
+    def darken(self) -> None:
+        """Draw the same page in the dark theme."""
+        self.page.emulate_media(color_scheme="dark")
+        self.settle()
+        self.page.keyboard.press("r")  # Streamlit's key for another run: the server colours the figures
         self.settle()
 
     def check(self) -> None:
-        """Nothing failed, nobody else was asked, and every chart has marks in it."""
+        """Nothing failed, no other host was asked, and every chart has marks in it."""
         assert self.page.locator("[data-testid=stException]").count() == 0
         assert self.errors == []
         assert self.foreign == []
-        for chart in self.page.locator(".js-plotly-plot").all():
+        for chart in self.page.locator(CHART).all():
             marks = chart.locator(".trace, .point, .hm image, .heatmaplayer image").count()
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
 
-    def check_accessibility(self, *, colours_only: bool = False) -> None:
+    def check_accessibility(self, *, in_dark: bool = False) -> None:
         """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page.
 
         Args:
-            colours_only: check contrast alone, on a page that was checked in the other theme.
+            in_dark: then turn to the dark theme and check contrast there.
+        """
+        self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
+        failures = self.violations("html")
+        if in_dark:
+            self.darken()
+            failures += self.violations("html", colours_only=True)
+        self.page.set_viewport_size(SIZE)
+        assert failures == [], failures
+
+    def violations(self, within: str, *, colours_only: bool = False) -> list[tuple[str, str, str]]:
+        """Rule, element and summary of what axe-core finds within the elements of a selector.
+
+        Args:
+            colours_only: check contrast alone, where the other theme was checked.
         """
         from axe_playwright_python.base import AXE_SCRIPT
 
-        options = AXE_OPTIONS | (
-            {"runOnly": {"type": "rule", "values": COLOUR_RULES}} if colours_only else {}
-        )
-        self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
         self.page.evaluate(AXE_SCRIPT)
-        violations = self.page.evaluate("options => axe.run(options)", options)["violations"]
-        self.page.set_viewport_size(SIZE)
-        found = [
+        rules = {"runOnly": {"type": "rule", "values": COLOUR_RULES}} if colours_only else {}
+        arguments = [within, AXE_OPTIONS | rules]
+        result = self.page.evaluate("([within, options]) => axe.run(within, options)", arguments)
+        return [
             (rule["id"], node["html"][:200], node["failureSummary"])
-            for rule in violations
+            for rule in result["violations"]
             for node in rule["nodes"]
         ]
-        assert found == [], found
-
-    def shoot(self, name: str) -> None:
-        """Photograph the whole page; of real runs, for the documentation, also in two window sizes."""
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        for size in SIZES if given_runs() is not None else ():
-            self.page.set_viewport_size(size)
-            self.settle()
-            self.page.screenshot(path=SHOTS / f"{name}-{size['width']}.png", timeout=PATIENCE)
-        self.page.set_viewport_size(SIZE | {"height": 3000})
-        self.settle()
-        self.page.screenshot(path=SHOTS / f"{name}-whole.png", timeout=PATIENCE)
-        self.page.set_viewport_size(SIZE)
 
     def downloaded(self, label: str) -> io.BytesIO:
         """The page's first table as a file of this kind, "CSV" for example."""
         self.page.get_by_role("button", name="Download table").first.click()
-        with self.page.expect_download(timeout=PATIENCE) as download:
+        with self.page.expect_download() as download:
             self.page.get_by_role("button", name=label, exact=True).click()
         content = io.BytesIO(Path(download.value.path()).read_bytes())
         self.page.keyboard.press("Escape")
@@ -139,7 +191,7 @@ class Visit:
 
     def colour(self) -> str:
         """The colour of text in the first chart."""
-        return str(self.page.evaluate("document.querySelector('.js-plotly-plot')._fullLayout.font.color"))
+        return str(self.page.evaluate(f"document.querySelector('{CHART}')._fullLayout.font.color"))
 
 
 def picture(port: int, kind: str) -> str:

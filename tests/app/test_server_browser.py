@@ -1,0 +1,114 @@
+"""Requests to the running server: foreign hosts and origins are refused, every answer is protected, no page is framed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit
+
+from tests.support.pages import PROJECT
+
+FOREIGN = "http://evil.example"
+UPGRADE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def answer(
+    port: int, path: str, host: str, origin: str | None = None, method: str = "GET", **headers: str
+) -> http.client.HTTPResponse:
+    """The answer to a request with this Host and Origin."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in {"Host": host, **({"Origin": origin} if origin else {}), **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    response = connection.getresponse()
+    connection.close()
+    return response
+
+
+@pytest.mark.parametrize(
+    ("path", "success"),
+    [
+        ("/", 307),  # to the address with its runs
+        ("/diversity", 307),
+        ("/overview?run=../../etc", 307),
+        ("/_stcore/health", 200),
+        ("/_stcore/stream", 101),
+    ],
+)
+def test_a_foreign_host_or_origin_is_refused(port: int, path: str, success: int) -> None:
+    own, headers = f"127.0.0.1:{port}", UPGRADE if success == 101 else {}
+    for host in (own, f"localhost:{port}"):
+        assert answer(port, path, host, f"http://{host}", **headers).status == success
+    assert answer(port, path, f"evil.example:{port}", **headers).status == 403
+    for origin in (FOREIGN, f"http://127.0.0.1:{port + 1}", "http://127.0.0.1", f"https://{own}"):
+        assert answer(port, path, own, origin, **headers).status == 403
+
+
+def test_an_upload_from_a_foreign_origin_is_refused(port: int) -> None:
+    own = f"127.0.0.1:{port}"
+    assert answer(port, "/", own).status == 307
+    assert answer(port, "/_stcore/upload_file/a/b", own, FOREIGN, "PUT").status == 403
+
+
+def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
+    own, stranger = f"127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+    index = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
+    [script, *_] = re.findall(r"\./(static/js/[\w.-]+\.js)", index)
+    requests: dict[str, tuple[Any, ...]] = {
+        path: (path, own)
+        for path in ("/start", f"/{script}", "/_stcore/health", "/media/none.png", "/none/none.js")
+    }
+    requests |= {"page": ("/", own), "foreign page": ("/", "evil.example")}
+    sockets = {
+        "socket": ("/_stcore/stream", own, f"http://{own}"),
+        "foreign socket": ("/_stcore/stream", own, stranger),
+    }
+    answers = {name: answer(port, *request) for name, request in requests.items()}
+    answers |= {name: answer(port, *request, **UPGRADE) for name, request in sockets.items()}
+    statuses = {name: answers[name].status for name in ("page", "foreign page", *sockets)}
+    assert statuses == {"page": 307, "foreign page": 403, "socket": 101, "foreign socket": 403}
+    assert {response.status for name, response in answers.items() if name not in statuses} <= {200, 404}
+    for response in answers.values():
+        assert response.headers.get_all("X-Frame-Options") == ["DENY"]
+        assert response.headers.get_all("X-Content-Type-Options") == ["nosniff"]
+        assert response.headers.get_all("Referrer-Policy") == ["no-referrer"]
+        [policy] = response.headers.get_all("Content-Security-Policy")
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        for rule in ("frame-ancestors", "object-src", "form-action", "base-uri"):
+            assert rules[rule] == "'none'"
+        assert rules["default-src"] == "'self'"
+        assert "'unsafe-inline'" not in rules["script-src"]
+        assert not re.search(r"\*|https?:|(?<!127\.0\.0\.1):\d", policy)
+
+
+def test_no_foreign_page_may_frame_the_app(browser: Any, port: int, tmp_path: Path) -> None:
+    tab = browser.new_context().new_page()
+    page = tmp_path / "foreign.html"
+    page.write_text(f"<iframe src=http://127.0.0.1:{port}/train></iframe>")
+    with tab.expect_console_message(lambda message: "frame-ancestors" in message.text):
+        tab.goto(page.as_uri())
+    assert tab.frame_locator("iframe").locator("[data-testid=stApp]").count() == 0
+    tab.context.close()
+
+
+def test_the_server_listens_on_this_machine_only_and_reports_nothing() -> None:
+    config = tomllib.loads((PROJECT / ".streamlit" / "config.toml").read_text())
+    server = config["server"]
+    assert server["address"] == "127.0.0.1"
+    assert server["allowedHosts"] == ["localhost", "127.0.0.1"]
+    assert server["enableCORS"] is server["enableXsrfProtection"] is True
+    assert server["maxUploadSize"] == 10
+    assert config["browser"]["gatherUsageStats"] is False
+    assert json.dumps(config).count("magicEnabled") == 1
