@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,6 +14,7 @@ from app.choice import Choice
 from app.components import cards, downloads
 from app.components.enlarged import captions_html
 from app.components.glossary import TERMS, tip
+from app.views.heat_maps import numbered, table_html
 from coder_core.api import list_runs
 from tests.support.run_folders import write_run
 
@@ -43,6 +45,14 @@ def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -
     assert "<img" not in markup
     assert "\"'" not in markup
     assert markup.count("&lt;img src=http") == 5 + 2  # five captions, two columns
+
+
+def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered() -> None:
+    html = table_html([EVIL, "b"], np.array([[0.5, np.nan], [0.1, 0.2]]), "cosine")
+    assert "<img" not in html
+    assert "&lt;img src=http" in html
+    assert "<td><b>0.50</b></td><td>–</td>" in html
+    assert numbered(["a", "dog", "a", "a"]) == ["a", "dog", "a (2)", "a (3)"]
 
 
 def test_matches_are_marked_and_places_kept() -> None:

@@ -14,7 +14,7 @@ from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened, refusals, saying, shown_tables, table_rows, texts
+from tests.support.pages import Opened, Roots
 from tests.support.run_folders import write_run
 
 
@@ -27,16 +27,15 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path: Path, opened:
     also = app.multiselect(key="also")
     assert also.options == ["c", "new", "elsewhere"]  # a name of the link stays
     assert "elsewhere" in also.help
-    assert saying(app, "a", "elsewhere", "dev")
-    tables = [[row["run"] for row in rows] for rows in table_rows(app, "i→t R@1")]
+    assert app.saying("a", "elsewhere", "dev")
+    tables = [[row["run"] for row in rows] for rows in app.rows("i→t R@1")]
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     for images in (12, 14):
-        assert saying(app, "demo", images, 5 * images)
-    app.selectbox(key="versus").set_value("c").run()
+        assert app.saying("demo", images, 5 * images)
+    app.change(versus="c")
     assert app.multiselect(key="also").options == ["b", "new", "elsewhere"]
-    assert app.multiselect(key="also").value == ["elsewhere", "new"]
-    bars = next(chart.proto.spec for chart in app.get("plotly_chart"))
-    assert [trace["name"] for trace in json.loads(bars)["data"]] == ["a", "c"]
+    assert app.value("also") == ["elsewhere", "new"]
+    assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
 
 
 def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, opened: Opened) -> None:
@@ -46,10 +45,9 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, ope
     captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
     write_concept_run(root, "both", images=12, captions=captions)
     app = opened(root, "overview", curves=["c", "both"])  # as older links have it
-    assert app.multiselect(key="also").value == ["c", "both"]
-    assert app.query_params["also"] == ["c", "both"]
+    assert app.value("also") == app.query_params["also"] == ["c", "both"]
     assert "curves" not in app.query_params
-    [table] = table_rows(app, "matching pairs")
+    [table] = app.rows("matching pairs")
     assert [row["run"] for row in table] == ["a", "c", "both", "b"]
     run = open_run(root / "both")
     v, w = run.embeddings("dev")
@@ -61,43 +59,36 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, ope
     exact = score_separation(run, "dev").mean_distance
     assert exact == pytest.approx(float(md), abs=1e-5)
     assert table[2]["MD"] == f"{exact:.3f}"
-    assert len(app.get("plotly_chart")) == 4
+    assert len(app.figures()) == 4
 
 
-def test_an_imported_run_has_no_configuration_curves_or_model(roots: dict[str, Path], opened: Opened) -> None:
+def test_an_imported_run_has_no_configuration_curves_or_model(roots: Roots, opened: Opened) -> None:
     app = opened(roots["imported"], "overview", run="clip", versus="demo")
-    assert any('"imported"' in json.dumps(table) for table in shown_tables(app))
-    assert saying(app, "clip", "imported")
+    assert any('"imported"' in json.dumps(table) for table in app.tables())
+    assert app.saying("clip", "imported")
     alone = opened(roots["imported"], "overview", run="clip", versus="—")
-    assert len(refusals(alone)) > len(refusals(app))
-    app = opened(roots["imported"], "diversity", run="clip", versus="—")
-    assert saying(app, "clip", "μ", "γ")
+    assert len(alone.refusals()) > len(app.refusals())
+    assert opened(roots["imported"], "diversity", run="clip", versus="—").saying("clip", "μ", "γ")
     app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
-    app.text_input(key="text").set_value("a red ring").run()
-    assert refusals(app)
-    assert not app.exception
+    assert app.change(text="a red ring").refusals()
 
 
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened) -> None:
     write_run(tmp_path, "demo", images=20)
     app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
-    app.text_input(key="view-name").set_value("<b>mine</b>").run()
-    app.button(key="save-view").click().run()
-    assert not app.exception
+    app.change(view_name="<b>mine</b>").click("save-view")
     [(name, address)] = saved_views(tmp_path).items()
     assert name == "<b>mine</b>"
     assert address.startswith("retrieval?")
     assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(address.split("?")[1].split("&"))
-    assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in texts(app)
-    app.text_input(key="view-name").set_value("<b>mine</b>").run()
-    app.button(key="save-view").click().run()
-    assert refusals(app)
+    assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in app.texts()
+    app.change(view_name="<b>mine</b>").click("save-view")
+    assert app.refusals()
     assert saved_views(tmp_path) == {name: address}
-    app.button(key="remove-view-0").click().run()
+    app.click("remove-view-0")
     assert saved_views(tmp_path) == {}
     app = opened(tmp_path, "", run="demo")  # the first page is the overview under another path
-    app.text_input(key="view-name").set_value("first").run()
-    app.button(key="save-view").click().run()
+    app.change(view_name="first").click("save-view")
     assert saved_views(tmp_path)["first"].startswith("overview?")
 
 

@@ -7,10 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.app.conftest import ROOTS
-from tests.support.pages import PAGES, Opened, refusals, saying, shown_tables, texts
-from tests.support.run_folders import flip, write_run
+from tests.support.concept_runs import write_concept_run
+from tests.support.pages import PAGES, Opened, Roots
+from tests.support.run_folders import write_run
 
-STRANGE = ["../../etc", "/etc/passwd", "-rf", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf"]
+STRANGE = ("../../etc", "/etc/passwd", "-rf", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
+PARAMETERS = {
+    "diversity": ("caption", "image", "epsilon", "anchors", "also"),
+    "retrieval": ("query-text", "anchors", "also", "at"),
+    "similarity": (
+        *("anchors", "batch-of", "order", "pairs", "draw", "mu", "gamma", "epsilon"),
+        *("pair-image", "pair-caption", "chosen"),
+    ),
+    "concepts": ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -24,91 +34,76 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("root", ROOTS)
 @pytest.mark.parametrize("page", [*PAGES, "start"])
-def test_every_page_opens(roots: dict[str, Path], root: str, page: str, opened: Opened) -> None:
+def test_every_page_opens(roots: Roots, root: str, page: str, opened: Opened) -> None:
     app = opened(roots[root], page)
     assert app.title[0].value.endswith("?")
-    assert len(refusals(app)) == 1 or root != "none" or page == "start"
+    assert len(app.refusals()) == 1 or root != "none" or page == "start"
 
 
-def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots: dict[str, Path], opened: Opened) -> None:
-    app = opened(roots["none"], "")
-    assert [button.label for button in app.button] == ["Train the demo"]
+def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots: Roots, opened: Opened) -> None:
+    assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
     assert not app.button
     assert len(app.main.get("page_link")) == 2
 
 
-def test_the_baseline_is_first_and_a_damaged_run_is_named(roots: dict[str, Path], opened: Opened) -> None:
+def test_the_baseline_is_first_and_a_damaged_run_is_named(roots: Roots, opened: Opened) -> None:
     app = opened(roots["two"], "overview")
-    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("demo-baseline", "demo")
+    assert (app.value("run"), app.value("versus")) == ("demo-baseline", "demo")
+    assert app.change(versus="—").query_params["versus"] == "—"
     app = opened(roots["damaged"], "overview")
-    assert saying(app, "torn", "config.toml")
+    assert app.saying("torn", "config.toml")
     assert "torn" not in app.selectbox(key="run").options
-
-
-@pytest.mark.parametrize("page", ["retrieval", "diversity", "joint"])
-def test_a_damaged_array_is_named_and_not_shown(tmp_path: Path, page: str, opened: Opened) -> None:
-    run = write_run(tmp_path / "runs", "torn", images=12, pictures=False)
-    flip(run / "analysis" / "dev" / "text_embeddings.npy")
-    app = opened(tmp_path / "runs", page)
-    assert saying(app, "text_embeddings.npy")
-    assert not app.get("plotly_chart")
 
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("versus", "shown"), [("beta", {"gamma", "beta"}), ("—", {"gamma"})])
-def test_a_link_opens_the_runs_it_names(
-    three: Path, page: str, versus: str, shown: set[str], opened: Opened
-) -> None:
+def test_a_link_opens_its_runs(three: Path, page: str, versus: str, shown: set[str], opened: Opened) -> None:
     app = opened(three, page, run="gamma", versus=versus)
-    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("gamma", versus)
-    buttons = [button.label for button in app.button]
-    figures = [chart.proto.spec for chart in app.get("plotly_chart")]
-    drawn = [texts(app), *buttons, *figures]
-    assert {name for name in ("alpha", "beta", "gamma") if any(name in one for one in drawn)} == shown
+    assert (app.value("run"), app.value("versus")) == ("gamma", versus)
+    drawn = [app.texts(), *(button.label for button in app.button), str(app.figures())]
+    assert {name for name in ("alpha", "beta", "gamma") if any(name in text for text in drawn)} == shown
 
 
-def test_one_run_alone_is_chosen_in_the_sidebar(roots: dict[str, Path], opened: Opened) -> None:
-    app = opened(roots["two"], "overview")
-    app.selectbox(key="versus").set_value("—").run()
-    assert not app.exception
-    assert app.query_params["versus"] == "—"
-
-
-@pytest.mark.parametrize(
-    "page", [name for name in PAGES if name not in ("weights", "concepts", "clusters", "data", "reviews")]
-)
-def test_every_figure_is_a_table_too_on_request(roots: dict[str, Path], page: str, opened: Opened) -> None:
+@pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "joint", "retrieval", "slices"])
+def test_every_figure_is_a_table_too_on_request(roots: Roots, page: str, opened: Opened) -> None:
     app = opened(roots["two"], page, values="true", map="PCA")
-    assert app.sidebar.toggle(key="values").value
+    assert app.value("values")
     figures = {chart.proto.alt for chart in app.get("plotly_chart")}
-    values = [table for table in shown_tables(app) if table["label"] == "values"]
+    values = [table for table in app.tables() if table["label"] == "values"]
     assert figures
     assert {table["columns"][-1]["label"] for table in values} == figures
     assert all(table["rows"] for table in values)
-    app.sidebar.toggle(key="values").set_value(False).run()
-    assert [table for table in shown_tables(app) if table["label"] == "values"] == []
+    app.change(values=False)
+    assert [table for table in app.tables() if table["label"] == "values"] == []
 
 
-def test_runs_on_other_samples_are_not_compared(tmp_path: Path, opened: Opened) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_runs_on_other_samples_are_not_compared(tmp_path: Path, page: str, opened: Opened) -> None:
     for name, images in (("one", 12), ("other", 14)):
         write_run(tmp_path / "runs", name, images=images, pictures=False)
-    for page in PAGES:
-        app = opened(tmp_path / "runs", page)
-        assert any("one" in refusal and "other" in refusal for refusal in refusals(app))
+    app = opened(tmp_path / "runs", page)
+    assert any("one" in refusal and "other" in refusal for refusal in app.refusals())
 
 
 @pytest.mark.parametrize("value", STRANGE)
-@pytest.mark.parametrize("page", ["diversity", "retrieval"])
-def test_strange_values_in_the_url_change_nothing(
-    roots: dict[str, Path], page: str, value: str, opened: Opened
+@pytest.mark.parametrize("page", PARAMETERS)
+def test_strange_values_change_nothing(
+    roots: Roots, tmp_path: Path, page: str, value: str, opened: Opened
 ) -> None:
-    keys = ("caption", "image", "epsilon", "anchors", "also", "at", "query-text")
-    app = opened(roots["two"], page, **dict.fromkeys(keys, value))
-    assert app.selectbox(key="run").value == "demo-baseline"
-    assert app.selectbox(key="split").value == "dev"
-    assert "<script>" not in texts(app)
-    app = opened(roots["two"], page, **dict.fromkeys(("run", "versus", "split", *keys), value))
-    assert refusals(app)
-    assert "<script>" not in texts(app)
-    assert not app.get("plotly_chart")
+    root = roots["two"]
+    if page == "concepts":
+        root = write_concept_run(tmp_path / "runs", "one").parent
+    plain, strange = opened(root, page), opened(root, page, **dict.fromkeys(PARAMETERS[page], value))
+    for key in ("run", "split"):
+        assert strange.value(key) == plain.value(key)
+    assert len(strange.figures()) == len(plain.figures()) > 0
+    assert "<script>" not in strange.texts()
+
+
+@pytest.mark.parametrize("value", STRANGE)
+def test_strange_runs_and_splits_show_nothing(roots: Roots, value: str, opened: Opened) -> None:
+    app = opened(roots["two"], "diversity", run=value, versus=value, split=value)
+    assert app.refusals()
+    assert "<script>" not in app.texts()
+    assert not app.figures()

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app import charts
 from app.ask import Loss
@@ -16,99 +15,56 @@ from app.views.similarity import steps, steps_html, values_html
 from coder_core.api import open_run
 from coder_core.api.similarity import Pair, values_from_similarities
 from tests.support.clip_runs import import_clip
-from tests.support.pages import Opened, texts
+from tests.support.pages import Opened, Page, Roots
 from tests.support.run_folders import write_run
 
 COLOURS = charts.tone("light")
 
 
-def figures(app: AppTest) -> int:
-    return len(app.get("plotly_chart"))
-
-
 @pytest.mark.parametrize(("root", "count"), [("one", 4), ("two", 9), ("imported", 9), ("damaged", 4)])
-def test_it_draws_every_matrix_of_every_run(
-    roots: dict[str, Path], root: str, count: int, opened: Opened
-) -> None:
+def test_every_matrix_of_every_run(roots: Roots, root: str, count: int, opened: Opened) -> None:
     app = opened(roots[root], "similarity")
-    assert figures(app) == count
-    assert "64 of 100 pairs, drawn at random with seed 0" in texts(app)
+    assert len(app.figures()) == count
+    assert app.saying(64, 100, "seed 0")
     assert [button.label for button in app.get("download_button")][:2] == ["CSV", "Parquet"]
 
 
 @pytest.mark.parametrize("anchors", ["text", "image"])
 @pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
 @pytest.mark.parametrize("order", ["diversity", "cluster", "drawn"])
-def test_every_batch_in_every_order(
-    roots: dict[str, Path], anchors: str, source: str, order: str, opened: Opened
-) -> None:
+def test_every_batch_and_order(roots: Roots, anchors: str, source: str, order: str, opened: Opened) -> None:
     app = opened(roots["two"], "similarity")
-    for key, value in (("anchors", anchors), ("batch-of", source), ("order", order)):
-        app.segmented_control(key=key).set_value(value)
-    app.run()
-    assert not app.exception
+    app.change(anchors=anchors, batch_of=source, order=order)
     if source == "chosen":
-        assert "There is no batch to show." in texts(app)
-        app.text_input(key="chosen").set_value("3, 10-30").run()
-        assert "22 of the 22 pairs chosen by number" in texts(app)
-    assert not app.exception
-    assert figures(app) == 9
+        assert app.refusals()
+        app.change(chosen="3, 10-30")
+        assert app.saying(22, 22)
+    assert len(app.figures()) == 9
 
 
-def test_sliders_begin_with_training_and_say_so(roots: dict[str, Path], opened: Opened) -> None:
+def test_sliders_begin_with_training_and_say_so(roots: Roots, opened: Opened) -> None:
     app = opened(roots["two"], "similarity")
-    assert [app.slider(key=key).value for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
-    assert "demo was trained with μ = 0.1, γ = 0.3, ε = 0.1" in texts(app)
-    assert "demo-baseline did not use eq. 4" in texts(app)
-    app.slider(key="mu").set_value(0.02).run()
-    assert not app.exception
-    assert "0.02 × " in texts(app)
+    assert [app.value(key) for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
+    assert app.saying("demo", "μ = 0.1", "γ = 0.3", "ε = 0.1")
+    assert app.saying("demo-baseline", "eq. 4")
+    assert "0.02 × " in app.change(mu=0.02).texts()
 
 
-def test_more_than_256_are_shown_as_blocks_and_said(
-    tmp_path: Path, roots: dict[str, Path], opened: Opened
-) -> None:
-    write_run(tmp_path / "runs", "demo", images=70)
-    app = opened(tmp_path / "runs", "similarity")
-    app.number_input(key="pairs").set_value(300).run()
-    assert "Every cell is the mean of 2 × 2 pairs." in texts(app)
-    app.segmented_control(key="batch-of").set_value("split").run()
-    assert "Every cell is the mean of 2 × 1 pairs." in texts(app)
-    assert "All 70 images and all 350 captions" in texts(app)
-    assert not app.exception
+def test_more_than_256_are_shown_as_blocks(tmp_path: Path, opened: Opened) -> None:
+    write_run(tmp_path, "demo", images=70)
+    app = opened(tmp_path, "similarity").change(pairs=300)
+    assert app.saying("2 × 2 pairs")
+    app.change(batch_of="split")
+    assert app.saying("2 × 1 pairs")
+    assert app.saying("70 images", "350 captions")
 
 
-def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots: dict[str, Path], opened: Opened) -> None:
-    app = opened(roots["one"], "similarity")
-    app.segmented_control(key="batch-of").set_value("chosen")
-    app.run()
-    app.text_input(key="chosen").set_value("0-9").run()
-    app.number_input(key="pair-image").set_value(1)
-    app.number_input(key="pair-caption").set_value(2).run()
-    assert "Image 1 with caption 2, which belongs to image 0" in texts(app)
-    app.number_input(key="pair-image").set_value(15).run()
-    assert "is not in this batch. The hardest negative is shown instead." in texts(app)
-    assert not app.exception
-
-
-@pytest.mark.parametrize("value", ["../../etc", "<script>alert(1)</script>", "9" * 400, "inf", "-5", "a\nb"])
-def test_strange_values_in_the_url_change_nothing(roots: dict[str, Path], value: str, opened: Opened) -> None:
-    keys = [
-        "anchors",
-        "batch-of",
-        "order",
-        "pairs",
-        "draw",
-        "mu",
-        "gamma",
-        "epsilon",
-        "pair-image",
-        "pair-caption",
-        "chosen",
-    ]
-    app = opened(roots["two"], "similarity", **dict.fromkeys(keys, value))
-    assert figures(app) == 9
-    assert "<script>" not in texts(app)
+def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots: Roots, opened: Opened) -> None:
+    app = opened(roots["one"], "similarity", **{"batch-of": "Selection", "chosen": "0-9"})
+    app.change(pair_image=1, pair_caption=2)
+    assert app.saying("Image 1", "caption 2", "image 0")
+    assert not app.saying("not in this batch")
+    assert app.change(pair_image=15).saying("not in this batch")
 
 
 @pytest.mark.parametrize(
@@ -240,21 +196,22 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, o
     root = tmp_path / "runs"
     import_clip(root, "clip", images=20)
     write_run(root, "trained", images=20)
-    own = values_from_similarities(open_run(root / "clip"), "dev")
+    loss = values_from_similarities(open_run(root / "clip"), "dev").loss
+    fitted, paper = [loss.temperature, loss.gamma], [0.1, 0.3]
+
+    def values(app: Page) -> list[Any]:
+        return [app.value(key) for key in ("mu", "gamma")]
+
     app = opened(root, "similarity", run="clip", versus="—")
-    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [own.loss.temperature, own.loss.gamma]
-    assert f"γ = {own.loss.gamma:g} is midway between the 99th percentile of other pairs" in texts(app)
-    paper = next(button for button in app.button if "paper" in button.label)
-    paper.click().run()
-    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
-    next(button for button in app.button if "clip" in button.label).click().run()
-    assert app.slider(key="gamma").value == own.loss.gamma
-    beside = opened(root, "diversity", run="clip", versus="—")
-    assert [beside.slider(key=key).value for key in ("mu", "gamma")] == [own.loss.temperature, own.loss.gamma]
-    assert "is midway between the 99th percentile" in texts(beside)
-    app.selectbox(key="run").set_value("trained").run()  # sliders that nobody moved follow to the next run
-    assert [app.slider(key=key).value for key in ("mu", "gamma")] == [0.1, 0.3]
-    assert not app.exception
+    assert values(app) == fitted
+    for name, expected in (("paper", paper), ("clip", fitted)):
+        next(button for button in app.button if name in button.label).click()
+        assert values(app.again()) == expected
+    for page in (app, opened(root, "diversity", run="clip", versus="—")):
+        assert values(page) == fitted
+        assert page.saying(f"γ = {loss.gamma:g}", "99th")
+    app.change(run="trained")  # sliders that nobody moved follow to the next run
+    assert values(app) == paper
 
 
 def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.choice import Choice, slice_mask
 from coder_core.api import open_run
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
-from tests.support.pages import Opened, saying, shown_tables, table_rows
+from tests.support.pages import Opened
 from tests.support.run_folders import write_run
 
 DOGS = '"dog" in words and not "way 0" in caption'
@@ -34,7 +34,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_table_of_slices_tells_gains_from_noise(root: Path, opened: Opened) -> None:
-    [table] = [rows for rows in table_rows(opened(root, "slices"), "slice") if rows]
+    [table] = [rows for rows in opened(root, "slices").rows("slice") if rows]
     by_slice = {row["slice"]: row for row in table}
     assert by_slice['"dog" in words']["queries"] == "150"
     assert by_slice["numbers"]["queries"] == "300"  # the number of a scene
@@ -47,38 +47,35 @@ def test_the_table_of_slices_tells_gains_from_noise(root: Path, opened: Opened) 
 def test_a_slice_narrows_tables_and_figures(root: Path, opened: Opened) -> None:
     for page in ("retrieval", "diversity"):
         app = opened(root, page, slice=DOGS)
-        assert saying(app, 120, 300)
-        [table] = [shown for shown in shown_tables(app) if shown["rows"]]
+        assert app.saying(120, 300)
+        [table] = [shown for shown in app.tables() if shown["rows"]]
         assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
         assert all("dog" in json.dumps(row) for row in table["rows"])
     assert app.query_params["slice"] == DOGS
     app = opened(root, "similarity", slice=DOGS)
-    assert saying(app, 64, 120, "seed 0")
-    matrix = app.get("plotly_chart")[0].proto.spec
-    assert "a dog in scene" in matrix
-    assert "two cats" not in matrix
+    assert app.saying(64, 120, "seed 0")
+    assert "a dog in scene" in str(app.figures()[0])
+    assert "two cats" not in str(app.figures()[0])
 
 
 def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) -> None:
     app = opened(root, "diversity", slice='dog "way 3"')
-    assert saying(app, "“dog”", "“way 3”", 30, 300)
-    number = app.number_input(key="caption").value
-    app.button(key="sample-similar").click().run()
-    assert app.text_input(key="slice").value == app.query_params["slice"] == f"{number} in neighbours"
-    assert saying(app, 51, 300)
+    assert app.saying("“dog”", "“way 3”", 30, 300)
+    number = app.value("caption")
+    app.click("sample-similar")
+    assert app.value("slice") == app.query_params["slice"] == f"{number} in neighbours"
+    assert app.saying(51, 300)
     for mistake in ("dog in word", "__import__('os')"):
-        app.text_input(key="slice").set_value(mistake).run()
-        assert not saying(app, 51, 300)
+        app.change(slice=mistake)
+        assert not app.saying(51, 300)
         assert app.number_input(key="caption").max == 299
-    assert saying(app, "__import__")
+    assert app.saying("__import__")
 
 
 def test_a_click_after_spaces_around_the_slice_is_not_lost(root: Path, opened: Opened) -> None:
-    app = opened(root, "diversity")
-    app.text_input(key="slice").set_value(" dog ").run()
-    number = app.number_input(key="caption").value
-    app.button(key="sample-similar").click().run()
-    assert app.query_params["slice"] == f"{number} in neighbours"
+    app = opened(root, "diversity").change(slice=" dog ")
+    number = app.value("caption")
+    assert app.click("sample-similar").query_params["slice"] == f"{number} in neighbours"
 
 
 def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
@@ -87,7 +84,7 @@ def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
     append_review(file, Review(key, text, "too-vague", "anna", ("Odd <b>",)))
     try:
         for expression in ('"odd <b>" in tags', '"too-vague" in tags'):
-            assert saying(opened(root, "retrieval", slice=expression), 1, 300)
+            assert opened(root, "retrieval", slice=expression).saying(1, 300)
     finally:
         file.unlink()
 
@@ -101,7 +98,7 @@ def test_a_page_about_one_run_keeps_the_slice_of_the_sidebar(root: Path) -> None
 
 
 def test_the_overview_counts_what_each_run_answers(root: Path, opened: Opened) -> None:
-    [rows] = table_rows(opened(root, "overview"), "answered")
+    [rows] = opened(root, "overview").rows("answered")
     right = {name: open_run(root / name).ranks("dev")["t2i"] < 1 for name in ("demo-baseline", "demo")}
     assert {row["run"]: row["answered"] for row in rows} == {
         name: f"{int(answered.sum()):,}" for name, answered in right.items()

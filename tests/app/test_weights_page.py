@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 
 from coder_core.api import open_run
 from coder_core.api.training.sample_weights import CODER, WEIGHT, correlations, weight_table
-from tests.support.pages import Opened, labels, table_rows, texts
+from tests.support.pages import Opened, numbers
 from tests.support.run_folders import import_run_folder, write_run
 
 
@@ -29,89 +27,80 @@ def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
 @pytest.mark.parametrize("side", ["Captions", "Images"])
 def test_two_runs_stand_side_by_side(root: Path, side: str, opened: Opened) -> None:
     app = opened(root, "weights", run="opposite", versus="combined", side=side)
-    assert "combined: combined, the weights of a batch sum to λ = 32, 4 neighbours by TF-IDF" in texts(app)
-    assert "opposite: diversity" in texts(app)
-    heads = [item.value for item in app.header]
-    assert {"Highest weights", "Lowest weights", "Do the measures agree?"} <= set(heads)
-    [statistics] = table_rows(app, "μ")
+    assert app.saying("combined", "λ = 32", 4)
+    assert len(app.header) >= 4
+    [statistics] = app.rows("μ")
     assert [row["run"] for row in statistics] == ["opposite"] * 3 + ["combined"] * 3
-    app.segmented_control(key="weights-of").set_value("opposite").run()
-    assert not app.exception
+    app.change(weights_of="opposite")
 
 
 def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, opened: Opened) -> None:
     run = open_run(root / "combined")
     weights = run.analysis("dev").array("sample_weight")
+    lowest, highest = int(weights.argmin()), int(weights.argmax())
     app = opened(root, "weights", run="combined", versus="—")
-    for place in (weights.argmax(), weights.argmin()):
-        assert f"{weights[place]:.3f}</span>" in texts(app)
-        assert f"caption={place}" in texts(app)
-    assert app.number_input(key="weighed").value == int(weights.argmax())
-    app.segmented_control(key="ranked-weights").set_value("low").run()
-    app.number_input(key="weighed").set_value(int(weights.argmin())).run()
-    assert f"Caption {int(weights.argmin())} of image" in texts(app)
-    app.button(key="weighed-next").click().run()
-    assert app.number_input(key="weighed").value == int(weights.argsort(kind="stable")[1])
-    app.text_input(key="slice").set_value("image >= 2").run()
+    for caption in (lowest, highest):
+        assert f"{weights[caption]:.3f}</span>" in app.texts()
+        assert f"caption={caption}" in app.texts()
+    assert app.value("weighed") == highest
+    app.change(ranked_weights="low")
+    app.change(weighed=lowest)
+    assert app.saying(f"Caption {lowest}")
+    app.click("weighed-next")
+    assert app.value("weighed") == int(weights.argsort(kind="stable")[1])
+    app.change(slice="image >= 2")
     captions = np.flatnonzero(run.image_of_text("dev") >= 2)
     inside = weights[captions]
-    cards = [part.proto.body for part in app.get("html") if 'class="cl-card' in part.proto.body]
-    shown = [re.findall(r"<span>(\d\.\d{3})</span>", grid) for grid in cards]
-    assert [one[0] for one in shown] == [f"{inside.max():.3f}", f"{inside.min():.3f}"]
-    assert f"are over the slice: {len(captions)} of {len(weights)} captions." in texts(app)
-    bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][0]["y"]
-    assert np.frombuffer(base64.b64decode(bars["bdata"]), bars["dtype"]).sum() == len(captions)
+    shown = [re.findall(r"<span>(\d\.\d{3})</span>", grid)[0] for grid in app.cards()]
+    assert shown == [f"{inside.max():.3f}", f"{inside.min():.3f}"]
+    assert app.saying(len(captions), len(weights))
+    assert numbers(app.figures()[0]["data"][0]["y"]).sum() == len(captions)
     expected = correlations(weight_table(run, "dev", "text").iloc[captions])
-    agreement, _ = table_rows(app, "CODER’s SD")
+    agreement, _ = app.rows("CODER’s SD")
     assert agreement[0]["CODER’s SD"] == f"{expected.loc[WEIGHT, CODER]:+.2f}"
-    app.text_input(key="slice").set_value("image > 99").run()
-    assert "The slice holds no caption." in texts(app)
+    app.change(slice="image > 99")
+    assert app.refusals()
 
 
 def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:
     app = opened(root, "weights", run="hal", versus="unweighted")
-    assert "unweighted was trained without sample weights. Only hal is shown." in texts(app)
-    assert "hal: hal, the weights of a batch sum to" in texts(app)
-    assert "DISCREPANCY" not in texts(app)
+    assert app.saying("unweighted", "Only hal")
+    assert app.get("plotly_chart")
+    assert not app.rows("DISCREPANCY")
 
 
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [("plain", "plain was trained without sample weights."), ("clip", "clip holds imported embeddings")],
-)
-def test_what_is_absent_and_what_to_train(root: Path, run: str, said: str, opened: Opened) -> None:
+@pytest.mark.parametrize("run", ["plain", "clip"])
+def test_a_run_without_weights_is_named_with_what_to_train(root: Path, run: str, opened: Opened) -> None:
     app = opened(root, "weights", run=run, versus="—")
-    assert said in texts(app)
-    assert "Train with --sample-weights diversity" in texts(app)
+    assert app.saying(run, "--sample-weights diversity")
     assert not app.header
     assert not app.get("plotly_chart")
 
 
 def test_a_button_leads_to_a_run_that_has_weights(root: Path, opened: Opened) -> None:
     """Beside the first run where both are of the same samples, else alone."""
-    app = opened(root, "weights", run="unweighted", versus="—")
-    app.button(key="another-run").click().run()
-    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("unweighted", "combined")
-    assert "unweighted was trained without sample weights. Only combined is shown." in texts(app)
+    app = opened(root, "weights", run="unweighted", versus="—").click("another-run")
+    assert (app.value("run"), app.value("versus")) == ("unweighted", "combined")
+    assert app.saying("unweighted", "Only combined")
     app = opened(root, "weights", run="plain", versus="clip")
-    assert labels(app, "Show") == ["Show combined"]
-    app.button(key="another-run").click().run()
-    assert (app.selectbox(key="run").value, app.selectbox(key="versus").value) == ("combined", "—")
+    assert app.labels("Show") == ["Show combined"]
+    app.click("another-run")
+    assert (app.value("run"), app.value("versus")) == ("combined", "—")
     assert app.get("plotly_chart")
 
 
-def test_unknown_words_of_a_query_are_named_and_without_a_known_one_nothing_is_ranked(
-    root: Path, opened: Opened
-) -> None:
+def test_unknown_words_of_a_query_are_named(root: Path, opened: Opened) -> None:
     app = opened(root, "retrieval", run="combined", versus="—", ask="Free text")
-    app.text_input(key="text").set_value("a dog and a unicorn 🐶").run()
-    assert texts(app).count('class="cl-card') == 6  # every image of the split
-    assert "Words this run does not know: and, unicorn." in texts(app)
-    for query in ("unicorns", "雪里的狗 🐶", "🐶", "?!"):
-        app.text_input(key="text").set_value(query).run()
-        assert "has no word that run combined knows" in texts(app)
-        assert 'class="cl-card' not in texts(app)
-    app.text_input(key="text").set_value("a dog runs " * 273).run()
-    assert "the text query: has 3,002 characters; expected at most 500." in texts(app)
-    assert 'class="cl-card' not in texts(app)
-    assert not app.exception
+    app.change(text="a dog and a unicorn 🐶")
+    assert app.texts().count('class="cl-card') == 6  # every image of the split
+    assert app.saying("and, unicorn")
+    for query, cause in (
+        ("unicorns", "combined"),
+        ("雪里的狗 🐶", "combined"),
+        ("🐶", "combined"),
+        ("?!", "combined"),
+        ("a dog runs " * 273, "3,002"),
+    ):
+        app.change(text=query)
+        assert any(cause in refusal for refusal in app.refusals())
+        assert not app.cards()

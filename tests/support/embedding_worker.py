@@ -13,19 +13,5 @@ from coder_core.embedding import resumable
 if __name__ == "__main__":
     resumable.BLOCK_ON_CPU = 2
     data, model, root, name = sys.argv[1:]
-    raise SystemExit(
-        main(
-            [
-                "pictures",
-                data,
-                "--model",
-                model,
-                "--root",
-                root,
-                "--name",
-                name,
-                "--split=train",
-                "--workers=0",
-            ]
-        )
-    )
+    flags = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
+    raise SystemExit(main(["pictures", data, *flags]))

@@ -1,7 +1,8 @@
-"""Pages without a browser: open one with AppTest, read what it says."""
+"""Pages without a browser: open one with AppTest, change its widgets, read what it shows."""
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -9,85 +10,131 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.components.table import NAME
 
 PROJECT = Path(__file__).resolve().parents[2]
-Opened = Callable[..., AppTest]
-PAGES = (
-    "overview",
-    "diversity",
-    "weights",
-    "similarity",
-    "joint",
-    "clusters",
-    "concepts",
-    "retrieval",
-    "slices",
-    "data",
-    "reviews",
+ABOUT_SCORES = ("overview", "diversity", "similarity", "retrieval")
+PAGES = (*ABOUT_SCORES, "weights", "joint", "clusters", "concepts", "slices", "data", "reviews")
+FIELDS = (
+    *("segmented_control", "number_input", "text_input", "text_area"),
+    *("selectbox", "multiselect", "slider", "toggle"),
 )
 
 
-def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: str | list[str]) -> AppTest:
-    """A page over a folder of runs, opened by a link with these query parameters; "" is the first page."""
+class Page:
+    """A page of the app after its last script run, which did not fail; anything else is asked of the AppTest."""
+
+    def __init__(self, app: AppTest) -> None:
+        self.app = app
+        self.again()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.app, name)
+
+    def again(self) -> Page:
+        """Run the script."""
+        self.app.run()
+        assert not self.app.exception, [item.value for item in self.app.exception]
+        return self
+
+    def change(self, **values: Any) -> Page:
+        """Give widgets these values by their keys, with _ for -, in one script run."""
+        for key, value in values.items():
+            self.widget(key).set_value(value)
+        return self.again()
+
+    def widget(self, key: str) -> Any:
+        """The widget of this key, of whatever kind; _ stands for - as well."""
+        fields = (item for kind in FIELDS for item in getattr(self.app, kind) if item.key)
+        return {item.key.replace("-", "_"): item for item in fields}[key.replace("-", "_")]
+
+    def value(self, key: str) -> Any:
+        """The value of a widget."""
+        return self.widget(key).value
+
+    def click(self, key: str) -> Page:
+        """Click a button."""
+        self.app.button(key=key).click()
+        return self.again()
+
+    def upload(self, name: str, content: bytes, kind: str = "image/png") -> Page:
+        """Hand a file to the field of pictures."""
+        self.app.file_uploader(key="picture").upload(name, content, kind)
+        return self.again()
+
+    def keys(self, kind: str) -> list[str]:
+        """The keys of the widgets of a kind."""
+        return [str(item.key) for item in getattr(self.app, kind)]
+
+    def labels(self, start: str) -> list[str]:
+        """The labels of buttons that start with these words."""
+        return [button.label for button in self.app.button if button.label.startswith(start)]
+
+    def parts(self) -> list[str]:
+        """Every piece of HTML and every metric."""
+        metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in self.app.metric)
+        return [*(str(item.proto.body) for item in self.app.get("html")), *metrics]
+
+    def texts(self) -> str:
+        """Everything said in HTML and in metrics."""
+        return "\n".join([*self.parts(), ""])
+
+    def saying(self, *values: object) -> list[str]:
+        """The parts that hold these names and numbers in this order, whatever is written between them."""
+        escaped = (re.escape(html.escape(str(value))) for value in values)
+        pattern = ".*?".join(rf"(?<![\w.]){value}(?!\w|[.,]\d)" for value in escaped)
+        return [part for part in self.parts() if re.search(pattern, part, re.DOTALL)]
+
+    def refusals(self) -> list[str]:
+        """Notices in place of results: the fact and the way on."""
+        return [part for part in self.parts() if 'class="cl-empty' in part]
+
+    def cards(self) -> list[str]:
+        """The grids and lists of cards, as HTML."""
+        return [part for part in self.parts() if 'class="cl-card' in part]
+
+    def headings(self) -> str:
+        """The headings, one per line."""
+        return "\n".join(item.value for item in self.app.header)
+
+    def figures(self) -> list[dict[str, Any]]:
+        """The figures, as Plotly reads them."""
+        return [json.loads(chart.proto.spec) for chart in self.app.get("plotly_chart")]
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Data that the page sends to its tables: label, columns, rows of a page, and more."""
+        parts = (part.proto for part in self.app.get("bidi_component"))
+        return [json.loads(part.json) for part in parts if part.component_name == NAME]
+
+    def rows(self, column: str) -> list[list[dict[str, str]]]:
+        """The rows of every table with this column, each as column → text."""
+        tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in self.tables()]
+        return [
+            [dict(zip(names, row["cells"], strict=True)) for row in rows]
+            for names, rows in tables
+            if column in names
+        ]
+
+
+Opened = Callable[..., Page]
+Roots = dict[str, Path]
+
+
+def open_page(monkeypatch: pytest.MonkeyPatch, root: Path, page: str, **query: str | list[str]) -> Page:
+    """A page over a folder of runs, opened by a link with these parameters, with _ for -; "" is the first page."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
-    app.query_params.update(query)
+    app.query_params.update({key.replace("_", "-"): value for key, value in query.items()})
     if page:
         app.switch_page(f"pages/{page}.py")
-    app.run()
-    assert not app.exception, [item.value for item in app.exception]
-    return app
+    return Page(app)
 
 
-def parts(app: AppTest) -> list[str]:
-    """Every piece of HTML and every metric of a page."""
-    metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in app.metric)
-    return [*(str(item.proto.body) for item in app.get("html")), *metrics]
-
-
-def texts(app: AppTest) -> str:
-    """Everything a page says in HTML and in metrics."""
-    return "\n".join([*parts(app), ""])
-
-
-def saying(app: AppTest, *values: object) -> list[str]:
-    """The parts of a page that hold these names and numbers in this order, whatever is written between them."""
-    escaped = (re.escape(html.escape(str(value))) for value in values)
-    pattern = ".*?".join(rf"(?<![\w.]){value}(?!\w|[.,]\d)" for value in escaped)
-    return [part for part in parts(app) if re.search(pattern, part, re.DOTALL)]
-
-
-def refusals(app: AppTest) -> list[str]:
-    """Notices a page shows in place of results: the fact and the way on."""
-    return [part for part in parts(app) if 'class="cl-empty' in part]
-
-
-def headings(app: AppTest) -> str:
-    """The headings of a page, one per line."""
-    return "\n".join(item.value for item in app.header)
-
-
-def shown_tables(app: AppTest) -> list[dict[str, Any]]:
-    """Data that the page sends to its tables: label, columns, rows of a page, and more."""
-    parts = (part.proto for part in app.get("bidi_component"))
-    return [json.loads(part.json) for part in parts if part.component_name == NAME]
-
-
-def table_rows(app: AppTest, column: str) -> list[list[dict[str, str]]]:
-    """The rows of every table with this column, each as column → text."""
-    tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in shown_tables(app)]
-    return [
-        [dict(zip(names, row["cells"], strict=True)) for row in rows]
-        for names, rows in tables
-        if column in names
-    ]
-
-
-def labels(app: AppTest, start: str) -> list[str]:
-    """The labels of buttons that start with these words."""
-    return [button.label for button in app.button if button.label.startswith(start)]
+def numbers(values: dict[str, str]) -> np.ndarray:
+    """Values of a trace, which Plotly packs."""
+    return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
