@@ -51,12 +51,14 @@ def root(tmp_path: Path) -> Path:
 
 
 def variants(document: Any) -> Iterator[Any]:
-    """The document with each of its values, at any depth, replaced by each of `VALUES`."""
+    """The document with each of its values, at any depth, replaced: by each of `VALUES`, by two in turn where a table has
+    many keys."""
     for value in VALUES:
         yield copy.deepcopy(value)
     items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:2]
-    for key, part in items:
-        for value in variants(part) if isinstance(part, dict | list) else VALUES:
+    for number, (key, part) in enumerate(items):
+        values = VALUES[number % 4 :: 4] if len(items) > 8 else VALUES
+        for value in variants(part) if isinstance(part, dict | list) else values:
             changed = copy.copy(document)
             changed[key] = value
             yield changed

@@ -24,7 +24,7 @@ from tests.support.tiny_runs import STILL, WORDS, StoppingBatches, quiet, tiny_c
 
 def cases(folder: Path) -> dict[str, Config]:
     """Without dropout, whose random numbers come from the device."""
-    data, bert = write_tiny_data(folder / "data"), str(write_tiny_bert(folder / "bert", WORDS))
+    data, bert = write_tiny_data(folder / "data", images=12), str(write_tiny_bert(folder / "bert", WORDS))
     triplet: dict[str, Any] = {"bank_size": 0, "loss": "btr-hardest", "weight_instance": 1.0}
     whole: dict[str, Any] = {
         "concepts": 6,
@@ -75,7 +75,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     for name, config in cases(folder).items():
         here = train(config, folder / name / "cpu", torch.device("cpu"), stop_during=None)
-        results[name] = [here, train(config, folder / name / "second", second, stop_during=6)]
+        results[name] = [here, train(config, folder / name / "second", second, stop_during=4)]
     try:
         torch.ones(2, device=second) + torch.ones(2)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""kill -9 at 50 moments, 20 of them inside a save; signals; data cut off: nothing is lost, and going on is exact."""
+"""kill -9 at 20 moments, 10 of them inside a save; signals; data cut off: nothing is lost, and going on is exact."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole:
     for entry in entries:
         assert entry["damaged"] == 0
         assert entry["after"] >= entry["before"]  # what was saved stays saved
-    assert sum(entry["after"] > entry["before"] for entry in entries) >= 5
+    assert sum(entry["after"] > entry["before"] for entry in entries) >= 3
     for number in range(driven["kills"]["runs"]):
         run = folder / f"run-{number}"
         assert_same_run(run, whole)

@@ -11,7 +11,7 @@ from tests.support.driving import told_by
 
 @pytest.fixture(scope="module")
 def actual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return told_by("device_worker", tmp_path_factory.mktemp("devices") / "runs", timeout=280)
+    return told_by("device_worker", tmp_path_factory.mktemp("devices") / "runs", timeout=600)
 
 
 def numbers(events: Any, path: str = "") -> dict[str, float]:
@@ -30,6 +30,7 @@ def numbers(events: Any, path: str = "") -> dict[str, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(620)
 def test_every_kind_of_run_is_the_same_on_another_device(actual: dict[str, Any]) -> None:
     """Stopped on the way and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics."""
     runs = {name: events for name, events in actual.items() if name != "mixed"}
@@ -41,5 +42,6 @@ def test_every_kind_of_run_is_the_same_on_another_device(actual: dict[str, Any])
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(620)
 def test_the_device_refuses_what_a_gpu_refuses(actual: dict[str, Any]) -> None:
     assert actual["mixed"] == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
