@@ -58,7 +58,7 @@ def fill(app: Page, epochs: int) -> None:
     app.change(**{f"demo-{key}": value for key, value in (TINY | {"epochs": epochs}).items()})
 
 
-def until(condition: Callable[[], bool], seconds: float = 120) -> None:
+def until(condition: Callable[[], bool], seconds: float = 280) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -282,6 +282,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Opened) -> None:
     app, run = opened(root, "train"), root / "mine"
     fill(app, epochs=4_000)
@@ -311,6 +312,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Open
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_what_training_refuses_is_shown_in_its_own_words(root: Path, opened: Opened) -> None:
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
     app = opened(root, "train")
