@@ -21,7 +21,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def until_over(name: str, seconds: float = 20) -> None:
+def until_over(name: str, seconds: float = 200) -> None:
     end = time.monotonic() + seconds
     while (job := jobs.current(name)) is not None and job.running:
         assert time.monotonic() < end

@@ -291,7 +291,9 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Open
     until(lambda: step(run) > 5)
     job = mine().job
     assert job is not None
-    assert psutil.Process(job.pid).nice() >= 5  # pages stay quick while it trains
+    assert psutil.Process(job.pid).nice() >= min(
+        19, psutil.Process().nice() + 5
+    )  # pages stay quick while it trains
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
     assert mine().job.pid == job.pid  # type: ignore[union-attr]
 
