@@ -157,7 +157,7 @@ def test_the_overview_follows_it(six: Path, ranks: pd.DataFrame, inside: np.ndar
     [table] = app.rows("loss")
     [recall] = [row["t→i R@1"] for row in table if row["run"] == "last"]
     assert recall == f"{stored['t2i_r1']:.1f}"  # of the whole split
-    assert app.change(answers_of="i2t").saying(16)
+    assert app.change(answers_of="image").saying("16 queries")
     assert app.change(slice="image == 3").saying(5, 1)
     assert app.change(slice="length > 1000").refusals()
     whole = slice_metrics(run, "dev", np.arange(80))
