@@ -119,8 +119,7 @@ def rows_table(
         _turn(view, value, pages, names)
 
     script, style = (HERE.with_suffix(ending).read_text(encoding="utf-8") for ending in (".js", ".css"))
-    content = {
-        **_cells(frame.iloc[shown], columns, parts),
+    content = _cells(frame.iloc[shown], columns, parts) | {
         "opens": on_pick is not None,
         "picked": int(is_open.argmax()) if is_open.any() else -1,
         "label": label,
