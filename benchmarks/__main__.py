@@ -70,16 +70,11 @@ NEED_FEATURES = {"training", "whole", "boosting", "pieces", "loading"}
 
 @dataclass(frozen=True)
 class SpeedArguments:
-    """Choose what to measure.
+    """Choose what to measure."""
 
-    Args:
-        threads: of torch; 0 leaves its own choice.
-        rounds: measurements of a slow program; quick ones get more.
-        products: float32 products as training computes them, or as PyTorch does by default.
-    """
-
-    threads: int = 0
-    rounds: int = 8
+    threads: int = 0  # of torch; 0 leaves its own choice
+    rounds: int = 8  # measurements of a slow program; quick ones get more
+    # float32 products as training computes them, or as PyTorch does by default
     products: Literal["quick", "default"] = "quick"
     only: tuple[str, ...] = tuple(PARTS)
 

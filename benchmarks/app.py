@@ -75,17 +75,11 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 
 @dataclass(frozen=True)
 class AppArguments:
-    """Choose what to measure.
+    """Choose what to measure."""
 
-    Args:
-        images: sizes; five captions each.
-        runs: folder that keeps the runs; empty writes them into a temporary one.
-        training: measure pages of the smallest size beside a training instead.
-    """
-
-    images: tuple[int, ...] = SIZES
-    runs: str = ""
-    training: bool = False
+    images: tuple[int, ...] = SIZES  # sizes; five captions each
+    runs: str = ""  # folder that keeps the runs; empty writes them into a temporary one
+    training: bool = False  # measure pages of the smallest size beside a training instead
 
 
 Measured = tuple[str, list[list[float]]]

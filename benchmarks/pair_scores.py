@@ -30,11 +30,7 @@ from coder_core.model.products import use_onednn
 
 @dataclass(frozen=True)
 class PairScoresArguments:
-    """Choose the split's size, the scorer as in training, and the threads of torch; 0 leaves its own choice.
-
-    Args:
-        seconds: stop after this time and scale up the time of the pairs scored.
-    """
+    """Choose the split's size, the scorer as in training, and the threads of torch; 0 leaves its own choice."""
 
     images: int = 1000
     texts: int = 5000
@@ -42,7 +38,7 @@ class PairScoresArguments:
     scorer: Literal["cosine", "interaction"] = "interaction"
     embeddings: int = 1
     threads: int = 0
-    seconds: float = 3600.0
+    seconds: float = 3600.0  # stop after this time and scale up the time of the pairs scored
 
 
 class EnoughError(Exception):

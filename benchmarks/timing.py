@@ -22,21 +22,15 @@ class Seconds(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table: a quotient and its bar.
-
-    Args:
-        bar: as printed; empty without one.
-        processor, wall: the quotient in processor and in wall time; None if the line is not a quotient.
-        milliseconds: processor time of the work itself.
-        reached: True if the processor quotient keeps the bar; None without a bar.
-    """
+    """One line of the table: a quotient and its bar."""
 
     name: str
-    bar: str
+    bar: str  # as printed; empty without one
+    # processor, wall: the quotient in processor and in wall time; None if the line is not a quotient
     processor: float | None
     wall: float | None
-    milliseconds: float | None
-    reached: bool | None
+    milliseconds: float | None  # processor time of the work itself
+    reached: bool | None  # True if the processor quotient keeps the bar; None without a bar
     note: str = ""
 
     @property

@@ -58,18 +58,13 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Results:
-    """A table as far as it has been run.
-
-    Args:
-        reference: a row's name, or a description where rows have references of their own.
-        missing: names of the rows without a finished run.
-    """
+    """A table as far as it has been run."""
 
     table: AblationTable
     split: str
-    reference: str
+    reference: str  # a row's name, or a description where rows have references of their own
     rows: tuple[ResultRow, ...]
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # names of the rows without a finished run
 
 
 def reported_sum(recalls: Recalls | None) -> float | None:

@@ -34,23 +34,16 @@ _WITHOUT_SIGN = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of the right answers; 0 is first.
+    """Ranks of the right answers; 0 is first."""
 
-    Args:
-        image_ranks: (n,) int64, rank of an image's best own caption; −1 for an image without captions.
-        text_ranks: (m,) int64, rank of a caption's image.
-        image_ties: (n,) int64, candidates of other images that score exactly like the best own caption.
-        text_ties: (m,) int64, other images that score exactly like the own one.
-        image_best: (n, min(best, m)) int32, the best captions of every image, best first.
-        text_best: (m, min(best, n)) int32, the best images of every caption, best first.
-    """
-
+    # (n,) int64, rank of an image's best own caption; −1 for an image without captions
     image_ranks: np.ndarray
-    text_ranks: np.ndarray
+    text_ranks: np.ndarray  # (m,) int64, rank of a caption's image
+    # (n,) int64, candidates of other images that score exactly like the best own caption
     image_ties: np.ndarray
-    text_ties: np.ndarray
-    image_best: np.ndarray
-    text_best: np.ndarray
+    text_ties: np.ndarray  # (m,) int64, other images that score exactly like the own one
+    image_best: np.ndarray  # (n, min(best, m)) int32, the best captions of every image, best first
+    text_best: np.ndarray  # (m, min(best, n)) int32, the best images of every caption, best first
 
 
 def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:

@@ -36,16 +36,13 @@ class Separation:
 
 @dataclass(frozen=True)
 class Distributions:
-    """Histograms of similarities.
+    """Histograms of similarities."""
 
-    Args:
-        edges: (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
-        images, of_images: how many images the counts are over, and how many there are; always with all captions.
-    """
-
+    # (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
     edges: Array
     positive: Array
     negative: Array
+    # images, of_images: how many images the counts are over, and how many there are; always with all captions
     images: int
     of_images: int
 

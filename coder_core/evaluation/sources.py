@@ -23,16 +23,11 @@ class EmbeddingPair:
     (2, 3)
     >>> pair.own(np.array([0, 0, 1]))
     array([0.6, 1. , 1. ])
-
-    Args:
-        image: (n, D) image embeddings, NumPy or torch, unit rows for cosine scores.
-        text: (m, D) text embeddings.
-        weight: share in the sum.
     """
 
-    image: Any
-    text: Any
-    weight: float = 1.0
+    image: Any  # (n, D) image embeddings, NumPy or torch, unit rows for cosine scores
+    text: Any  # (m, D) text embeddings
+    weight: float = 1.0  # share in the sum
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,14 +64,10 @@ class ScoreMatrix:
 
     >>> ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]), weight=0.5).own(np.array([0, 1]))
     array([0.45, 0.35])
-
-    Args:
-        scores: (n, m) floats, perhaps memory-mapped.
-        weight: share in the sum.
     """
 
-    scores: Array
-    weight: float = 1.0
+    scores: Array  # (n, m) floats, perhaps memory-mapped
+    weight: float = 1.0  # share in the sum
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -41,16 +41,11 @@ class ScoreTiles:
     tensor([[1.5000, 0.5000]])
     >>> scores.pairs(torch.tensor([0, 1]), torch.tensor([0, 0]))
     tensor([1.5000, 0.5000])
-
-    Args:
-        sources: their weighted scores are added up; embeddings are float32 tensors.
-        image_of_text: (m,) int64.
-        error: largest error to expect of a fast score; 0 where `fast` is exact.
     """
 
-    sources: Sequence[Source]
-    image_of_text: Tensor
-    error: float
+    sources: Sequence[Source]  # their weighted scores are added up; embeddings are float32 tensors
+    image_of_text: Tensor  # (m,) int64
+    error: float  # largest error to expect of a fast score; 0 where `fast` is exact
 
     @property
     def n(self) -> int:

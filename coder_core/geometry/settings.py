@@ -16,23 +16,15 @@ MODALITIES: tuple[Modalities, ...] = ("both", "images", "captions", "centred")
 
 @dataclass(frozen=True)
 class LayoutSettings:
-    """Settings of a layout. All distances are cosine distances.
+    """Settings of a layout. All distances are cosine distances."""
 
-    Args:
-        method: "umap", "tsne" or "pca".
-        neighbours: UMAP's neighbourhood; larger shows more of the whole, smaller more of the detail.
-        min_distance: UMAP's smallest distance between points, from 0 (dense clumps) to 1.
-        perplexity: t-SNE's neighbourhood.
-        seed: of everything random.
-        modalities: "both"; "images" or "captions" alone; or both, "centred": the mean of a modality is subtracted from
-            its embeddings, which closes the modality gap.
-    """
-
-    method: Method = "umap"
-    neighbours: int = 15
-    min_distance: float = 0.1
-    perplexity: float = 30.0
-    seed: int = 0
+    method: Method = "umap"  # "umap", "tsne" or "pca"
+    neighbours: int = 15  # UMAP's neighbourhood; larger shows more of the whole, smaller more of the detail
+    min_distance: float = 0.1  # UMAP's smallest distance between points, from 0 (dense clumps) to 1
+    perplexity: float = 30.0  # t-SNE's neighbourhood
+    seed: int = 0  # of everything random
+    # "both"; "images" or "captions" alone; or both, "centred": the mean of a modality is subtracted from its
+    # embeddings, which closes the modality gap
     modalities: Modalities = "both"
 
     def __post_init__(self) -> None:

@@ -23,20 +23,14 @@ RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
 
 @dataclass(frozen=True)
 class CaptionReader:
-    """Turns captions into flat arrays of ids.
+    """Turns captions into flat arrays of ids."""
 
-    Args:
-        encode: the function.
-        size: number of distinct ids.
-        fixed_ends: a caption's first and last id must not be dropped ([CLS] and [SEP]).
-        known_and_unknown: a text's words that have an id of their own, and those that have none, each once.
-        words: word or piece of a word behind each of a text's ids; "" for [CLS] and [SEP].
-    """
-
-    encode: Callable[[Sequence[str]], Tokens]
-    size: int
-    fixed_ends: bool
+    encode: Callable[[Sequence[str]], Tokens]  # the function
+    size: int  # number of distinct ids
+    fixed_ends: bool  # a caption's first and last id must not be dropped ([CLS] and [SEP])
+    # a text's words that have an id of their own, and those that have none, each once
     known_and_unknown: Callable[[str], tuple[list[str], list[str]]]
+    # word or piece of a word behind each of a text's ids; "" for [CLS] and [SEP]
     words: Callable[[str], list[str]]
 
 

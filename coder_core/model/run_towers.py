@@ -27,14 +27,10 @@ Half = TypeVar("Half", ImageHalf, TextHalf)
 
 @dataclass(frozen=True)
 class RunTowers:
-    """The towers of a run, as they were before it.
+    """The towers of a run, as they were before it."""
 
-    Args:
-        config: how they are tuned.
-        image, text: a side that no tower reads is None.
-    """
-
-    config: TowersConfig
+    config: TowersConfig  # how they are tuned
+    # image, text: a side that no tower reads is None
     image: ImageHalf | None
     text: TextHalf | None
 

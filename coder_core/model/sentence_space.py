@@ -19,13 +19,9 @@ SENTENCES_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class SentenceSpace:
-    """A `TextSpace` of a model, which is loaded when captions are encoded.
+    """A `TextSpace` of a model, which is loaded when captions are encoded."""
 
-    Args:
-        folder: of save_pretrained, with config.json, a tokenizer and safetensors.
-    """
-
-    folder: Path
+    folder: Path  # of save_pretrained, with config.json, a tokenizer and safetensors
 
     @property
     def name(self) -> str:

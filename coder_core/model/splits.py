@@ -23,18 +23,12 @@ CARD = "demo.json"  # in a folder of finished demo data
 
 @dataclass(frozen=True)
 class Splits:
-    """Splits that were read.
+    """Splits that were read."""
 
-    Args:
-        splits: by name.
-        names: of all splits of the data.
-        faults: warnings and notes.
-        checksums: "train_features", "train_captions" … where reading them gave them; {} otherwise.
-    """
-
-    splits: dict[str, Split]
-    names: list[str]
-    faults: list[Fault]
+    splits: dict[str, Split]  # by name
+    names: list[str]  # of all splits of the data
+    faults: list[Fault]  # warnings and notes
+    # "train_features", "train_captions" … where reading them gave them; {} otherwise
     checksums: dict[str, str] = field(default_factory=dict)
 
 

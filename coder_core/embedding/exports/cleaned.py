@@ -44,20 +44,15 @@ class Corrections:
 
 @dataclass
 class Cleaning:
-    """Changes made to the data.
+    """Changes made to the data."""
 
-    Args:
-        reviews: fingerprint of the verdicts.
-        left_out, added: a split ("" where the layout has one file), an image, a caption and its verdict.
-        images: a split and an image that has no caption any more.
-        elsewhere: verdicts on pairs that the data does not have.
-    """
-
-    reviews: str
+    reviews: str  # fingerprint of the verdicts
+    # left_out, added: a split ("" where the layout has one file), an image, a caption and its verdict
     left_out: list[tuple[str, str, str, str]] = field(default_factory=list)
     added: list[tuple[str, str, str, str]] = field(default_factory=list)
+    # a split and an image that has no caption any more
     images: list[tuple[str, str]] = field(default_factory=list)
-    elsewhere: int = 0
+    elsewhere: int = 0  # verdicts on pairs that the data does not have
 
 
 def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:

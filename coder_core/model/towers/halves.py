@@ -57,25 +57,18 @@ class TowerChoice:
 
 @dataclass(frozen=True)
 class ImageHalf:
-    """A picture encoder.
+    """A picture encoder."""
 
-    Args:
-        about: description stored with a run, to find it again.
-        module: (B, 3, H, W), or (B, P, C + 2) of `_patchwork`, and (B,) lengths -> (B, L, F).
-        prepare: of one upright RGB picture -> (3, H, W), or (P, C + 2), float32, in worker processes.
-        local_features: L.
-        size: F.
-        counts: B prepared pictures -> (B,) how many of the L each has; all when None.
-        boxes_of: picture -> (L, 4) float32 left, top, right, bottom of the local features as shares of its sides; None
-            where they are not a square grid, or what a user's own tower sees is unknown.
-    """
-
-    about: dict[str, Any]
-    module: nn.Module
+    about: dict[str, Any]  # description stored with a run, to find it again
+    module: nn.Module  # (B, 3, H, W), or (B, P, C + 2) of `_patchwork`, and (B,) lengths -> (B, L, F)
+    # of one upright RGB picture -> (3, H, W), or (P, C + 2), float32, in worker processes
     prepare: Callable[[Image], np.ndarray]
-    local_features: int
-    size: int
+    local_features: int  # L
+    size: int  # F
+    # B prepared pictures -> (B,) how many of the L each has; all when None
     counts: Callable[[Tensor], Tensor] | None = None
+    # picture -> (L, 4) float32 left, top, right, bottom of the local features as shares of its sides; None
+    # where they are not a square grid, or what a user's own tower sees is unknown
     boxes_of: Callable[[Image], np.ndarray] | None = None
 
     def lengths(self, prepared: Tensor) -> Tensor:

@@ -196,17 +196,12 @@ def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
 
 @dataclass(frozen=True)
 class Patches:
-    """The L patches of a picture.
+    """The L patches of a picture."""
 
-    Args:
-        features: (L, D) float32, in the space of the towers' embeddings; not of length 1.
-        boxes: (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are not a grid.
-        attention: (L,) float32 weights with which the picture's embedding reads the patches; None where no layer
-            has them.
-    """
-
-    features: np.ndarray
+    features: np.ndarray  # (L, D) float32, in the space of the towers' embeddings; not of length 1
+    # (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are not a grid
     boxes: np.ndarray | None
+    # (L,) float32 weights with which the picture's embedding reads the patches; None where no layer has them
     attention: np.ndarray | None = None
 
 

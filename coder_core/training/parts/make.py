@@ -98,13 +98,9 @@ class LearnedScale(Part):
 
 
 class ReviewWeights(Part):
-    """Weights of reviewed pairs for the instance branch. It has no state.
+    """Weights of reviewed pairs for the instance branch. It has no state."""
 
-    Args:
-        weights: (m,) of all train pairs.
-    """
-
-    weights: Tensor
+    weights: Tensor  # (m,) of all train pairs
 
     def __init__(self, weights: Tensor) -> None:
         super().__init__()
