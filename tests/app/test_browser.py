@@ -43,9 +43,9 @@ SECTIONS = {
     "overview?split&": 0,
     "train?": 1,
     "reviews?": 5,
-    "data?list=Duplicate+captions&": 1,
+    "data?": 2,
 }
-WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?list=Duplicate+captions&")
+WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 AGAIN = ("diversity?anchors", "retrieval?direction")  # pages whose colours are checked in another view
 
 
@@ -74,7 +74,7 @@ def test_hostile_texts_stay_text_and_pages_are_accessible(
     if page.startswith("retrieval?direction"):
         assert visit.page.get_by_text("![picture]").count() > 0
     if page.startswith("data?"):
-        assert visit.page.locator(".cl-sample").count() > 1
+        assert visit.page.locator(".cl-sample").count() > 0
     if charts:
         assert visit.colour() == LIGHT.ink
     in_dark = (charts or page.startswith("data?")) and not page.startswith(AGAIN)

@@ -110,12 +110,12 @@ def test_tags_and_notes_are_text_also_in_a_slice(judged: Path, visit: Visit, to:
     visit.show(f"1 of {CAPTIONS} captions")
     for expression, shown in (
         (f"'![x]({to}/d)' in caption", f"0 of {CAPTIONS} captions"),
-        (f"'<img src={to}/e>' in '![x]({to}/f)'", f"'![x]({to}/f)'"),
+        (f"'<img src={to}/e>' in '![x]({to}/f)'", ""),  # not a condition
         (f'dog "<img src={to}/s>"', f"“<img src={to}/s>”"),
-        (note, NOTE.format(to=to)[:20]),
+        (note, ""),
     ):
         visit.enter("Search or slice", expression)
-        visit.show(shown)
+        visit.show(shown) if shown else visit.unsliced()
 
 
 def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged: Path, visit: Visit) -> None:

@@ -116,6 +116,11 @@ class Visit:
         """The value of a number field."""
         return int(self.page.get_by_label(label, exact=True).input_value())
 
+    def unsliced(self) -> None:
+        """Wait until nothing is filtered."""
+        self.page.get_by_role("button", name="Clear slice").wait_for(state="detached")
+        self.settle()
+
     def enter(self, label: str, text: str) -> None:
         """Type into the field of this name and press Enter."""
         field = self.page.get_by_label(label, exact=True)
