@@ -25,23 +25,17 @@ PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group
 
 @dataclass(frozen=True)
 class Clusters:
-    """K clusters of one run on one split.
+    """K clusters of one run on one split."""
 
-    Args:
-        origin: "prototypes" learned in training (CODER eq. 7), or "offline" k-means of the finished embeddings.
-        centroids: (K, D) unit rows.
-        pairs: (m,) the nearest centroid of every caption with its image; cosines: (m,) to it.
-        images: (n,) and texts: (m,) the label of each alone, by PGC's classifier; offline the nearest centroid.
-        trained: (K,) pairs of the train split that belong to each; None offline.
-    """
-
+    # "prototypes" learned in training (CODER eq. 7), or "offline" k-means of the finished embeddings
     origin: Literal["prototypes", "offline"]
-    centroids: Array
-    pairs: Array
-    cosines: Array
+    centroids: Array  # (K, D) unit rows
+    pairs: Array  # (m,) the nearest centroid of every caption with its image
+    cosines: Array  # (m,) of every pair to its centroid
+    # (n,) and texts: (m,) the label of each alone, by PGC's classifier; offline the nearest centroid
     images: Array
     texts: Array
-    trained: Array | None = None
+    trained: Array | None = None  # (K,) pairs of the train split that belong to each; None offline
 
     @property
     def count(self) -> int:
@@ -224,16 +218,11 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, cou
 
 @dataclass(frozen=True)
 class Marking:
-    """Strength with which each word marks each group of captions against all others. Monroe et al. 2008, eq. 22.
+    """Strength with which each word marks each group of captions against all others. Monroe et al. 2008, eq. 22."""
 
-    Args:
-        words: the vocabulary. scores: (K, V) sparse z-scores of the log-odds, where the group holds the word.
-        counts: (K, V) sparse, how often it does.
-    """
-
-    words: tuple[str, ...]
-    scores: sparse.csr_matrix
-    counts: sparse.csr_matrix
+    words: tuple[str, ...]  # the vocabulary
+    scores: sparse.csr_matrix  # (K, V) sparse z-scores of the log-odds, where the group holds the word
+    counts: sparse.csr_matrix  # (K, V) sparse, how often it does
 
     def top(self, group: int, count: int = 10) -> pd.DataFrame:
         """The words that mark a group most: word, score (z), count. Only those more frequent here than elsewhere."""

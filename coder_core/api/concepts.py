@@ -123,21 +123,15 @@ class ConceptView:
 
 @dataclass(frozen=True)
 class AttentionSummary:
-    """The attention of k images or captions.
+    """The attention of k images or captions."""
 
-    Attributes:
-        samples: (k,) their numbers.
-        perplexity: (k,) exp of the entropy of the attention: the number of concepts read alike that would spread as
-            much; from 1 (one concept has all) to g.
-        first: (k,) the concept read most. share: (k,) its attention.
-        mean: (g,) mean attention of a concept; sums to 1.
-    """
-
-    samples: Array
+    samples: Array  # (k,) their numbers
+    # (k,) exp of the entropy of the attention: the number of concepts read alike that would spread as much, from
+    # 1 (one concept has all) to g
     perplexity: Array
-    first: Array
-    share: Array
-    mean: Array
+    first: Array  # (k,) the concept read most
+    share: Array  # (k,) its attention
+    mean: Array  # (g,) mean attention of a concept; sums to 1
 
     @property
     def named(self) -> int:
@@ -147,16 +141,11 @@ class AttentionSummary:
 
 @dataclass(frozen=True)
 class SharedAttention:
-    """The attention that captions share with their image: Σ_c min(image_c, caption_c), from 0 to 1.
+    """The attention that captions share with their image: Σ_c min(image_c, caption_c), from 0 to 1."""
 
-    Attributes:
-        texts: (k,) numbers of the captions. own: (k,) with their own image.
-        other: (k,) with another image drawn at random: agreement by chance.
-    """
-
-    texts: Array
-    own: Array
-    other: Array
+    texts: Array  # (k,) numbers of the captions
+    own: Array  # (k,) with their own image
+    other: Array  # (k,) with another image drawn at random: agreement by chance
 
 
 def summarise_attention(
@@ -199,15 +188,10 @@ def _shares(rows: Array) -> Array:
 
 @dataclass(frozen=True)
 class ConceptGraph:
-    """Concepts and the edges among them.
+    """Concepts and the edges among them."""
 
-    Attributes:
-        nodes: concept, word, kind, count, reads, read_by, x and y from 0 to 1.
-        edges: concept, neighbour, weight, together, probability, as `ConceptView.edges`, among these nodes.
-    """
-
-    nodes: pd.DataFrame
-    edges: pd.DataFrame
+    nodes: pd.DataFrame  # concept, word, kind, count, reads, read_by, x and y from 0 to 1
+    edges: pd.DataFrame  # of `ConceptView.edges`, among these nodes
 
 
 def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array:

@@ -30,40 +30,29 @@ SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32'
 
 @dataclass(frozen=True)
 class Loss:
-    """The values of eq. 3 and 4 that an anchor is read with.
+    """The values of eq. 3 and 4 that an anchor is read with."""
 
-    Args:
-        temperature: μ. gamma: γ. epsilon: ε.
-        function: the measure of diversity, "std" or "entropy". entropy_temperature: τ of the softmax inside entropy.
-        trained: False when the run was trained with another loss, so that these are only the paper's values.
-    """
-
-    temperature: float = 0.1
-    gamma: float = 0.3
-    epsilon: float = 0.1
-    function: Measure = "std"
-    entropy_temperature: float = 1.0
+    temperature: float = 0.1  # μ
+    gamma: float = 0.3  # γ
+    epsilon: float = 0.1  # ε
+    function: Measure = "std"  # the measure of diversity, "std" or "entropy"
+    entropy_temperature: float = 1.0  # τ of the softmax inside entropy
+    # False when the run was trained with another loss, so that these are only the paper's values
     trained: bool = False
 
 
 @dataclass(frozen=True)
 class DiversitySettings:
-    """The choices behind a table of diversities.
+    """The choices behind a table of diversities."""
 
-    Args:
-        modality: of the anchors. function: "std" (eq. 3) or "entropy" (supplement eq. 16).
-        candidates: "split", all negatives; "batch", those of one random batch; "bank", a random bank of pairs.
-        batch_size: pairs in a batch. bank_size: pairs in the bank. seed: of either draw.
-        temperature: of the softmax inside entropy.
-    """
-
-    modality: Modality = "text"
-    function: Measure = "std"
+    modality: Modality = "text"  # of the anchors
+    function: Measure = "std"  # "std" (eq. 3) or "entropy" (supplement eq. 16)
+    # "split", all negatives; "batch", those of one random batch; "bank", a random bank of pairs
     candidates: Candidates = "split"
-    batch_size: int = 128
-    bank_size: int = BANK_SIZE
-    seed: int = 0
-    temperature: float = 1.0
+    batch_size: int = 128  # pairs in a batch
+    bank_size: int = BANK_SIZE  # pairs in the bank
+    seed: int = 0  # of either draw
+    temperature: float = 1.0  # of the softmax inside entropy
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -155,18 +144,13 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
 
 @dataclass(frozen=True)
 class Draw:
-    """Random training batches that hold every anchor of a modality exactly once.
+    """Random training batches that hold every anchor of a modality exactly once."""
 
-    Args:
-        pair_image, pair_text: (Q,) the image and the caption of each anchor's pair.
-        batches: (K, B) anchors in each batch; the last one borrows from the first to be full.
-        batch_of: (Q,) the batch an anchor is judged in.
-    """
-
+    # pair_image, pair_text: (Q,) the image and the caption of each anchor's pair
     pair_image: Array
     pair_text: Array
-    batches: Array
-    batch_of: Array
+    batches: Array  # (K, B) anchors in each batch; the last one borrows from the first to be full
+    batch_of: Array  # (Q,) the batch an anchor is judged in
 
 
 def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
@@ -275,28 +259,18 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
 
 @dataclass(frozen=True)
 class Anchor:
-    """Everything about one anchor.
+    """Everything about one anchor."""
 
-    Args:
-        modality: "image" or "text"; number: its row in the split.
-        candidates: (N,) rows of its negatives in the other modality; similarities: (N,) cosines to them.
-        positives: (P,) similarities to its own candidates.
-        spread: standard deviation (or entropy, bits) of the similarities; raw: 1 / sigmoid(ε / spread).
-        diversity: raw over the largest raw of the modality, in (0.5, 1].
-        temperature: the effective one, μ·div.
-        plain, scaled: (N,) weight of every negative without and with diversity.
-        loss: the values used.
-    """
-
-    modality: Modality
-    number: int
-    candidates: Array
-    similarities: Array
-    positives: Array
-    spread: float
-    raw: float
-    diversity: float
-    temperature: float
+    modality: Modality  # "image" or "text"
+    number: int  # its row in the split
+    candidates: Array  # (N,) rows of its negatives in the other modality
+    similarities: Array  # (N,) cosines to them
+    positives: Array  # (P,) similarities to its own candidates
+    spread: float  # standard deviation (or entropy, bits) of the similarities
+    raw: float  # 1 / sigmoid(ε / spread)
+    diversity: float  # raw over the largest raw of the modality, in (0.5, 1]
+    temperature: float  # the effective one, μ·div
+    # plain, scaled: (N,) weight of every negative without and with diversity
     plain: Array
     scaled: Array
     loss: Loss

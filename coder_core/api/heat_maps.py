@@ -35,19 +35,13 @@ IMS, BOXES = "_ims.npy", "_boxes.npy"
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Weights with which each word reads a picture.
+    """Weights with which each word reads a picture."""
 
-    Args:
-        words: T words.
-        values: (T, L) float32; NaN for a region that is missing in the data.
-        boxes: (L, 4) left, top, right, bottom of every region as shares of the picture's sides, or None.
-        unknown: why there are no boxes; "" where there are.
-    """
-
-    words: list[str]
-    values: Array
+    words: list[str]  # T words
+    values: Array  # (T, L) float32; NaN for a region that is missing in the data
+    # (L, 4) left, top, right, bottom of every region as shares of the picture's sides, or None
     boxes: Array | None = None
-    unknown: str = ""
+    unknown: str = ""  # why there are no boxes; "" where there are
 
     def strongest(self) -> Array:
         """(T,) the region that each word reads most."""
@@ -59,16 +53,11 @@ class HeatMap:
 
 
 class Laid(NamedTuple):
-    """Regions laid over a picture: cells between the edges of all boxes.
+    """Regions laid over a picture: cells between the edges of all boxes."""
 
-    Args:
-        values: (rows, columns), the mean of the regions that cover a cell; NaN where none does.
-        x: (columns + 1,) edges as shares of the picture's width. y: (rows + 1,) of its height.
-    """
-
-    values: Array
-    x: Array
-    y: Array
+    values: Array  # (rows, columns), the mean of the regions that cover a cell; NaN where none does
+    x: Array  # (columns + 1,) edges as shares of the picture's width
+    y: Array  # (rows + 1,) of its height
 
 
 def cosines(words: Array, regions: Array) -> Array:

@@ -42,40 +42,28 @@ class SplitSamples(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run folder.
-
-    Args:
-        name: the folder's name. path: the folder.
-        state: "running", "interrupted", "finished", "stopped", "failed", "imported", "unknown", "damaged", or
-            "left out": a link that leaves the folder.
-        fault: why a run cannot be opened; "" otherwise.
-        config: the tables of config.toml; {} when unreadable.
-        status: status.json; {} when there is none.
-        splits: names of the analysed splits, dev first; damaged ones are left out.
-        metrics: split → retrieval metrics of these.
-        stamp: changes whenever a file of an analysis folder changes; a key for caches.
-        has_best: whether training has stored a best model.
-        samples: split → what it was evaluated on.
-        damaged: split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
-            from. Another changed byte is found on opening only.
-        origin: of an imported run: created, files, images, captions, dimension, notes.
-        documents: names of what the analyses hold beside their arrays.
-    """
+    """One run folder."""
 
     name: str
     path: Path
+    # "running", "interrupted", "finished", "stopped", "failed", "imported", "unknown", "damaged", or
+    # "left out": a link that leaves the folder
     state: str
-    fault: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    status: Mapping[str, Any] = field(default_factory=dict)
-    splits: tuple[str, ...] = ()
+    fault: str = ""  # why a run cannot be opened; "" otherwise
+    config: Mapping[str, Any] = field(default_factory=dict)  # the tables of config.toml; {} when unreadable
+    status: Mapping[str, Any] = field(default_factory=dict)  # status.json; {} when there is none
+    splits: tuple[str, ...] = ()  # names of the analysed splits, dev first; damaged ones are left out
+    # split → retrieval metrics of these
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    stamp: str = ""
+    stamp: str = ""  # changes whenever a file of an analysis folder changes; a key for caches
+    # of an imported run: created, files, images, captions, dimension, notes
     origin: Mapping[str, Any] = field(default_factory=dict)
-    has_best: bool = False
-    samples: Mapping[str, SplitSamples] = field(default_factory=dict)
+    has_best: bool = False  # training has stored a best model
+    samples: Mapping[str, SplitSamples] = field(default_factory=dict)  # split → what it was evaluated on
+    # split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
+    # from. Another changed byte is found on opening only.
     damaged: Mapping[str, str] = field(default_factory=dict)
-    documents: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()  # names of what the analyses hold beside their arrays
 
     @property
     def imported(self) -> bool:

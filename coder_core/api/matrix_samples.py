@@ -25,18 +25,14 @@ _NUMBERS = re.compile(r"[\s,;–-]*\d[\d\s,;–-]*")
 
 @dataclass(frozen=True)
 class MatrixSamples:
-    """The images and captions of a matrix, in the order in which they are shown.
+    """The images and captions of a matrix, in the order in which they are shown."""
 
-    Args:
-        images: rows in the split. texts: likewise.
-        paired: text k was written for image k, as in a training batch; otherwise a whole split (or a sample of it).
-        about: one sentence: what was taken, and of how many.
-    """
-
+    # images, texts: rows in the split
     images: Array
     texts: Array
+    # text k was written for image k, as in a training batch; otherwise a whole split (or a sample of it)
     paired: bool
-    about: str
+    about: str  # one sentence: what was taken, and of how many
 
 
 def choose_samples(

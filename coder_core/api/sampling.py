@@ -15,18 +15,14 @@ POINTS_AT_MOST = 20_000  # images and captions together, for the joint space of 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some images of a split, drawn at random, with all their captions.
+    """Some images of a split, drawn at random, with all their captions."""
 
-    Args:
-        images: (k,) rows of the images, ascending. texts: (l,) rows of their captions, ascending.
-        of_images, of_texts: how many the split has. seed: of the draw.
-    """
-
-    images: Array
-    texts: Array
+    images: Array  # (k,) rows of the images, ascending
+    texts: Array  # (l,) rows of their captions, ascending
+    # of_images, of_texts: how many the split has
     of_images: int
     of_texts: int
-    seed: int
+    seed: int  # of the draw
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -40,20 +36,14 @@ class Sample:
 
 @dataclass(frozen=True)
 class SplitPart:
-    """A whole split, or a sample of it.
+    """A whole split, or a sample of it."""
 
-    Args:
-        images: (k, D) unit rows. texts: (l, D) unit rows.
-        image_rows: (k,) their rows in the split. text_rows: (l,) likewise.
-        owner: (l,) the position among `images` of each caption's image.
-        scores: (k, l) of a model that scores pair by pair; its rows above have no numbers (D = 0).
-    """
-
-    images: Array
-    texts: Array
-    image_rows: Array
-    text_rows: Array
-    owner: Array
+    images: Array  # (k, D) unit rows
+    texts: Array  # (l, D) unit rows
+    image_rows: Array  # (k,) their rows in the split
+    text_rows: Array  # (l,) likewise
+    owner: Array  # (l,) the position among `images` of each caption's image
+    # (k, l) of a model that scores pair by pair; its rows above have no numbers (D = 0)
     scores: Array | None = None
 
     def sides(self, modality: Modality) -> Sides:

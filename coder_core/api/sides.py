@@ -20,20 +20,13 @@ TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarit
 
 @dataclass(frozen=True)
 class Sides:
-    """Anchors of one modality against candidates of the other.
+    """Anchors of one modality against candidates of the other."""
 
-    Args:
-        anchors: (Q, D) unit rows.
-        candidates: (C, D) unit rows.
-        anchor_images: (Q,) the image each anchor shows or describes.
-        candidate_images: (C,) likewise; an anchor's own image is never a negative.
-        scores: (Q, C) of a model that scores pair by pair; its anchors and candidates have no numbers (D = 0).
-    """
-
-    anchors: Array
-    candidates: Array
-    anchor_images: Array
-    candidate_images: Array
+    anchors: Array  # (Q, D) unit rows
+    candidates: Array  # (C, D) unit rows
+    anchor_images: Array  # (Q,) the image each anchor shows or describes
+    candidate_images: Array  # (C,) likewise; an anchor's own image is never a negative
+    # (Q, C) of a model that scores pair by pair; its anchors and candidates have no numbers (D = 0)
     scores: Array | None = None
 
     def tile(self, rows: slice) -> Array:

@@ -32,38 +32,26 @@ LEAST_MU = 0.005
 
 @dataclass(frozen=True)
 class AnchorDiversity:
-    """Diversity of each anchor over the negatives shown. CODER eq. 3.
+    """Diversity of each anchor over the negatives shown. CODER eq. 3."""
 
-    Args:
-        spread: (Q,) standard deviation, or entropy in bits. raw: (Q,) 1 / sigmoid(ε / spread).
-        diversity: (Q,) raw over the largest raw. negatives: (Q,) how many there are.
-    """
-
-    spread: Array
-    raw: Array
-    diversity: Array
-    negatives: Array
+    spread: Array  # (Q,) standard deviation, or entropy in bits
+    raw: Array  # (Q,) 1 / sigmoid(ε / spread)
+    diversity: Array  # (Q,) raw over the largest raw
+    negatives: Array  # (Q,) how many there are
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A matrix before and after diversity scaling; anchors are rows, candidates columns, all four float32 (R, C).
+    """A matrix before and after diversity scaling; anchors are rows, candidates columns, all four float32 (R, C)."""
 
-    Args:
-        similarity: S, the own pairs included.
-        exponent: (S − γ) / (μ·div). change: what diversity adds to (S − γ) / μ. share: p, of the loss.
-            NaN for own pairs, which are not negatives.
-        row_step, column_step: samples in a cell; 1 where every pair is a cell, otherwise the cell is a block's mean.
-        spread: of the anchors. loss: μ, γ, ε used.
-    """
-
-    similarity: Array
-    exponent: Array
-    change: Array
-    share: Array
+    similarity: Array  # S, the own pairs included
+    exponent: Array  # (S − γ) / (μ·div)
+    change: Array  # what diversity adds to (S − γ) / μ
+    share: Array  # p, of the loss. NaN for own pairs, which are not negatives.
+    # row_step, column_step: samples in a cell; above 1 the cell is the mean of a block
     row_step: int
     column_step: int
-    spread: AnchorDiversity
+    spread: AnchorDiversity  # of the anchors
     loss: Loss
 
 
@@ -120,32 +108,28 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
 
 @dataclass(frozen=True)
 class Pair:
-    """One cell: every number of eq. 3 and 4 for an anchor and a candidate.
+    """One cell: every number of eq. 3 and 4 for an anchor and a candidate."""
 
-    Args:
-        similarity: S. own: the candidate is the anchor's own and not a negative: exponents and shares are NaN.
-        negatives: how many the anchor has here. spread, raw, largest, diversity: eq. 3; largest is over all anchors.
-        effective: μ·div. plain, exponent: (S − γ)/μ and (S − γ)/(μ·div).
-        total_plain, total: 1 + Σ exp over the anchor's negatives. share_plain, share: exp over that total.
-        positive: similarity to the anchor's own partner in a batch of pairs; NaN otherwise.
-        loss_plain, loss_value: μ·log(total) − log(1 + S⁺), NaN without a partner. loss: μ, γ, ε.
-    """
-
-    similarity: float
-    own: bool
-    negatives: int
+    similarity: float  # S
+    own: bool  # the candidate is the anchor's own and not a negative: exponents and shares are NaN
+    negatives: int  # how many the anchor has here
+    # spread, raw, largest, diversity: eq. 3; largest is over all anchors
     spread: float
     raw: float
     largest: float
     diversity: float
-    effective: float
+    effective: float  # μ·div
+    # plain, exponent: (S − γ)/μ and (S − γ)/(μ·div)
     plain: float
     exponent: float
+    # total_plain, total: 1 + Σ exp over the anchor's negatives
     total_plain: float
     total: float
+    # share_plain, share: exp over that total
     share_plain: float
     share: float
-    positive: float
+    positive: float  # similarity to the anchor's own partner in a batch of pairs; NaN otherwise
+    # loss_plain, loss_value: μ·log(total) − log(1 + S⁺), NaN without a partner
     loss_plain: float
     loss_value: float
     loss: Loss
@@ -314,19 +298,15 @@ def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[
 
 @dataclass(frozen=True)
 class StartingValues:
-    """μ and γ that fit a run's similarities, and what they follow from.
+    """μ and γ that fit a run's similarities, and what they follow from."""
 
-    Args:
-        loss: γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
-            at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
-        negatives, negatives_top: median and 99th percentile of the similarities of other pairs; NaN without any.
-        positives: median of those of matching pairs.
-    """
-
+    # γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
+    # at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
     loss: Loss
+    # negatives, negatives_top: median and 99th percentile of the similarities of other pairs; NaN without any
     negatives: float
     negatives_top: float
-    positives: float
+    positives: float  # median of those of matching pairs
 
 
 def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST) -> StartingValues:

@@ -13,17 +13,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredResult(Generic[T]):
-    """A stored layout or clustering, or why there is none.
-
-    Args:
-        state: "there", "missing" or "damaged". name: of the result and of the job that computes it.
-        value: when it is there. fault: the damage.
-    """
+    """A stored layout or clustering, or why there is none."""
 
     state: Literal["there", "missing", "damaged"]
-    name: str
-    value: T | None = None
-    fault: str = ""
+    name: str  # of the result and of the job that computes it
+    value: T | None = None  # when it is there
+    fault: str = ""  # the damage
 
 
 def read_stored(name: str, read: Callable[[], T | None]) -> StoredResult[T]:

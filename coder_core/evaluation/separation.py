@@ -19,14 +19,10 @@ BINS = 120
 
 @dataclass(frozen=True)
 class Separation:
-    """Two mean similarities over a whole split.
+    """Two mean similarities over a whole split."""
 
-    Args:
-        positive: of matching pairs. negative: of all other pairs; NaN where there are none.
-    """
-
-    positive: float
-    negative: float
+    positive: float  # of matching pairs
+    negative: float  # of all other pairs; NaN where there are none
 
     @property
     def mean_distance(self) -> float:

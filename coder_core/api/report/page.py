@@ -95,18 +95,14 @@ _TEMPLATE = """<!doctype html>
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report.
-
-    Args:
-        heading: its heading. how: how to read it, one paragraph.
-        blocks: kind and content, from top to bottom. Kinds are the macros of the template: "facts" (a mapping),
-            "sentences", "subheading", "table" (a DataFrame, with its index where that has a name; a cell may be mean,
-            low and high), "bands" (a list of `Bands`), "examples" (a list of `Example`), "histogram" (counts and the
-            smallest value), "commands" (pairs of a name and a command).
-    """
+    """A section of a report."""
 
     heading: str
-    how: str
+    how: str  # how to read it, one paragraph
+    # kind and content, from top to bottom. Kinds are the macros of the template: "facts" (a mapping),
+    # "sentences", "subheading", "table" (a DataFrame, with its index where that has a name; a cell may be
+    # mean, low and high), "bands" (a list of `Bands`), "examples" (a list of `Example`), "histogram" (counts
+    # and the smallest value), "commands" (pairs of a name and a command)
     blocks: Sequence[tuple[str, Any]]
 
 
@@ -136,17 +132,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Report:
-    """A page.
+    """A page."""
 
-    Args:
-        question: its heading. title: of the page. short: sentences, the findings first. versions: of the programs.
-    """
-
-    question: str
-    title: str
-    short: Sequence[str]
+    question: str  # the heading
+    title: str  # of the window
+    short: Sequence[str]  # sentences, the findings first
     sections: Sequence[Section]
-    versions: str
+    versions: str  # of the programs
 
 
 def render(report: Report) -> str:

@@ -36,18 +36,12 @@ caption of their own image and 0.2% like one of a random other image."""
 
 @dataclass(frozen=True)
 class Hubness:
-    """Statistics of the uneven distribution of first results over candidates. Radovanović et al. 2010, section 2.
+    """Statistics of the uneven distribution of first results over candidates. Radovanović et al. 2010, section 2."""
 
-    Args:
-        k: results looked at for each query. mean: occurrences every candidate would have if all were alike.
-        skewness: third standardised moment of the occurrences; 0 is even, above 1 there are hubs.
-        never: share (%) of candidates that no query finds.
-    """
-
-    k: int
-    mean: float
-    skewness: float
-    never: float
+    k: int  # results looked at for each query
+    mean: float  # occurrences every candidate would have if all were alike
+    skewness: float  # third standardised moment of the occurrences; 0 is even, above 1 there are hubs
+    never: float  # share (%) of candidates that no query finds
 
 
 def occurrences(
@@ -211,18 +205,13 @@ def _tiny_pictures(run: Run, split: str, at_most: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class LikelyMatches:
-    """Guesses about the best results of every query of one direction.
+    """Guesses about the best results of every query of one direction."""
 
-    Args:
-        likeness: (Q, K) largest cosine between captions of the query and of each of its K best results, best first.
-        match: (Q, K) true for the true matches among these results.
-        ranks: (Q,) rank of the best true match, 0 is first; −1 for an image without captions.
-        queries: (q,) the queries of the sample; None for all. Others have likeness −1 and no match.
-    """
-
+    # (Q, K) largest cosine between captions of the query and of each of its K best results, best first
     likeness: Array
-    match: Array
-    ranks: Array
+    match: Array  # (Q, K) true for the true matches among these results
+    ranks: Array  # (Q,) rank of the best true match, 0 is first; −1 for an image without captions
+    # (q,) the queries of the sample; None for all. Others have likeness −1 and no match.
     queries: Array | None = None
 
     def likely(self, threshold: float = LIKELY) -> Array:

@@ -57,20 +57,15 @@ _JOINING = frozenset({"and", "or", "not"})
 
 @dataclass(frozen=True)
 class Columns:
-    """Facts about m captions.
+    """Facts about m captions."""
 
-    Args:
-        numbers: name → (m,) numbers.
-        sets: name → member → sorted row numbers that hold it, for `"dog" in words`.
-        texts: name → m texts, for `"a dog" in caption`.
-        labels: name → label → sorted row numbers that have it, one label a row, for `concept == "dog"`.
-        count: m.
-    """
-
-    count: int
-    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    count: int  # m
+    numbers: Mapping[str, np.ndarray] = field(default_factory=dict)  # name → (m,) numbers
+    # name → member → sorted row numbers that hold it, for `"dog" in words`
     sets: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    # name → m texts, for `"a dog" in caption`
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # name → label → sorted row numbers that have it, one label a row, for `concept == "dog"`
     labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     @property

@@ -23,18 +23,13 @@ _ARRAYS = {DIVERSITY: "weight_diversity", DISCREPANCY: "weight_discrepancy"}
 
 @dataclass(frozen=True)
 class Weighting:
-    """Sample-weight settings of a run.
+    """Sample-weight settings of a run."""
 
-    Args:
-        kind: "diversity", "combined", "hal" …. total: λ, which the weights of a batch sum to.
-        neighbours: N; 0 for weights without neighbours. text_space: where these were found.
-        statistics: one row a measure, μ and σ of its raw score over all pairs and both modalities, as in table 1.
-    """
-
-    kind: str
-    total: float
-    neighbours: int
-    text_space: str
+    kind: str  # "diversity", "combined", "hal" …
+    total: float  # λ, which the weights of a batch sum to
+    neighbours: int  # N; 0 for weights without neighbours
+    text_space: str  # where these were found
+    # one row a measure, μ and σ of its raw score over all pairs and both modalities, as in table 1
     statistics: pd.DataFrame
 
 

@@ -32,20 +32,15 @@ UNSHAPED = (*DROPOUTS, "beta", "concept_smoothing")
 
 @dataclass(frozen=True)
 class Option:
-    """A setting that may be changed.
+    """A setting that may be changed."""
 
-    Args:
-        key: its name; unique over all sections. section: of the configuration. kind: "number" (whole), "decimal",
-            "switch" or "choice". value: of the preset. choices: of a "choice". about: what it is and its source.
-        smallest, largest: the range of a number; a decimal's bound may itself be refused.
-    """
-
-    key: str
-    section: str
-    kind: Kind
-    value: Any
-    choices: tuple[str, ...]
-    about: str
+    key: str  # its name; unique over all sections
+    section: str  # of the configuration
+    kind: Kind  # "number" (whole), "decimal", "switch" or "choice"
+    value: Any  # of the preset
+    choices: tuple[str, ...]  # of a "choice"
+    about: str  # what it is and its source
+    # smallest, largest: the range of a number; a decimal's bound may itself be refused
     smallest: float | None = None
     largest: float | None = None
 
