@@ -10,7 +10,6 @@ subject.
 
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
 from coder_core.api.listing import METRICS, ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
-from coder_core.api.pictures import decode, jpeg
 from coder_core.api.retrieval.comparison import (
     compare,
     config_differences,
@@ -21,3 +20,4 @@ from coder_core.api.retrieval.results import margins, occurrences
 from coder_core.api.run import Run, open_run
 from coder_core.api.sampling import Sample
 from coder_core.console.faults import InputError
+from coder_core.data.pictures import decode, jpeg

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coder_core.api.pictures import jpeg
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
@@ -39,7 +38,7 @@ from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.content import ContentReport, Finding, cached_report, content_key, content_words
 from coder_core.data.content.duplicates import plain_words
 from coder_core.data.dataset import available_splits, leaves, read_split
-from coder_core.data.pictures import picture_path, read_picture
+from coder_core.data.pictures import jpeg, picture_path, read_picture
 from coder_core.data.split import Split, captions_checksum, part_images
 from coder_core.demo import DEMO_FOLDER
 from coder_core.geometry.captions import caption_vectors

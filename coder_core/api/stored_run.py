@@ -15,11 +15,10 @@ from coder_core.api import sides as sides_module
 from coder_core.api.concepts import ConceptView
 from coder_core.api.diversity import Anchor, DiversitySettings, Loss
 from coder_core.api.listing import RunSummary, loss_values
-from coder_core.api.pictures import jpeg
 from coder_core.api.sampling import Sample, SplitPart
 from coder_core.api.sides import Array, Direction, Modality, Sides
 from coder_core.console.faults import InputError
-from coder_core.data.pictures import open_picture, read_picture
+from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.read import Analysis, open_analysis

@@ -1,4 +1,4 @@
-"""Open picture files: names inside their folder, formats of photos, upright RGB."""
+"""Open picture files: names inside their folder, formats of photos, upright RGB; and write small JPEGs for a page."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ BAND_PIXELS = 2_000_000  # converted at a time
 NAMES_SHOWN = 10
 USUAL_FOLDERS = ("images", "flickr30k-images")
 NAMES_TRIED = 3
+QUALITY = 86
+MOST_BYTES = 10_000_000  # of a picture that a visitor brings
 INSIDE = "a name relative to the picture folder, without .. and \\"
 
 
@@ -86,6 +88,21 @@ def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image
         InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     return _open(io.BytesIO(content), shown(name), size)
+
+
+def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
+    """Decode a picture that a visitor brings. InputError: too large, or as for `read_picture`."""
+    if len(content) > MOST_BYTES:
+        problem, expected = f"has {len(content):,} bytes", f"at most {MOST_BYTES:,}"
+        raise InputError.at("the picture", problem, expected, "make it smaller")
+    return read_picture(content, name, size=size)
+
+
+def jpeg(picture: Image.Image) -> bytes:
+    """The picture as JPEG bytes."""
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
 
 
 def _open(file: Path | io.BytesIO, where: str, size: int | None) -> Image.Image:
