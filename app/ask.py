@@ -52,7 +52,7 @@ from coder_core.api import (
     slices,
 )
 from coder_core.api.sides import Direction, Modality
-from coder_core.api.stored import StoredResult
+from coder_core.api.stored_run import StoredResult
 from coder_core.api.training import sample_weights
 
 P = ParamSpec("P")

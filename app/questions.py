@@ -28,7 +28,7 @@ from coder_core.api import (
     slices,
 )
 from coder_core.api.sides import Direction, Modality, Sides
-from coder_core.api.stored import StoredResult
+from coder_core.api.stored_run import StoredResult
 
 PICTURE = 480  # pixels of the longer side of a heat map's picture
 Way = heat_maps.Way

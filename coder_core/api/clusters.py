@@ -12,7 +12,7 @@ from scipy import sparse
 
 from coder_core.api.run import Run
 from coder_core.api.sides import BOTH, TILE_ELEMENTS, Array, slices
-from coder_core.api.stored import StoredResult, read_stored
+from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.data.words import tokenise
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.geometry.text_space import unit_rows

@@ -30,7 +30,7 @@ import pandas as pd
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
-from coder_core.api.stored import StoredResult
+from coder_core.api.stored_run import StoredResult
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers

@@ -11,7 +11,7 @@ from coder_core.api.retrieval.results import occurrences
 from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
 from coder_core.api.sides import BOTH, Array, first_captions
-from coder_core.api.stored import StoredResult, read_stored
+from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import PAIRS_AT_MOST, Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source

@@ -1,10 +1,11 @@
-"""Stored contents of an evaluated run: history, embeddings, ranks, diversity. NumPy and DataFrames, no torch."""
+"""Stored contents of an evaluated run: history, embeddings, ranks, diversity, and results that a command computed beside
+it. NumPy and DataFrames, no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,27 @@ from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.history import HISTORY, history_faults, read_frame
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StoredResult(Generic[T]):
+    """A stored layout or clustering, or why there is none."""
+
+    state: Literal["there", "missing", "damaged"]
+    name: str  # of the result and of the job that computes it
+    value: T | None = None  # when it is there
+    fault: str = ""  # the damage
+
+
+def read_stored(name: str, read: Callable[[], T | None]) -> StoredResult[T]:
+    """Call `read`, which returns None for a missing result and raises InputError for a damaged one."""
+    try:
+        value = read()
+    except InputError as error:
+        return StoredResult("damaged", name, fault=str(error))
+    return StoredResult("missing" if value is None else "there", name, value)
 
 
 class StoredRun:

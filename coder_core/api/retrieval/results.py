@@ -19,7 +19,7 @@ from PIL import Image
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample
 from coder_core.api.sides import QUERIES, TILE_ELEMENTS, Array, Direction, slices
-from coder_core.api.stored import StoredResult, read_stored
+from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.console.faults import InputError
 from coder_core.data.content.report import TINY_SIDE, tiny_image
 from coder_core.geometry import captions as geometry
