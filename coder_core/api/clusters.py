@@ -20,6 +20,9 @@ from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 MOST_MATCHED = 2_000
 PIECE = 16_384  # rows of attention in memory at once
+CONCEPTS_SHOWN = 8  # that mark a cluster
+NEAREST = 5  # clusters beside another
+WORDS_SHOWN = 6  # of a cluster in the table
 PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group before it is compared
 
 
@@ -88,7 +91,7 @@ def chance_agreement(clusters: Clusters, owner: Array) -> float:
     return float((texts * images).sum())
 
 
-def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -> pd.DataFrame:
+def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
     """One row a cluster that is not empty, the largest first.
 
     Returns:
@@ -103,7 +106,9 @@ def cluster_table(run: Run, split: str, clusters: Clusters, *, words: int = 6) -
     means = {"agreement": grouped["agree"].mean(), "cohesion": grouped["cosine"].mean()}
     table = pd.DataFrame(counts | means).reset_index()
     marked = marking(run, split, clusters)
-    table["words"] = [", ".join(marked.top(int(cluster), words)["word"]) for cluster in table["cluster"]]
+    table["words"] = [
+        ", ".join(marked.top(int(cluster), WORDS_SHOWN)["word"]) for cluster in table["cluster"]
+    ]
     if clusters.trained is not None:
         table["trained"] = clusters.trained[table["cluster"].to_numpy()]
     return table.sort_values(["size", "cluster"], ascending=[False, True], ignore_index=True)
@@ -125,14 +130,14 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
     return pd.DataFrame(columns)
 
 
-def nearest_clusters(clusters: Clusters, cluster: int, count: int = 5) -> pd.DataFrame:
+def nearest_clusters(clusters: Clusters, cluster: int) -> pd.DataFrame:
     """The clusters whose centres are most like this one's, among those that are not empty: cluster, cosine, size."""
     sizes = np.bincount(clusters.pairs, minlength=clusters.count)
-    others = np.flatnonzero(sizes)
-    others = others[others != cluster]
-    cosines = clusters.centroids[others] @ clusters.centroids[cluster]
-    best = np.argsort(-cosines, kind="stable")[:count]
-    return pd.DataFrame({"cluster": others[best], "cosine": cosines[best], "size": sizes[others[best]]})
+    rest = np.flatnonzero(sizes)
+    rest = rest[rest != cluster]
+    cosines = clusters.centroids[rest] @ clusters.centroids[cluster]
+    best = np.argsort(-cosines, kind="stable")[:NEAREST]
+    return pd.DataFrame({"cluster": rest[best], "cosine": cosines[best], "size": sizes[rest[best]]})
 
 
 def between(
@@ -191,7 +196,7 @@ def same_grouping(first: Clusters, second: Clusters) -> float:
     return float(adjusted_mutual_info_score(first.pairs, second.pairs))
 
 
-def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, count: int = 8) -> pd.DataFrame:
+def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
     """The concepts that images and captions of a cluster read more than others do.
 
     Returns:
@@ -213,7 +218,7 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int, cou
     columns = {"word": tables.words, "kind": tables.kinds, "image": image, "text": text}
     table = pd.DataFrame(columns | {"elsewhere": elsewhere, "gain": (image + text) / 2 - elsewhere})
     table = table[table["gain"] > 0].sort_values("gain", ascending=False, kind="stable")
-    return table.head(count).reset_index(drop=True)
+    return table.head(CONCEPTS_SHOWN).reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -264,9 +269,9 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
     entries = counts.tocoo()
     alpha = (PRIOR_WORDS * total / total_words)[entries.col]
     size = np.asarray(counts.sum(1)).ravel()[entries.row]
-    inside = entries.data + alpha
-    outside = total[entries.col] - entries.data + alpha
-    odds = np.log(inside / np.maximum(size + PRIOR_WORDS - inside, 1e-9))
-    odds -= np.log(outside / np.maximum(total_words - size + PRIOR_WORDS - outside, 1e-9))
-    z = odds / np.sqrt(1 / inside + 1 / outside)
+    in_group = entries.data + alpha
+    elsewhere = total[entries.col] - entries.data + alpha
+    odds = np.log(in_group / np.maximum(size + PRIOR_WORDS - in_group, 1e-9))
+    odds -= np.log(elsewhere / np.maximum(total_words - size + PRIOR_WORDS - elsewhere, 1e-9))
+    z = odds / np.sqrt(1 / in_group + 1 / elsewhere)
     return Marking(tuple(numbers), sparse.csr_matrix((z, (entries.row, entries.col)), shape=shape), counts)

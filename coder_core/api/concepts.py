@@ -211,9 +211,9 @@ def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
     """A concept and those it has an edge to or from, the strongest first; `count` in all."""
     away = edges.loc[edges["concept"] == concept, ["neighbour", "weight", "together"]].to_numpy()
     back = edges.loc[edges["neighbour"] == concept, ["concept", "weight", "together"]].to_numpy()
-    both = np.concatenate([away, back])
-    order = np.lexsort((-both[:, 2], -both[:, 1]))
-    numbers = list(dict.fromkeys([concept, *both[order, 0].astype(int).tolist()]))
+    linked = np.concatenate([away, back])
+    order = np.lexsort((-linked[:, 2], -linked[:, 1]))
+    numbers = list(dict.fromkeys([concept, *linked[order, 0].astype(int).tolist()]))
     return np.array(numbers[:count])
 
 
@@ -223,9 +223,9 @@ def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
     Concepts without an edge here are drawn in rows at the bottom.
     """
     table, edges = view.table(), view.edges()
-    inside = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
+    among = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
     nodes = table.iloc[np.asarray(concepts, dtype=int)].reset_index(drop=True)
-    joined = nodes["concept"].isin({*inside["concept"], *inside["neighbour"]}).to_numpy()
+    joined = nodes["concept"].isin({*among["concept"], *among["neighbour"]}).to_numpy()
     spots = np.zeros((len(nodes), 2))
     alone = np.flatnonzero(~joined)
     rows = -(-len(alone) // ROW)
@@ -233,8 +233,8 @@ def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
     spots[alone] = np.stack([(column + 0.5) / ROW, LOW + STEP * (rows - 1 - row)], axis=1)
     if joined.any():
         floor = LOW + STEP * rows + (0.05 if rows else 0.0)
-        spots[joined] = _springs(nodes["concept"][joined].tolist(), inside, floor)
-    return ConceptGraph(nodes.assign(x=spots[:, 0], y=spots[:, 1]), inside)
+        spots[joined] = _springs(nodes["concept"][joined].tolist(), among, floor)
+    return ConceptGraph(nodes.assign(x=spots[:, 0], y=spots[:, 1]), among)
 
 
 def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> Array:

@@ -104,8 +104,8 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
     part, seed, other = trained[0]
     if part == 1 or trained[1] != (part, seed, not other):
         facts = "; ".join(f"{run.name}: {_flags(*how)}" for run, how in zip(runs, trained, strict=True))
-        place = f"runs {first.name} and {second.name}"
-        raise InputError.at(place, f"did not train on complementary halves ({facts})", fix=HALVES)
+        where = f"runs {first.name} and {second.name}"
+        raise InputError.at(where, f"did not train on complementary halves ({facts})", fix=HALVES)
     metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
     for content in ("captions", "features"):
         if metadata[0].get(f"train_{content}_sha256") != metadata[1].get(f"train_{content}_sha256"):

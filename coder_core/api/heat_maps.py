@@ -234,8 +234,8 @@ def _stored_regions(run: Run, split: str, image: int) -> Regions:
         return Regions(features, None, boxes_file)
     row = first + image * stride
     boxes = boxes_file.of_images([row])[0].astype(np.float32)
-    inside = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
-    if not inside or not (boxes[:, :2] < boxes[:, 2:]).all():
+    are_shares = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
+    if not are_shares or not (boxes[:, :2] < boxes[:, 2:]).all():
         return Regions(features, None, "The boxes of this image are not shares of the picture's sides.")
     return Regions(features, boxes.clip(0, 1))
 
@@ -246,21 +246,17 @@ def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str
     beside them, or why there are none; and the row of the first image there, and the distance of two images. InputError:
     the data is not there, or it holds other captions now."""
     folder = str(run.config.get("data", {}).get("data", ""))
-    place = f"the data of run {run.name}"
+    where = f"the data of run {run.name}"
     if not folder or not Path(folder).exists():
         fix = "start the program in the same folder, or put the data back"
-        raise InputError.at(place, f"is not at its place, {folder!r:.200}", "its region features", fix)
+        raise InputError.at(where, f"is not at its place, {folder!r:.200}", "its region features", fix)
     data = read_split(folder, split, check_values=False)
     if data.captions != list(run.captions(split)):
         fact = f"holds other captions in {split} now"
-        raise InputError.at(place, fact, "the captions of the run", "evaluate it")
+        raise InputError.at(where, fact, "the captions of the run", "evaluate it")
     first, _, stride = data.rows or (0, 0, 1)
-    return (
-        FeatureRows(data.features),
-        _boxes_beside(data, first + (data.n_images - 1) * stride),
-        first,
-        stride,
-    )
+    boxes = _boxes_beside(data, first + (data.n_images - 1) * stride)
+    return FeatureRows(data.features), boxes, first, stride
 
 
 def _boxes_beside(data: Split, last: int) -> FeatureRows | str:

@@ -119,8 +119,8 @@ def summarise(path: Path) -> RunSummary:
     except InputError as error:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
-        place, fact = error.filename or str(path), f"cannot be read ({error.strerror})"
-        fault = Fault(place, fact, fix="change its owner or rights")
+        fact = f"cannot be read ({error.strerror})"
+        fault = Fault(error.filename or str(path), fact, fix="change its owner or rights")
         return RunSummary(path.name, path, "damaged", str(fault))
     intact = {split: manifest for split, manifest in manifests.items() if split not in damaged}
     return RunSummary(
@@ -223,10 +223,10 @@ def facts(run: RunSummary) -> dict[str, Any]:
     """The columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
     dimension, created, step."""
     config, origin = run.config, run.origin
-    source, about = str(config.get("data", {}).get("data", "")), config.get("about", {})
+    source, noted = str(config.get("data", {}).get("data", "")), config.get("about", {})
     loss, dimension = config.get("objective", {}).get("loss", ""), config.get("model", {}).get("dimension")
     if run.imported:
-        source, about = str(origin.get("files", {}).get("captions", "")), origin
+        source, noted = str(origin.get("files", {}).get("captions", "")), origin
         loss, dimension = IMPORTED, origin.get("dimension")
     return {
         "from": numbers_from(run),
@@ -236,7 +236,7 @@ def facts(run: RunSummary) -> dict[str, Any]:
         "epochs": config.get("training", {}).get("epochs"),
         "bank": config.get("memory", {}).get("bank_size"),
         "dimension": dimension,
-        "created": str(about.get("created", ""))[:16],
+        "created": str(noted.get("created", ""))[:16],
         "step": run.status.get("step"),
         "steps": run.status.get("steps"),
     }

@@ -159,8 +159,8 @@ def _numbers(chosen: str, count: int) -> list[int]:
         ends = re.fullmatch(r"([0-9]{1,11})(?:-([0-9]{1,11}))?", part)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last:
-            found = "is neither a number nor a range"
-            raise InputError.at(f"the selection, {part[:40]!r}", found, "0-31, 77")
+            problem = "is neither a number nor a range"
+            raise InputError.at(f"the selection, {part[:40]!r}", problem, "0-31, 77")
         if last >= count:
             raise InputError.at(f"caption {last}", "is not in the split", f"0 to {count - 1}")
         numbers.update(dict.fromkeys(range(first, last + 1)))

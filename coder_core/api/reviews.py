@@ -187,8 +187,8 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
         is complete; NaN where both gave one and the same verdict throughout).
     """
     verdicts = {
-        reviewer: {pair: review.verdict for pair, review in own.items() if review.verdict != "none"}
-        for reviewer, own in reviews.by_reviewer.items()
+        reviewer: {pair: review.verdict for pair, review in of_reviewer.items() if review.verdict != "none"}
+        for reviewer, of_reviewer in reviews.by_reviewer.items()
     }
     rows = []
     for first, second in combinations(verdicts, 2):
@@ -196,10 +196,10 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
         if shared:
             from sklearn.metrics import cohen_kappa_score
 
-            given = [[verdicts[reviewer][pair] for pair in shared] for reviewer in (first, second)]
-            same = np.mean([one == other for one, other in zip(*given, strict=True)])
-            several = len({*given[0], *given[1]}) > 1
-            kappa = float(cohen_kappa_score(*given)) if several else np.nan
+            labels = [[verdicts[reviewer][pair] for pair in shared] for reviewer in (first, second)]
+            same = np.mean([one == other for one, other in zip(*labels, strict=True)])
+            several = len({*labels[0], *labels[1]}) > 1
+            kappa = float(cohen_kappa_score(*labels)) if several else np.nan
             rows.append((first, second, len(shared), 100 * same, kappa))
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "same", "kappa"])
 

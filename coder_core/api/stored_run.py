@@ -182,10 +182,8 @@ class StoredRun:
             except InputError as error:
                 raise InputError(replace(error.faults[0], place=packed.place(image))) from None
         if not analysis.picture_folder:
-            fact, fix = (
-                f"does not say where the pictures of {split} are",
-                "evaluate or embed it again with them",
-            )
+            fact = f"does not say where the pictures of {split} are"
+            fix = "evaluate or embed it again with them"
             raise InputError.at(f"run {self.name}", fact, "pictures", fix)
         return open_picture(analysis.picture_folder, self.image_names(split)[image], size=size)
 

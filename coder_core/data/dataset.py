@@ -137,8 +137,8 @@ def leaves(path: Path, root: Path) -> bool:
     """
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
     read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
-    inside = Path(os.path.realpath(root))
-    return not all(Path(os.path.realpath(entry)).is_relative_to(inside) for entry in [path, *read])
+    real_root = os.path.realpath(root)
+    return not all(Path(os.path.realpath(entry)).is_relative_to(real_root) for entry in [path, *read])
 
 
 def _read(root: Path, layout: Path, split: str) -> Split:

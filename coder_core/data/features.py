@@ -213,8 +213,8 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
         pieces = [range(start, min(start + step, rows[1])) for start in range(*rows, step)]
-        found = list(pool.map(lambda piece: _scan_piece(reader, piece), pieces))
-    bad, large, zero = (np.concatenate(pairs) for pairs in zip(*found, strict=True))
+        of_pieces = list(pool.map(lambda piece: _scan_piece(reader, piece), pieces))
+    bad, large, zero = (np.concatenate(pairs) for pairs in zip(*of_pieces, strict=True))
     return zero, _value_faults(file, bad, large, zero)
 
 

@@ -247,8 +247,8 @@ def coco_judgements(
     image_pairs = [(caption, image) for image, captions in by_image.items() for caption in captions]
 
     def known(pairs: list[tuple[int, int]]) -> np.ndarray:
-        inside = [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows]
-        return np.array(inside, np.int64).reshape(-1, 2)
+        of_split = [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows]
+        return np.array(of_split, np.int64).reshape(-1, 2)
 
     of_texts, of_images = known(caption_pairs), known(image_pairs)
     elsewhere = len(caption_pairs) + len(image_pairs) - len(of_texts) - len(of_images)

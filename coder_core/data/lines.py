@@ -38,9 +38,9 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
     try:
         faults.append(Fault(str(path), f"a link, followed to {path.resolve(strict=True)}", severity="note"))
     except (OSError, RuntimeError) as error:  # which of the two a loop raises depends on Python's version
-        problem = "does not exist" if isinstance(error, FileNotFoundError) else "leads back to itself"
-        found = f"a link to {path.readlink()}, which {problem}"
-        raise InputError.at(path, found, "an existing target", "link it to the file itself") from None
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else "leads back to itself"
+        problem = f"a link to {path.readlink()}, which {reason}"
+        raise InputError.at(path, problem, "an existing target", "link it to the file itself") from None
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:

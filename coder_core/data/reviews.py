@@ -106,19 +106,21 @@ class Reviews:
     @cached_property
     def by_reviewer(self) -> dict[str, dict[Pair, Review]]:
         """Reviewer → pair → standing verdict, the last given last."""
-        given: dict[str, dict[Pair, Review]] = defaultdict(dict)
+        reviews: dict[str, dict[Pair, Review]] = defaultdict(dict)
         for review in self.standing:
-            given[review.reviewer][review.pair] = review
-        return given
+            reviews[review.reviewer][review.pair] = review
+        return reviews
 
     @cached_property
     def verdicts(self) -> dict[Pair, Verdict]:
         """Pair → its verdict: the most frequent one; of equally frequent ones, the one given last."""
-        given: dict[Pair, list[Verdict]] = defaultdict(list)
+        latest_first: dict[Pair, list[Verdict]] = defaultdict(list)
         for review in self.standing:
             if review.verdict != "none":
-                given[review.pair].insert(0, review.verdict)  # max takes the first of equals
-        return {pair: max(verdicts, key=Counter(verdicts).__getitem__) for pair, verdicts in given.items()}
+                latest_first[review.pair].insert(0, review.verdict)  # max takes the first of equals
+        return {
+            pair: max(verdicts, key=Counter(verdicts).__getitem__) for pair, verdicts in latest_first.items()
+        }
 
     def fingerprint(self) -> str:
         """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""

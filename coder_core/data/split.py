@@ -76,16 +76,16 @@ class Split:
         """The first `count` images and their captions; the features stay a view of the memory map."""
         if self.n_images <= count:
             return self
-        inside = self.image_of_text < count
+        kept = self.image_of_text < count
         start, _, stride = self.rows or (0, self.n_images, 1)
         return replace(
             self,
             features=self.features[:count],
             rows=(start, start + count * stride, stride),
-            captions=list(compress(self.captions, inside)),
-            image_of_text=self.image_of_text[inside],
+            captions=list(compress(self.captions, kept)),
+            image_of_text=self.image_of_text[kept],
             image_names=None if self.image_names is None else self.image_names[:count],
-            caption_ids=None if self.caption_ids is None else self.caption_ids[inside],
+            caption_ids=None if self.caption_ids is None else self.caption_ids[kept],
             faults=[*self.faults, why],
         )
 

@@ -85,8 +85,8 @@ def vagueness(folder: Path, split: str) -> np.ndarray:
 
 def split_sizes(images: int) -> dict[str, int]:
     """Images of train, dev and test, in this order."""
-    others = {split: max(1, round(share * images)) for split, share in SHARES.items()}
-    return {"train": images - sum(others.values()), **others}
+    held_out = {split: max(1, round(share * images)) for split, share in SHARES.items()}
+    return {"train": images - sum(held_out.values()), **held_out}
 
 
 def _sample(seed: int, index: int) -> _Sample:
@@ -168,9 +168,9 @@ def _refuse_other_files(folder: Path) -> None:
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
     if names and (CARD not in names or not names <= DEMO_FILES):
-        others = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
+        contents = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
         expected = "an empty folder or earlier demo data"
-        raise InputError.at(folder, f"holds {others}", expected, "choose another folder")
+        raise InputError.at(folder, f"holds {contents}", expected, "choose another folder")
 
 
 def makes_features(picture_folder: str) -> bool:

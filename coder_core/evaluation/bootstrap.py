@@ -116,14 +116,13 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
         hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
         return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
 
-    values = _measured_and_ends(
-        np.concatenate([mine, theirs, row.queries], 1), row.queries, change, draws, seed
-    )
+    of_images = np.concatenate([mine, theirs, row.queries], 1)
+    values = _measured_and_ends(of_images, row.queries, change, draws, seed)
     by_name = zip(RECALLS, values.tolist(), strict=True)
     return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
 
-def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.ndarray:
+def recall_intervals(run: Hits) -> np.ndarray:
     """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals.
 
     >>> recall_intervals(count_hits(np.zeros(9, int), np.zeros(9, int), np.arange(9)))[-1]
@@ -133,7 +132,8 @@ def recall_intervals(run: Hits, *, draws: int = DRAWS, seed: int = SEED) -> np.n
     def recalls(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return _seven(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
 
-    return _measured_and_ends(np.concatenate([run.hits, run.queries], 1), run.queries, recalls, draws, seed)
+    rows = np.concatenate([run.hits, run.queries], 1)
+    return _measured_and_ends(rows, run.queries, recalls, DRAWS, SEED)
 
 
 def _measured_and_ends(
@@ -153,10 +153,8 @@ def _measured_and_ends(
         rows, counts = np.unique(rows, axis=0, return_counts=True)
     random, block = np.random.default_rng(seed), max(1, CELLS // len(rows))
     sizes = [min(block, draws - start) for start in range(0, draws, block)]
-    drawn = [
-        value(random.multinomial(images, counts / images, size=size).astype(float), rows) for size in sizes
-    ]
-    ends = np.percentile(np.concatenate(drawn), [2.5, 97.5], axis=0)
+    weights = (random.multinomial(images, counts / images, size=size).astype(float) for size in sizes)
+    ends = np.percentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 
 

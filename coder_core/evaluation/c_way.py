@@ -119,10 +119,8 @@ def option_faults(
     """
     most = most_options(image_of_text, images, direction)
     kind = "images" if direction == "t2i" else "captions"
-    fact, fix = (
-        f"the split has {most - 1:,} wrong {kind} for a question",
-        "choose fewer options, or a larger split",
-    )
+    fact = f"the split has {most - 1:,} wrong {kind} for a question"
+    fix = "choose fewer options, or a larger split"
     faults = [Fault(f"{c} options", "leave nothing to choose", "2 or more") for c in options if c < 2]
     faults += [Fault(f"{direction} {c}-way", fact, f"{c - 1:,}", fix) for c in options if c > most]
     if repeats < 2:

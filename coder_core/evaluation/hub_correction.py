@@ -92,7 +92,6 @@ def choose_strengths(
     image_biases: np.ndarray,
     text_biases: np.ndarray,
     neighbours: Sequence[int] = NEIGHBOURS,
-    strengths: Sequence[float] = STRENGTHS,
 ) -> tuple[Strength, Strength]:
     """The k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
 
@@ -106,11 +105,11 @@ def choose_strengths(
         sources: of the split to choose on, n images and m captions.
         image_of_text: (m,).
         image_biases: (n, len(neighbours)), text_biases: (m, len(neighbours)), of `hub_biases`.
-        neighbours, strengths: the values to choose from.
+        neighbours: the values of k to choose from.
     """
     columns = {k: column for column, k in enumerate(neighbours)}
     tried = [Strength(neighbours[0], 0.0)]
-    tried += [Strength(k, alpha) for alpha in sorted(strengths) for k in neighbours]
+    tried += [Strength(k, alpha) for alpha in STRENGTHS for k in neighbours]
     sums = []
     for strength in tried:
         biases = (strength.alpha * values[:, columns[strength.k]] for values in (image_biases, text_biases))

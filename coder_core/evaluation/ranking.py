@@ -260,5 +260,5 @@ def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tupl
     return candidate.gather(1, position), scores.gather(1, position)
 
 
-def _slices(stop: int, step: int, start: int = 0) -> list[slice]:
-    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
+def _slices(stop: int, step: int) -> list[slice]:
+    return [slice(first, min(first + step, stop)) for first in range(0, stop, step)]

@@ -148,8 +148,8 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     than the whole, hence higher recall: compare halves with halves.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
-    >>> chosen, other = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
-    >>> chosen["rsum"], other["rsum"]
+    >>> first, second = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
+    >>> first["rsum"], second["rsum"]
     (600.0, 600.0)
 
     Returns:
@@ -162,8 +162,8 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     if images < 2:
         raise InputError(Fault("two halves", f"the split has {images} image", "at least 2"))
     order = np.random.default_rng(HALVES_SEED).permutation(images)
-    chosen, other = np.sort(order[: images // 2]), np.sort(order[images // 2 :])
-    return _metrics_of(sources, image_of_text, chosen), _metrics_of(sources, image_of_text, other)
+    first, second = np.sort(order[: images // 2]), np.sort(order[images // 2 :])
+    return _metrics_of(sources, image_of_text, first), _metrics_of(sources, image_of_text, second)
 
 
 def _metrics_of(

@@ -93,9 +93,9 @@ def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: i
     Returns:
         One row a query, best place first: query, place (from 1), match (whether it belongs to the query).
     """
-    query, place = np.nonzero(run.best(split, direction)[:, :k] == candidate)
+    query, position = np.nonzero(run.best(split, direction)[:, :k] == candidate)
     match = run.matches(split, direction, query, candidate)
-    frame = pd.DataFrame({"query": query, "place": place + 1, "match": match})
+    frame = pd.DataFrame({"query": query, "place": position + 1, "match": match})
     return frame.sort_values(["place", "query"], kind="stable", ignore_index=True)
 
 

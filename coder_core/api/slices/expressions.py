@@ -107,15 +107,15 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
                 fact = f"asks whether {ast.unparse(left)[:60]!r} is in {name}"
                 raise _refusal(fact, 'a text in quotes, as "dog"')
-            inside = holding(str(left.value), name, columns)
-            return inside if isinstance(op, ast.In) else ~inside
+            mask = holding(str(left.value), name, columns)
+            return mask if isinstance(op, ast.In) else ~mask
         case ast.Compare(
             left=ast.Name(id=name),
             ops=[ast.Eq() | ast.NotEq() as op],
             comparators=[ast.Constant(value=str() as label)],
         ) if name in columns.labels:
-            inside = _rows_of(columns.labels[name], label, columns.count)
-            return inside if isinstance(op, ast.Eq) else ~inside
+            mask = _rows_of(columns.labels[name], label, columns.count)
+            return mask if isinstance(op, ast.Eq) else ~mask
         case ast.Compare(left=left, ops=ops, comparators=parts) if {*map(type, ops)} <= {*_COMPARISONS}:
             pairs = pairwise(_number(part, columns) for part in (left, *parts))
             results = [_COMPARISONS[type(op)](*pair) for op, pair in zip(ops, pairs, strict=True)]

@@ -179,9 +179,8 @@ def slice_table(
     """
     images = images_counted(runs[0], split)
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
-    every = sparse.vstack(
-        [members, sparse.csr_array(np.ones((1, len(queries))))]
-    )  # the last row is the split
+    whole_split = sparse.csr_array(np.ones((1, len(queries))))
+    every = sparse.vstack([members, whole_split])
     per_image = _one_hot(query_image, len(images))
     ranks = [run.ranks(split)[direction][queries] for run in runs]
     asks = ranks[0] >= 0

@@ -131,8 +131,8 @@ def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
     """
     data_sets = {DEMO: DataSet(DEMO, DEMO)}
     for root in (Path(folder).resolve() for folder in roots):
-        inside = [path for path in sorted(root.iterdir()) if path.is_dir()] if root.is_dir() else []
-        visible = [path for path in inside if not path.name.startswith(".")]
+        entries = sorted(root.iterdir()) if root.is_dir() else []
+        visible = [path for path in entries if path.is_dir() and not path.name.startswith(".")]
         kinds = {path: kind for path in visible if (kind := _kind_of(path, root))}
         if not kinds and (kind := _kind_of(root, root)):
             kinds = {root: kind}
@@ -206,8 +206,8 @@ def arguments(
             raise InputError.at(f"the setting {key!r}"[:80], "cannot be changed from here")
         choices = offered[key].choices
         if choices and value not in choices:
-            found, expected = f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"
-            raise InputError.at(settings()[key].flag, found, expected)
+            problem, expected = f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"
+            raise InputError.at(settings()[key].flag, problem, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
     config = with_settings(start, {**changes, **files})

@@ -41,10 +41,8 @@ def _find_precomp(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     for folder in (path, path / "precomp", *sorted(path.glob("*_precomp"))):
-        files = [
-            file for file in sorted(folder.glob(f"*{CAPTIONS}")) if SPLIT_NAME.fullmatch(_split_of(file))
-        ]
-        if files := [file for file in files if _ids_of(file).exists()]:
+        files = [file for file in sorted(folder.glob(f"*{CAPTIONS}")) if _ids_of(file).exists()]
+        if files := [file for file in files if SPLIT_NAME.fullmatch(_split_of(file))]:
             return files
     return []
 
@@ -245,9 +243,8 @@ class _KarpathyImages(JsonValues):
         elif sentid is not None:
             self.fault(f"{where}.sentid", f"is {_kind(sentid)}", "a whole number")
         if imgid is not None and owner != imgid:
-            self.fault(
-                f"{where}.imgid", f"{shown(str(owner))} differs from its image's imgid {imgid}", str(imgid)
-            )
+            problem = f"{shown(str(owner))} differs from its image's imgid {imgid}"
+            self.fault(f"{where}.imgid", problem, str(imgid))
         return " ".join(raw.split("\n")).strip()
 
 

@@ -51,7 +51,7 @@ def find_layout(path: Path, name: str, faults: list[Fault]) -> Layout:
         fix = "docs/data.md shows every format"
         raise InputError.at(path, "holds pictures with captions in no known format", layouts, fix)
     layout, why = recognised
-    others = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
-    also = f" It could also be read as {', '.join(others)} (--format)." if others else ""
+    alternatives = [other.name for other in LAYOUTS if other is not layout and other.recognise(path)]
+    also = f" It could also be read as {', '.join(alternatives)} (--format)." if alternatives else ""
     faults.append(Fault(str(path), f"read as {layout.name}: {why}.{also}", severity="note"))
     return layout

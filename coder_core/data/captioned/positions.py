@@ -286,8 +286,8 @@ class PackedPictures:
 
     def _state(self, image: int) -> tuple[int, int]:
         number = int(self.store.positions[image, 0])
-        inside = picture_path(self.folder, self.names[number]) == self.store.files[number]
-        return self.store.state(image) if inside else (0, 0)
+        is_named = picture_path(self.folder, self.names[number]) == self.store.files[number]
+        return self.store.state(image) if is_named else (0, 0)
 
 
 Positions = Files | TarMembers | ParquetRows | PackedPictures

@@ -109,11 +109,11 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
 
 
 def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:
-    """Captions that share all words but the one at some place."""
+    """Captions that share all words but the one at some position."""
     signatures, numbers = [], []
     for number, key in enumerate(keys):
         if FEWEST_WORDS <= len(key) <= MOST_WORDS:
-            signatures += [hash((place, key[:place], key[place + 1 :])) for place in range(len(key))]
+            signatures += [hash((k, key[:k], key[k + 1 :])) for k in range(len(key))]
             numbers += [number] * len(key)
     order = np.argsort(np.array(signatures, np.int64), kind="stable")
     values, members = np.array(signatures, np.int64)[order], np.array(numbers, np.int64)[order]
