@@ -106,9 +106,8 @@ def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
     means = {"agreement": grouped["agree"].mean(), "cohesion": grouped["cosine"].mean()}
     table = pd.DataFrame(counts | means).reset_index()
     marked = marking(run, split, clusters)
-    table["words"] = [
-        ", ".join(marked.top(int(cluster), WORDS_SHOWN)["word"]) for cluster in table["cluster"]
-    ]
+    tops = (marked.top(int(cluster), WORDS_SHOWN) for cluster in table["cluster"])
+    table["words"] = [", ".join(top["word"]) for top in tops]
     if clusters.trained is not None:
         table["trained"] = clusters.trained[table["cluster"].to_numpy()]
     return table.sort_values(["size", "cluster"], ascending=[False, True], ignore_index=True)
@@ -236,9 +235,8 @@ class Marking:
         order = order[row.data[order] > 0]
         columns = row.indices[order]
         counts = np.asarray(self.counts[group].todense()).ravel()[columns]
-        return pd.DataFrame(
-            {"word": [self.words[c] for c in columns], "score": row.data[order], "count": counts.astype(int)}
-        )
+        words = [self.words[column] for column in columns]
+        return pd.DataFrame({"word": words, "score": row.data[order], "count": counts.astype(int)})
 
 
 def marking(run: Run, split: str, clusters: Clusters) -> Marking:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.sides import BOTH, Array, Modality, slices
+from coder_core.api.sides import Array, Modality, slices
 from coder_core.console.faults import InputError
 from coder_core.runs.analysis.concepts import ConceptTables
 
@@ -95,11 +95,9 @@ class ConceptView:
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
         """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
         the largest difference of either sign first."""
-        rows = [
-            self.rows(side, np.array([number]))[0] for side, number in zip(BOTH, (image, text), strict=True)
-        ]
+        image_row, text_row = self.rows("image", np.array([image]))[0], self.rows("text", np.array([text]))[0]
         table = pd.DataFrame({"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds})
-        table = table.assign(image=rows[0], text=rows[1], difference=rows[0] - rows[1])
+        table = table.assign(image=image_row, text=text_row, difference=image_row - text_row)
         return table.iloc[np.argsort(-table["difference"].abs(), kind="stable")[:top]].reset_index(drop=True)
 
     def readers(

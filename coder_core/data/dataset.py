@@ -28,9 +28,7 @@ from coder_core.files.atomic import cache_folder, replacing
 READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")
 SMALL_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
-LAYOUTS = (
-    "a folder with {split}_ims.npy and {split}_caps.txt (or precomp/ in it), or dataset*.json with ims.npy"
-)
+LAYOUTS = "{split}_ims.npy and {split}_caps.txt (perhaps in precomp/), or dataset*.json with ims.npy"
 ALL_IMAGES = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
 PIECE_IMAGES = 256  # copied at once
@@ -193,9 +191,7 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     )
     if split != "test" or dataset != "coco":
         return whole
-    text = (
-        f'"test" is the first {SMALL_TEST_IMAGES:,} of COCO\'s {len(images):,} test images; all are "testall"'
-    )
+    text = f'"test" is the first {SMALL_TEST_IMAGES:,} of COCO\'s {len(images):,}; all are "testall"'
     return whole.first_images(SMALL_TEST_IMAGES, Fault(str(path), text, severity="note"))
 
 

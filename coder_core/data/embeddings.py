@@ -226,10 +226,8 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     folder = Path(folder)
     names: list[str] = []
     captions: list[str] = []
-    parts = [
-        collect(partial(_read_part, folder, number, names, captions, faults), faults)
-        for number in _part_numbers(folder)
-    ]
+    read = [partial(_read_part, folder, number, names, captions, faults) for number in _part_numbers(folder)]
+    parts = [collect(part, faults) for part in read]
     stop_on_errors(faults)
     whole = [part for part in parts if part is not None]
     v = [collect(partial(unit_rows, images, "images", 1, faults), faults) for images, _ in whole]

@@ -118,9 +118,7 @@ class Reviews:
         for review in self.standing:
             if review.verdict != "none":
                 latest_first[review.pair].insert(0, review.verdict)  # max takes the first of equals
-        return {
-            pair: max(verdicts, key=Counter(verdicts).__getitem__) for pair, verdicts in latest_first.items()
-        }
+        return {pair: max(given, key=Counter(given).__getitem__) for pair, given in latest_first.items()}
 
     def fingerprint(self) -> str:
         """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""

@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 CELLS = 16  # a picture is first summed up in 16 × 16 cells
-WINDOWS = (
-    (6, (0, 2, 5, 8, 10)),
-    (9, (0, 4, 7)),
-    (16, (0,)),
-)  # (cells a side, first cells): 25 + 9 + 1 windows
+# (cells a side, first cells): 25 + 9 + 1 windows
+WINDOWS = ((6, (0, 2, 5, 8, 10)), (9, (0, 4, 7)), (16, (0,)))
 REGIONS = sum(len(starts) ** 2 for _, starts in WINDOWS)
 
 HUES, GREYS = 12, 4  # bins of the colour histogram: saturated pixels by hue, the others by lightness
@@ -42,9 +39,8 @@ def cell_features(picture: NDArray[np.uint8]) -> Array:
         _cell_edges(light),
         _cell_edges(things),
     ]
-    return np.concatenate([np.stack(maps, -1), *histograms, _cell_means(things)[..., None]], -1).astype(
-        np.float32
-    )
+    channels = [np.stack(maps, -1), *histograms, _cell_means(things)[..., None]]
+    return np.concatenate(channels, -1).astype(np.float32)
 
 
 def region_features(cells: Array) -> Array:

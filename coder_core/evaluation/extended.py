@@ -62,10 +62,8 @@ def extended_values(
     of_images = positives if of_images is None else of_images
     texts_of_image = _lists(of_images[:, 1], of_images[:, 0], scores.n)
     images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
-    return {
-        "i2t": _one_way(scores, texts_of_image, by_image=True),
-        "t2i": _one_way(scores, images_of_text, by_image=False),
-    }
+    i2t = _one_way(scores, texts_of_image, by_image=True)
+    return {"i2t": i2t, "t2i": _one_way(scores, images_of_text, by_image=False)}
 
 
 def _lists(queries: np.ndarray, answers: np.ndarray, count: int) -> list[np.ndarray]:

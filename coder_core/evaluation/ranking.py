@@ -200,10 +200,8 @@ def best_lists(
     Returns:
         (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
     """
-    every_image = torch.arange(scores.n)
-    query_image, candidate_image = (
-        (every_image, scores.image_of_text) if by_image else (scores.image_of_text, every_image)
-    )
+    images_of = torch.arange(scores.n), scores.image_of_text
+    query_image, candidate_image = images_of if by_image else images_of[::-1]
     asking = torch.arange(len(query_image)) if asking is None else asking
     queries, candidates = len(asking), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)

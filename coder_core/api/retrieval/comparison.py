@@ -16,10 +16,8 @@ from coder_core.evaluation.bootstrap import Difference, count_hits, differences
 
 Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
-SWITCHES = {
-    "boosting": "boosting",
-    "weighting": "sample_weights",
-}  # table → the setting that turns its others on
+# table → the setting that turns its others on
+SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:

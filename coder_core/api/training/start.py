@@ -73,9 +73,8 @@ def presets(data: DataSet | None = None) -> dict[str, str]:
     The built-in pictures take the presets made for them, other region features every preset that reads them, pictures
     with captions those with an image tower.
     """
-    return {
-        name: preset.about for name, preset in PRESETS.items() if data is None or _fits(preset.config, data)
-    }
+    fitting = {name: p for name, p in PRESETS.items() if data is None or _fits(p.config, data)}
+    return {name: preset.about for name, preset in fitting.items()}
 
 
 def _fits(config: Config, data: DataSet) -> bool:

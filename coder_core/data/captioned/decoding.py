@@ -138,10 +138,8 @@ class Pictures:
     def _stacked(self, prepared: list[Any], broken: dict[int, str]) -> tuple[Tensor, Tensor]:
         if broken:
             fix = "copy them again, or leave them out with --skip-broken in a new run"
-            faults = [
-                Fault(reason, "it was read before", "whole pictures", fix) for reason in broken.values()
-            ]
-            raise UnreadableRowsError(faults)
+            where = broken.values()
+            raise UnreadableRowsError([Fault(w, "it was read before", "whole pictures", fix) for w in where])
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))
         whole = torch.full((len(prepared),), self.local_features)
         return pixels, whole if self.counts is None else self.counts(pixels)

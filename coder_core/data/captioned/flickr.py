@@ -100,9 +100,8 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
         if where == f"{file} line 1":
             if not _is_picture(line.partition(mark)[0]):
                 continue
-            faults.append(
-                Fault(where, "is a caption instead of a header, and is read as one", severity="note")
-            )
+            problem = "is a caption instead of a header, and is read as one"
+            faults.append(Fault(where, problem, severity="note"))
         yield where, line
 
 

@@ -169,9 +169,8 @@ class ParquetRows(_Packed):
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
             raise InputError.at(where, problem, f"at most {self.largest_group:,}", fix)
-        return content.iter_batches(
-            self.rows_at_once, row_groups=[group], columns=[PIXELS], use_threads=False
-        )
+        part = {"row_groups": [group], "columns": [PIXELS]}
+        return content.iter_batches(self.rows_at_once, **part, use_threads=False)
 
     def place(self, image: int) -> str:
         file, group, row = self.positions[image].tolist()
