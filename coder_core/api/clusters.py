@@ -35,7 +35,7 @@ class Clusters:
     centroids: Array  # (K, D) unit rows
     pairs: Array  # (m,) the nearest centroid of every caption with its image
     cosines: Array  # (m,) of every pair to its centroid
-    # (n,) and texts: (m,) the label of each alone, by PGC's classifier; offline the nearest centroid
+    # images, texts: (n,) and (m,) the label of each alone, by PGC's classifier; offline the nearest centroid
     images: Array
     texts: Array
     trained: Array | None = None  # (K,) pairs of the train split that belong to each; None offline

@@ -176,9 +176,9 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of one picture: features (R, F) float32; boxes and unknown as in `HeatMap`."""
+    """The regions of one picture; boxes and unknown as in `HeatMap`."""
 
-    features: Array
+    features: Array  # (R, F) float32
     boxes: Array | None = None
     unknown: str = ""
 

@@ -53,13 +53,9 @@ def draw_points(images: int, captions: int, most: int) -> Array:
 
 @dataclass(frozen=True)
 class ModalityGap(Separation):
-    """Distance of the two modalities; exact for the samples taken.
+    """Distance of the two modalities; exact for the samples taken."""
 
-    Args:
-        positive, negative: as in `Separation`. gap: distance between the mean image and the mean caption.
-    """
-
-    gap: float
+    gap: float  # between the mean image and the mean caption
 
 
 def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> ModalityGap:

@@ -138,14 +138,9 @@ class Pair:
 def open_pair(
     s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
 ) -> Pair:
-    """Every number behind one cell, in float64.
+    """Every number behind one cell, in float64; anchor and candidate are positions in `s`.
 
-    Args:
-        anchor, candidate: positions in `s`.
-        paired: candidate k is the partner of anchor k.
-
-    Raises:
-        IndexError: there is no such cell.
+    `paired`: candidate k is the partner of anchor k. IndexError: there is no such cell.
     """
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")

@@ -171,11 +171,11 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
 
 @dataclass(frozen=True)
 class LookAlike:
-    """The nearest picture: its `image` row, the `likeness` (correlation of the tiny images, at most 1), among `of`."""
+    """The nearest picture."""
 
-    image: int
-    likeness: float
-    of: int
+    image: int  # its row
+    likeness: float  # correlation of the tiny images, at most 1
+    of: int  # pictures compared
 
 
 def look_alike(run: Run, picture: Image.Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
