@@ -195,10 +195,10 @@ def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
 def test_no_argument_trains_the_demo_then_leaves_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On 40 pictures instead of a thousand, in two epochs."""
-    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=40)))
+    """On 20 pictures instead of a thousand, in one epoch."""
+    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=20)))
     for name in DEMO_RUNS:
-        config = changed(PRESETS[name].config, epochs=2, threads=1)
+        config = changed(PRESETS[name].config, epochs=1, threads=1)
         monkeypatch.setitem(PRESETS, name, replace(PRESETS[name], config=config))
     root = tmp_path / "runs"
     assert main(["--root", str(root)]) == 0
