@@ -18,7 +18,7 @@ from tests.attack.campaign import report, workplace
 
 torch.set_num_threads(1)
 campaigns = []
-for module, cases, seed in ((corruptions, 12, 0), (kills, 4, 0), (inputs, 12, 1), (links, 12, 0)):
+for module, cases, seed in ((corruptions, 8, 0), (kills, 2, 0), (inputs, 6, 1), (links, 8, 0)):
     with workplace() as folder:
         campaigns.append(module.campaign(folder, cases, seed))
         assert len(campaigns[-1].cases) >= cases, module
