@@ -1,4 +1,4 @@
-"""The wheel: what it holds, that it installs, and that its commands train from any folder."""
+"""The package: what is installed, and that its commands train from any folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -21,15 +20,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def pip(*arguments: str | Path) -> None:
-    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-index")
-    subprocess.run([sys.executable, "-m", "pip", *map(str, arguments), *quiet], check=True)
-
-
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that no build folder is left in the repository."""
-    folder = tmp_path_factory.mktemp("wheel")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Installed from a copy, so that no build folder is left in the repository."""
+    folder = tmp_path_factory.mktemp("install")
     source = folder / "source"
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(REPOSITORY / "coder_core", source / "coder_core", ignore=unwanted)
@@ -38,23 +32,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / other / "__init__.py").touch()
     for file in ("pyproject.toml", "README.md", "streamlit_app.py"):
         shutil.copy(REPOSITORY / file, source)
-    pip("wheel", source, "--wheel-dir", folder, "--no-build-isolation")
-    [built] = folder.glob("*.whl")
-    return built
+    flags = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile"]
+    target = ["--no-build-isolation", "--target", str(folder / "installed")]
+    subprocess.run([sys.executable, "-m", "pip", "install", str(source), *flags, *target], check=True)
+    return folder / "installed"
 
 
-def test_the_wheel_holds_coder_core_only(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    folders = {"coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
-    assert {name.split("/")[0] for name in names} == folders
-    modules = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "coder_core").rglob("*.py")}
-    assert {name for name in names if name.startswith("coder_core/")} == modules
-
-
-def test_an_installed_command_trains_three_steps_from_another_folder(wheel: Path, tmp_path: Path) -> None:
-    installed, work = tmp_path / "installed", tmp_path / "work"
-    pip("install", wheel, "--target", installed)
+def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed: Path) -> None:
+    folders = {"bin", "coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
+    assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
+    modules = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "coder_core").rglob("*.py")}
+    files = {path for path in (installed / "coder_core").rglob("*") if path.is_file()}
+    assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
+
+
+def test_an_installed_command_trains_three_steps_from_another_folder(installed: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
     write_tiny_data(work / "data")
     environment = os.environ | {"PYTHONPATH": str(installed)}
 
