@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,6 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
-from tests.support.several_processes import run_two
 from tests.support.tiny_towers import (
     LONGEST,
     embedded_by_transformers,
@@ -150,6 +150,25 @@ def killed_at_block(number: int, work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def end_of_two(work: Callable[[], int]) -> list[int]:
+    """Exit statuses of two children that share the work as processes of torchrun do."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    children = []
+    for rank in ("0", "1"):
+        children.append(os.fork())
+        if children[-1] == 0:
+            signal.alarm(120)
+            os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            try:
+                os._exit(work())
+            finally:
+                os._exit(70)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
 @pytest.mark.slow
 def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,9 +197,7 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     assert embed_train(pictures, model, tmp_path / "killed") == 0
     assert decoded == [[1]]
     assert_same_bits(whole, arrays(tmp_path / "killed"))
-    worker = ["-m", "tests.support.embedding_worker", str(pictures), str(model)]
-    for code, output in run_two(*worker, str(tmp_path / "two"), "run"):
-        assert code == 0, output
+    assert end_of_two(lambda: embed_train(pictures, model, tmp_path / "two")) == [0, 0]
     assert_same_bits(whole, arrays(tmp_path / "two"))
 
 
