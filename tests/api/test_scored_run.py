@@ -47,7 +47,7 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
-    """By scores, and by the embeddings that made them."""
+    """Compare answers by scores with those by the embeddings that made them."""
     root = tmp_path_factory.mktemp("runs")
     return written(root, "scored", scored=True), written(root, "plain", scored=False)
 

@@ -335,7 +335,7 @@ for step in range(1, 1_000_000):
 def test_two_tabs_and_a_reload_show_one_run(
     visit: Visit, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a job that does nothing but count steps."""
+    """Follow a job that only counts steps."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
     mine = write_run(runs, "mine", images=8, pictures=False)
     job = training.job_name("mine")

@@ -102,7 +102,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit: Visit, heat: Path) -> N
 def test_a_hostile_text_is_words_and_an_upload_has_regions(
     visit: Visit, heat: Path, listener: Listener
 ) -> None:
-    """With the towers of a pretrained run, and with those that made a run's features."""
+    """Draw them with the towers of a pretrained run, and with those that made a run's features."""
     text = payloads(listener[0])[3]
     visit.open("retrieval?run=clip&versus=—&ask=Free+text&heat=true", charts=False)
     visit.enter("Text query", text)

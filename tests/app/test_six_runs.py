@@ -139,7 +139,7 @@ def test_figures_and_numbers_follow_the_slice(six: Path, inside: np.ndarray, ope
 
 
 def test_the_overview_follows_it(six: Path, ranks: pd.DataFrame, inside: np.ndarray, opened: Opened) -> None:
-    """Of 32 captions and all 16 images, of one image's, and of none."""
+    """Slices of 32 captions and all 16 images, of one image's captions, and of none."""
     run, base = open_run(six / "last"), open_run(six / "base")
     app = opened(six, "overview", **TWO_OF_FIVE)
     assert app.saying(len(inside), 16)

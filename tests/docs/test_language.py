@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDERS = ("coder_core", "app", "pages", "benchmarks", "tests")
-OPENERS = re.compile(r"(What|Whether|How|Which|Where|Those|With|Of)\b")
+OPENERS = re.compile(r"(What|Whether|How|Which|Where|When|Those|With|Of|By|Who)\b")
 
 
 def docstrings(path: Path) -> list[tuple[int, str]]:

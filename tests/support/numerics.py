@@ -1,4 +1,4 @@
-"""What training sets for its whole process."""
+"""Settings of the whole process that training changes."""
 
 from __future__ import annotations
 

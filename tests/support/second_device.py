@@ -185,7 +185,7 @@ def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple
 def _pad_packed(
     data: Tensor, sizes: Tensor, batch_first: bool, value: float, total: int
 ) -> tuple[Tensor, Tensor]:
-    """By an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
+    """Copy by an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
     longest, most = max(len(sizes), total), int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)
     index = torch.full((longest, most), len(data))
