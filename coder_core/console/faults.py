@@ -22,21 +22,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing a person has to know about an input.
+    """One thing a person has to know about an input."""
 
-    Args:
-        place: file and line, row, key or flag: "train_caps.txt line 812".
-        found: the fact: "the line is empty".
-        expected: what would have been right: "every line is one caption".
-        fix: what to do: "delete the image and its captions, or write a caption".
-        severity: "error" stops training, "warning" and "note" do not.
-    """
-
-    place: str
-    found: str
-    expected: str = ""
-    fix: str = ""
-    severity: Severity = "error"
+    place: str  # file and line, row, key or flag: "train_caps.txt line 812"
+    found: str  # the fact: "the line is empty"
+    expected: str = ""  # what would have been right: "every line is one caption"
+    fix: str = ""  # what to do: "delete the image and its captions, or write a caption"
+    severity: Severity = "error"  # "error" stops training, "warning" and "note" do not
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.found}"

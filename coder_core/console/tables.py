@@ -22,18 +22,13 @@ PROBE = "probe_"  # before the kind of a probe, in a run's metrics
 
 @dataclass(eq=False)
 class Column:
-    """One column.
+    """One column."""
 
-    Args:
-        head: may have several lines.
-        dropped: its turn to be left out on a narrow terminal, 1 first, together with others of the same turn; None
-            always stays.
-        text: left-aligned and broken between words; otherwise right-aligned and never broken.
-    """
-
-    head: str
+    head: str  # may have several lines
+    # its turn to be left out on a narrow terminal, 1 first, together with others of the same turn; None
+    # always stays
     dropped: int | None = None
-    text: bool = False
+    text: bool = False  # left-aligned and broken between words; otherwise right-aligned and never broken
     style: str = ""
     cells: list[str] = field(default_factory=list)
 

@@ -60,31 +60,18 @@ def concept_tables(
 
 @dataclass(frozen=True)
 class ConceptTables:
-    """The concept branch's embeddings, attention and graph on a split; arrays are read-only.
+    """The concept branch's embeddings, attention and graph on a split; arrays are read-only."""
 
-    Args:
-        words: g names.
-        kinds: g times "object", "property" or "motion".
-        counts: g times the train captions that hold the concept.
-        forms: g lists of the forms counted as the concept.
-        beta: share of the instance branch in a score.
-        image_embeddings: (n, D) unit rows v^C.
-        text_embeddings: (m, D) unit rows w^C.
-        graph: (g, g) Â.
-        together: (g, g) train captions that hold both.
-        arrays: the attention, in full or the strongest of every row.
-    """
-
-    words: list[str]
-    kinds: list[str]
-    counts: list[int]
-    forms: list[list[str]]
-    beta: float
-    image_embeddings: np.ndarray
-    text_embeddings: np.ndarray
-    graph: np.ndarray
-    together: np.ndarray
-    arrays: Mapping[str, np.ndarray]
+    words: list[str]  # g names
+    kinds: list[str]  # g times "object", "property" or "motion"
+    counts: list[int]  # g times the train captions that hold the concept
+    forms: list[list[str]]  # g lists of the forms counted as the concept
+    beta: float  # share of the instance branch in a score
+    image_embeddings: np.ndarray  # (n, D) unit rows v^C
+    text_embeddings: np.ndarray  # (m, D) unit rows w^C
+    graph: np.ndarray  # (g, g) Â
+    together: np.ndarray  # (g, g) train captions that hold both
+    arrays: Mapping[str, np.ndarray]  # the attention, in full or the strongest of every row
 
     def attention(self, modality: Literal["image", "text"], rows: np.ndarray | slice) -> np.ndarray:
         """(k, g) float32 attention of some images or captions; 0 where only the strongest were written."""

@@ -42,19 +42,12 @@ CHOOSING = ("dev", "val")  # splits that a value may be chosen on
 
 @dataclass
 class Samples:
-    """The samples behind a row.
+    """The samples behind a row."""
 
-    Args:
-        captions: m strings.
-        image_of_text: (m,) int64 the image of every caption.
-        image_names: n file names or ids.
-        caption_ids: (m,) int64 numbers of captions in their data set, or None.
-    """
-
-    captions: list[str]
-    image_of_text: np.ndarray
-    image_names: list[str]
-    caption_ids: np.ndarray | None = None
+    captions: list[str]  # m strings
+    image_of_text: np.ndarray  # (m,) int64 the image of every caption
+    image_names: list[str]  # n file names or ids
+    caption_ids: np.ndarray | None = None  # (m,) int64 numbers of captions in their data set, or None
 
     @classmethod
     def of(cls, split: Split) -> Samples:
@@ -70,22 +63,14 @@ class Samples:
 
 @dataclass
 class RunRow:
-    """A run, or an ensemble, on one split.
+    """A run, or an ensemble, on one split."""
 
-    Args:
-        run: its folder; None for the ensemble.
-        metrics: of `retrieval_metrics`; others are added.
-        sources: the scores of all pairs are their sum.
-        split: its samples.
-        alpha: share of the tuned weights in a blend of towers.
-        hubs_corrected, folds: the scores are corrected for hubs; the metrics are means over folds.
-    """
-
-    run: Path | None
-    metrics: Metrics
-    sources: list[Source]
-    split: Samples
-    alpha: float | None = None
+    run: Path | None  # its folder; None for the ensemble
+    metrics: Metrics  # of `retrieval_metrics`; others are added
+    sources: list[Source]  # the scores of all pairs are their sum
+    split: Samples  # its samples
+    alpha: float | None = None  # share of the tuned weights in a blend of towers
+    # hubs_corrected, folds: the scores are corrected for hubs; the metrics are means over folds
     hubs_corrected: bool = False
     folds: bool = False
 

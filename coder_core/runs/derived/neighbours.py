@@ -36,17 +36,11 @@ NEIGHBOURS_KEY, MODEL_KEY = (
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The neighbours of a split's captions and the space they were searched in.
+    """The neighbours of a split's captions and the space they were searched in."""
 
-    Args:
-        neighbours: (m, N) int32, −1 where a caption has fewer.
-        space: fitted on the train captions.
-        faults: warnings.
-    """
-
-    neighbours: np.ndarray
-    space: TextSpace
-    faults: list[Fault]
+    neighbours: np.ndarray  # (m, N) int32, −1 where a caption has fewer
+    space: TextSpace  # fitted on the train captions
+    faults: list[Fault]  # warnings
 
     def about(self, config: Config) -> dict[str, str]:
         """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
