@@ -93,14 +93,10 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
 
 @dataclass(frozen=True)
 class PeakArguments:
-    """Peak memory of one step.
+    """Peak memory of one step."""
 
-    Args:
-        batch: pairs. piece: pairs in a piece; 0 encodes the whole batch.
-    """
-
-    batch: int = 512
-    piece: int = 0
+    batch: int = 512  # pairs
+    piece: int = 0  # pairs in a piece; 0 encodes the whole batch
 
 
 def main(arguments: PeakArguments) -> None:

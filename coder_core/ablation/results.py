@@ -33,26 +33,20 @@ class Measured:
 
 @dataclass(frozen=True)
 class ResultRow:
-    """One row of the finished table.
-
-    Args:
-        seeds: that are finished. sums: their R@sum.
-        metrics: of RECALLS and rsum, in percent.
-        against: R@sum minus that of the row `reference`; None for the reference itself and where it was not run.
-        minutes: of training, mean over the seeds.
-        mebibytes: peak memory of a run's process, mean over the seeds; None where a run did not note it.
-        halves: R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
-            trained with --choose-on half.
-    """
+    """One row of the finished table."""
 
     row: Row
-    seeds: tuple[int, ...]
-    metrics: dict[str, Measured]
-    sums: tuple[float, ...]
+    seeds: tuple[int, ...]  # that are finished
+    metrics: dict[str, Measured]  # of RECALLS and rsum, in percent
+    sums: tuple[float, ...]  # their R@sum
     reference: str
+    # R@sum minus that of the row `reference`; None for the reference itself and where it was not run
     against: Difference | None
-    minutes: float
+    minutes: float  # of training, mean over the seeds
+    # peak memory of a run's process, mean over the seeds; None where a run did not note it
     mebibytes: float | None = None
+    # R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
+    # trained with --choose-on half
     halves: tuple[Measured, Measured] | None = None
 
 

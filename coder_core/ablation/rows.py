@@ -57,26 +57,19 @@ Change = str | int | float | bool | Times | RunOf
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """One row."""
 
-    Args:
-        name: of the row and, with the seed, of its run folders. title: a few words.
-        changes: flag (as on the command line, without dashes in front) → value.
-        needs: flags that must not be 0 in this row.
-        reported: the paper's figures. source: where it prints them.
-        x, group: position and line in a curve.
-        reference: the row this one is compared with; "" is the table's.
-    """
-
-    name: str
-    title: str
+    name: str  # of the row and, with the seed, of its run folders
+    title: str  # a few words
+    # flag (as on the command line, without dashes in front) → value
     changes: Mapping[str, Change] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    reported: Recalls | None = None
-    source: str = ""
+    needs: tuple[str, ...] = ()  # flags that must not be 0 in this row
+    reported: Recalls | None = None  # the paper's figures
+    source: str = ""  # where it prints them
+    # x, group: position and line in a curve
     x: float | None = None
     group: str = ""
-    reference: str = ""
+    reference: str = ""  # the row this one is compared with; "" is the table's
 
     def runs(self) -> dict[str, str]:
         """Flag → the other row whose run it names."""
@@ -85,25 +78,16 @@ class Row:
 
 @dataclass(frozen=True)
 class AblationTable:
-    """A table of a paper, or a user's own.
+    """A table of a paper, or a user's own."""
 
-    Args:
-        name: as on the command line. title: the question it answers.
-        source: where the paper prints it; "" when it does not.
-        rows: in order. reference: the row the others are compared with.
-        x_name: the meaning of `Row.x`, when the table is a curve.
-        quoted: the model and data of the reported figures.
-        compared_with: what `Row.reference` names, in words, where rows have references of their own.
-    """
-
-    name: str
-    title: str
-    source: str
-    rows: tuple[Row, ...]
-    reference: str
-    x_name: str = ""
-    quoted: str = "CODER, Flickr30K test, BERT"
-    compared_with: str = ""
+    name: str  # as on the command line
+    title: str  # the question it answers
+    source: str  # where the paper prints it; "" when it does not
+    rows: tuple[Row, ...]  # in order
+    reference: str  # the row the others are compared with
+    x_name: str = ""  # the meaning of `Row.x`, when the table is a curve
+    quoted: str = "CODER, Flickr30K test, BERT"  # the model and data of the reported figures
+    compared_with: str = ""  # what `Row.reference` names, in words, where rows have references of their own
 
     def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
         """The rows of these names (or numbers, from 1); all when none is named.

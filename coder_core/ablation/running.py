@@ -35,16 +35,12 @@ STOPPED = 3  # exit status of a run that a signal stopped and that saved
 
 @dataclass
 class RowProcess:
-    """A run and the commands it still takes: training, perhaps evaluating another split.
-
-    Args:
-        slot: number among the processes at a time; chooses the GPU. process: the present one; None before the first.
-    """
+    """A run and the commands it still takes: training, perhaps evaluating another split."""
 
     planned: PlannedRun
     commands: deque[tuple[str, ...]]
-    slot: int = 0
-    process: psutil.Popen | None = None
+    slot: int = 0  # number among the processes at a time; chooses the GPU
+    process: psutil.Popen | None = None  # the present one; None before the first
 
     def start_next(self, gpus: Sequence[str]) -> None:
         folder = self.planned.folder
@@ -56,18 +52,14 @@ class RowProcess:
 
 @dataclass
 class TableProgress:
-    """Progress of a table.
-
-    Args:
-        active: run → (steps done, steps in total, its best R@sum in words).
-        share: of all the work, from 0 to 1. seconds_left: for all runs; None before anything is known.
-    """
+    """Progress of a table."""
 
     done: list[PlannedRun] = field(default_factory=list)
     failed: list[PlannedRun] = field(default_factory=list)
+    # run → (steps done, steps in total, its best R@sum in words)
     active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    share: float = 0.0
-    seconds_left: float | None = None
+    share: float = 0.0  # of all the work, from 0 to 1
+    seconds_left: float | None = None  # for all runs; None before anything is known
 
 
 class _CountSignals(StopSignals):

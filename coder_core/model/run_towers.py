@@ -124,21 +124,21 @@ def open_towers(
 
 def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: bool, run: str) -> TowerChoice:
     """The choice that a run noted; of a tower that was moved, the name that the configuration gives."""
-    about = noted.get(side)
+    entry = noted.get(side)
     where = f"the {side} tower of run {run}" if run else choice.where
-    if not isinstance(about, dict):
+    if not isinstance(entry, dict):
         raise InputError.at(where, "is noted nowhere in the run's folder", FILE, "restore that file")
-    check_values(about, dict.fromkeys(KEYS, str), where)
-    is_own = about.get("kind") == OWN
+    check_values(entry, dict.fromkeys(KEYS, str), where)
+    is_own = entry.get("kind") == OWN
     if not moved:
-        name = str(about.get("tower" if is_own else "model", ""))
-        revision = str(about.get("revision", ""))
+        name = str(entry.get("tower" if is_own else "model", ""))
+        revision = str(entry.get("revision", ""))
         choice = replace(choice, name=name, where=f"--{side}-tower {name}", revision=revision)
     if (is_own or choice.is_own) and not is_allowed(choice.name):
         problem = f"is code of its maker, {choice.name!r:.200}, and is not imported by itself"
         fix = f"if you trust that code, set {ALLOWED}={choice.name} and start again"
         raise InputError.at(where, problem, fix=fix)
-    return replace(choice, expected=str(about.get("fingerprint", "")))
+    return replace(choice, expected=str(entry.get("fingerprint", "")))
 
 
 def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning: Tuning) -> Half:

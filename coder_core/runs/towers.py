@@ -75,8 +75,8 @@ def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, st
 
 def noted_tower(features: str) -> dict[str, Any]:
     """{"regions": about} of the tower that `coder_core.features` noted beside a features file; {} for other files."""
-    about = _beside(features).get("tower")
-    return {DOCUMENT_REGIONS: about} if isinstance(about, dict) else {}
+    tower = _beside(features).get("tower")
+    return {DOCUMENT_REGIONS: tower} if isinstance(tower, dict) else {}
 
 
 def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
@@ -89,24 +89,24 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
     file = Path(features)
     split = file.name.removesuffix("_ims.npy")
     pictures = _beside(features).get("pictures")
-    about = pictures.get(split) if isinstance(pictures, dict) else None
-    if not isinstance(about, dict) or about.get("names") != names_digest(names):
+    entry = pictures.get(split) if isinstance(pictures, dict) else None
+    if not isinstance(entry, dict) or entry.get("names") != names_digest(names):
         return {}
-    if isinstance(about.get("packed"), dict):
+    if isinstance(entry.get("packed"), dict):
         try:
             positions = np.load(file.with_name(f"{split}_positions.npy"), allow_pickle=False)
-            open_packed(about["packed"], positions, names, str(file.with_name("tower.json")))
+            open_packed(entry["packed"], positions, names, str(file.with_name("tower.json")))
         except (OSError, ValueError, EOFError, InputError):
             return {}
-        return {"packed": about["packed"], PICTURE_POSITIONS: positions}
-    folder = about.get("folder")
+        return {"packed": entry["packed"], PICTURE_POSITIONS: positions}
+    folder = entry.get("folder")
     return {"picture_folder": folder} if isinstance(folder, str) and folder and Path(folder).is_dir() else {}
 
 
 def _beside(features: str) -> dict[str, Any]:
     """Description that `coder_core.features` wrote beside a features file; {} for other files."""
     try:
-        about = json.loads((Path(features).parent / "tower.json").read_text("utf-8"))
+        description = json.loads((Path(features).parent / "tower.json").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return about if isinstance(about, dict) else {}
+    return description if isinstance(description, dict) else {}

@@ -31,15 +31,11 @@ WRITTEN = "precomp, flickr8k (*.token.txt), flickr30k-results (results.csv) or k
 
 @dataclass(frozen=True)
 class Corrections:
-    """Verdicts on pairs, and those of them that change the data.
-
-    Args:
-        leave_out: verdicts whose pairs are left out. add_matches: write pairs that also match.
-    """
+    """Verdicts on pairs, and those of them that change the data."""
 
     reviews: Reviews
-    leave_out: Collection[Verdict]
-    add_matches: bool
+    leave_out: Collection[Verdict]  # verdicts whose pairs are left out
+    add_matches: bool  # write pairs that also match
 
 
 @dataclass

@@ -283,29 +283,31 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
 
 def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tuple[Any, dict[str, Any]]:
     """The user's object, and its description, where it has this module and this method."""
-    user, about = load_own(choice.name, choice.where, choice.expected, choice.fix)
+    user, description = load_own(choice.name, choice.where, choice.expected, choice.fix)
     if not isinstance(getattr(user, module, None), nn.Module):
         problem = f"gives a {type(user).__name__} whose {module} is not a torch.nn.Module"
         raise InputError.at(choice.where, problem, f"a module {module}", EXAMPLE)
     if not callable(getattr(user, method, None)):
         raise InputError.at(choice.where, f"has no method {method}", f"{method}{gives}", EXAMPLE)
-    return user, about
+    return user, description
 
 
 def _own_image_half(choice: TowerChoice) -> ImageHalf:
     gives = "(picture), which gives an array of one shape"
-    user, about = _load_own(choice, "image_tower", "prepare", gives)
-    return _measured(about, OwnModule(user.image_tower, choice.where).eval(), partial(_pixels, user.prepare))
+    user, description = _load_own(choice, "image_tower", "prepare", gives)
+    return _measured(
+        description, OwnModule(user.image_tower, choice.where).eval(), partial(_pixels, user.prepare)
+    )
 
 
 def _own_text_half(choice: TowerChoice) -> TextHalf:
     gives = "(texts), which gives a list of ids a text"
-    user, about = _load_own(choice, "text_tower", "tokenise", gives)
+    user, description = _load_own(choice, "text_tower", "tokenise", gives)
     module, tokenise = OwnModule(user.text_tower, choice.where, lengths=True).eval(), OwnTokeniser(user)
     ids = tokenise(["a"])[0]
     with torch.no_grad():
         size = module(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
-    return TextHalf(about, module, tokenise, int(size))
+    return TextHalf(description, module, tokenise, int(size))
 
 
 def _pixels(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
@@ -332,13 +334,15 @@ def _patchwork_boxes(prepare: Callable[[Image], np.ndarray], picture: Image) -> 
     return boxes(WHOLE, rows, columns)
 
 
-def _measured(about: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]) -> ImageHalf:
+def _measured(
+    description: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]
+) -> ImageHalf:
     """An image half with the local features and the size of its output."""
     pixels = torch.from_numpy(prepare(PROBE))[None]
     with torch.no_grad():
         _, local_features, size = module(pixels, torch.ones(1)).shape
-    about = about | {"shape": list(pixels.shape[1:])}
-    return ImageHalf(about, module, prepare, int(local_features), int(size))
+    description = description | {"shape": list(pixels.shape[1:])}
+    return ImageHalf(description, module, prepare, int(local_features), int(size))
 
 
 def weights_fingerprint(module: nn.Module) -> str:

@@ -48,12 +48,12 @@ class Analysis(sealed.SealedFolder):
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
-        manifest, place = self.manifest, str(self.path / MANIFEST)
+        manifest, where = self.manifest, str(self.path / MANIFEST)
         if manifest.get("version") not in tables.VERSIONS:
             fix = "evaluate the run again, or use the version that wrote it"
             expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
-            raise InputError.at(place, f"has version {manifest.get('version')!r:.80}", expected, fix)
-        check_manifest(manifest, place)
+            raise InputError.at(where, f"has version {manifest.get('version')!r:.80}", expected, fix)
+        check_manifest(manifest, where)
         large = self.large_arrays
         self.check(large, digest=False)  # their contents are compared while they are copied
         self.check([name for name in manifest["files"] if name not in large], remember=not verify)

@@ -76,9 +76,11 @@ def weight_tables(
     kind, scale = weighting.sample_weights, weighting.weight_scale
     if kind == "none":
         return {}, {}
-    about: dict[str, Any] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
+    document: dict[str, Any] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
     if kind not in OF_NEIGHBOURHOODS:
-        return {"sample_weight": _in_batches(kind, known, split.image_of_text, batch_size)}, {DOCUMENT: about}
+        return {"sample_weight": _in_batches(kind, known, split.image_of_text, batch_size)}, {
+            DOCUMENT: document
+        }
     space, count = run_text_space(folder, config), weighting.neighbours
     neighbours = split_neighbours(space, split.captions, split.image_of_text, count, progress=progress)
     raw = _raw(known, split.image_of_text, torch.from_numpy(neighbours).long())
@@ -87,7 +89,7 @@ def weight_tables(
         diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
     weights = weights_of(diversity, raw["discrepancy"], torch.arange(len(neighbours)), weighting) / scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
-    about |= {
+    document |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},
         "std": {name: deviation for name, (_, deviation) in measured.items()},
         "direction": weighting.weight_direction,
@@ -100,7 +102,7 @@ def weight_tables(
     }
     direction = weighting.weight_direction or -1
     arrays = {f"weight_{name}": (direction * values).float().numpy() for name, values in raw.items()}
-    return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: about}
+    return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: document}
 
 
 def _vectors(known: SplitEmbeddings | SplitScores) -> tuple[np.ndarray, np.ndarray]:

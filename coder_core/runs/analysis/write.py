@@ -63,12 +63,18 @@ def write_analysis(
     version = _version(arrays, texts, beta)
     sizes = {"n": len(image_names), "m": len(captions)}
     tables.check_tables(arrays, tables.required_tables(version), str(folder), sizes)
-    about = {"version": version, "kind": kind, "split": split, "fingerprint": fingerprint, "source": source}
-    about["metrics"] = {name: np.asarray(value).item() for name, value in metrics.items()}
-    about |= {"documents": sorted(texts), **({} if beta is None else {"beta": float(beta)})}
+    manifest = {
+        "version": version,
+        "kind": kind,
+        "split": split,
+        "fingerprint": fingerprint,
+        "source": source,
+    }
+    manifest["metrics"] = {name: np.asarray(value).item() for name, value in metrics.items()}
+    manifest |= {"documents": sorted(texts), **({} if beta is None else {"beta": float(beta)})}
     files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
     files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in texts.items()}
-    return sealed.write_sealed(folder, files, about=about, replace=True)
+    return sealed.write_sealed(folder, files, about=manifest, replace=True)
 
 
 def _version(arrays: Mapping[str, np.ndarray], texts: Mapping[str, Any], beta: float | None) -> int:

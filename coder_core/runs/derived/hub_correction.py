@@ -21,23 +21,15 @@ REFERENCE = "train"  # its captions and images are the queries that biases come 
 
 @dataclass(frozen=True)
 class HubCorrection:
-    """Ranks of a split before and after a correction.
+    """Ranks of a split before and after a correction."""
 
-    Args:
-        image_ranks: (n,) int64 with corrected scores, −1 for an image without captions. text_ranks: (m,).
-        image_best: (n, k) int32 the best captions of every image. text_best: (m, k) the best images of every caption.
-        chosen_on: the split that k and α were chosen on.
-        strengths: "i2t" and "t2i" → k and α.
-        metrics: of the corrected scores.
-    """
-
-    image_ranks: np.ndarray
-    text_ranks: np.ndarray
-    image_best: np.ndarray
-    text_best: np.ndarray
-    chosen_on: str
-    strengths: Mapping[str, tuple[int, float]]
-    metrics: Mapping[str, float]
+    image_ranks: np.ndarray  # (n,) int64 with corrected scores, −1 for an image without captions
+    text_ranks: np.ndarray  # (m,)
+    image_best: np.ndarray  # (n, k) int32 the best captions of every image
+    text_best: np.ndarray  # (m, k) the best images of every caption
+    chosen_on: str  # the split that k and α were chosen on
+    strengths: Mapping[str, tuple[int, float]]  # "i2t" and "t2i" → k and α
+    metrics: Mapping[str, float]  # of the corrected scores
 
 
 def correction_folder(run: Path, split: str, analysis: Analysis) -> DerivedFolder:

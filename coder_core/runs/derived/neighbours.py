@@ -44,10 +44,12 @@ class Neighbourhood:
 
     def about(self, config: Config) -> dict[str, str]:
         """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
-        about = {NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()}
+        fingerprints = {
+            NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()
+        }
         if config.weighting.text_space:
-            about[MODEL_KEY] = fingerprint(Path(config.weighting.text_space))
-        return about
+            fingerprints[MODEL_KEY] = fingerprint(Path(config.weighting.text_space))
+        return fingerprints
 
 
 def train_neighbourhood(
@@ -127,8 +129,8 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
         made_by = fingerprint(sentence_space(weighting.text_space).folder)
     else:
         made_by = f"tf-idf {weighting.text_space_size} scikit-learn {version('scikit-learn')}"
-    about = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]
-    digest = hashlib.sha256(json.dumps(about).encode())
+    parts = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]
+    digest = hashlib.sha256(json.dumps(parts).encode())
     digest.update(np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())
     for caption in captions:
         digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")

@@ -61,10 +61,10 @@ def derived_folder(
 ) -> DerivedFolder:
     """The folder of a result of some `kind` of a run's split, from JSON `parameters` and its sources, the run's first."""
     split_folder(run_folder, split)  # refuses a name that leads elsewhere
-    about = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
-    about["sources"] = [_source(analysis) for analysis in analyses]
-    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:24]
-    return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, about)
+    description = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
+    description["sources"] = [_source(analysis) for analysis in analyses]
+    key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
+    return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, description)
 
 
 def write_derived(
@@ -75,9 +75,9 @@ def write_derived(
     facts: Mapping[str, Any] | None = None,
 ) -> None:
     """Store a result; a damaged one under the same name is replaced, stale ones beside it are removed."""
-    about = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
+    manifest = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
     files = {f"{name}.npy": array for name, array in arrays.items()}
-    sealed.write_sealed(folder.path, files, about=about, replace=True)
+    sealed.write_sealed(folder.path, files, about=manifest, replace=True)
     for name in filter(_NAME.fullmatch, atomic.folder_names(folder.path.parent)):
         other = folder.path.with_name(name)
         if name != folder.name and _first_source(other) != folder.about["sources"][0]:
@@ -93,14 +93,14 @@ def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result
     """
     if not atomic.locate(folder.path).is_dir():
         return None
-    stored, place = sealed.SealedFolder(folder.path), str(folder.path / MANIFEST)
+    stored, where = sealed.SealedFolder(folder.path), str(folder.path / MANIFEST)
     stored.check()
     manifest = stored.manifest
     expected = {"key": folder.key, **folder.about}
     if expected != {name: manifest.get(name) for name in expected}:
         raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
-    check_values(manifest, {"notes": list, "facts": dict}, place)
-    with trusting(place):
+    check_values(manifest, {"notes": list, "facts": dict}, where)
+    with trusting(where):
         arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
         return build(Derived(arrays, tuple(map(str, manifest["notes"])), manifest["facts"]))
 
