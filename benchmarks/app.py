@@ -242,10 +242,8 @@ def visit(browser: Any, port: int, server: psutil.Process) -> tuple[float, float
 
 
 def _spent_by_both(server: psutil.Process) -> tuple[float, float]:
-    processes = [
-        process for process in psutil.Process().children(recursive=True) if process.pid != server.pid
-    ]
-    return spent(processes), spent([server])
+    children = psutil.Process().children(recursive=True)
+    return spent(child for child in children if child.pid != server.pid), spent([server])
 
 
 def first_visits(root: Path) -> list[Line]:

@@ -213,9 +213,8 @@ def main(arguments: Sequence[str]) -> int:
     for run in runs:
         values = np.array(exchanged(run))
         numbers = zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
-        table.add_row(
-            run.name, f"{run.count(SPLIT, 'text'):,}", *(f"{mean:.3f} ± {std:.3f}" for mean, std in numbers)
-        )
+        cells = (f"{mean:.3f} ± {std:.3f}" for mean, std in numbers)
+        table.add_row(run.name, f"{run.count(SPLIT, 'text'):,}", *cells)
     console.print(table)
     for run in runs:
         copies = Table("copies", "found", title=f"Planted copies, {run.name}")

@@ -171,10 +171,8 @@ def read_grid(path: Path) -> AblationTable:
 
 
 def _rows(tables: Any, path: Path) -> list[Row]:
-    named = isinstance(tables, list) and all(
-        isinstance(table, dict) and isinstance(table.get("name"), str) for table in tables
-    )
-    if not named:
+    entries = tables if isinstance(tables, list) else [None]
+    if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries):
         raise InputError.at(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"')
     rows = []
     for table in tables:

@@ -171,10 +171,9 @@ def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], 
         lines = _printed_lines(console)
 
         def tell(progress: TableProgress) -> None:
-            seconds = progress.seconds_left
-            left = (
-                "time left: not known yet" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
-            )
+            left = "time left: not known yet"
+            if progress.seconds_left is not None:
+                left = f"{timedelta(seconds=round(progress.seconds_left))} left"
             facts = f"{len(progress.done)} of {runs} runs · {left}"
             if not live:
                 lines(progress, facts)

@@ -35,7 +35,6 @@ def say(console: Console, text: str, style: str = "") -> None:
 def print_faults(console: Console, faults: Iterable[Fault]) -> None:
     """Print errors, warnings and notes, one a line. Characters that a terminal would obey are spelt out."""
     for fault in faults:
-        text = "".join(
-            c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in f"{fault.severity}: {fault}"
-        )
+        line = f"{fault.severity}: {fault}"
+        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in line)
         say(console, text, STYLES[fault.severity])

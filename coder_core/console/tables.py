@@ -123,9 +123,8 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
 def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """Accuracy of the probes by kind and of all together; a dash where a run knows none of their pictures."""
     kinds = sorted({name for metrics in rows.values() for name in metrics if name.startswith(PROBE)})
-    table = FittingTable(
-        title, [Column("run", text=True), *(Column(kind.removeprefix(PROBE)) for kind in kinds)]
-    )
+    columns = [Column(kind.removeprefix(PROBE)) for kind in kinds]
+    table = FittingTable(title, [Column("run", text=True), *columns])
     for name, metrics in rows.items():
         table.add_row(name, *(_cell(metrics, [kind]) for kind in kinds))
     return table

@@ -56,9 +56,7 @@ def mean_discrepancy(images: Tensor, texts: Tensor, all_images: Tensor, all_text
     >>> mean_discrepancy(images, images, images, images), mean_discrepancy(images, texts, images, texts)
     (tensor([0.]), tensor([1.2642]))
     """
-    images, texts, all_images, all_texts = (
-        full_precision(side) for side in (images, texts, all_images, all_texts)
-    )
+    images, texts, all_images, all_texts = map(full_precision, (images, texts, all_images, all_texts))
     alike = _mean_kernel(images, all_images) + _mean_kernel(texts, all_texts)
     return alike - _mean_kernel(images, all_texts) - _mean_kernel(texts, all_images)
 

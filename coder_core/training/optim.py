@@ -72,9 +72,8 @@ def make_optimizer(
     used = [group for group in groups.values() if group["params"]]
     if not used:
         raise InputError(NOTHING_TRAINS)
-    return torch.optim.AdamW(
-        used, lr=config.learning_rate, weight_decay=config.weight_decay, fused=device.type in ("cpu", "cuda")
-    )
+    lr, decay, fused = config.learning_rate, config.weight_decay, device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(used, lr=lr, weight_decay=decay, fused=fused)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

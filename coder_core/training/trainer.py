@@ -224,8 +224,8 @@ class Trainer:
         )
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":
-            first, other = half_metrics(sources, dev.image_of_text)
-            metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: other["rsum"]}
+            first, second = half_metrics(sources, dev.image_of_text)
+            metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: second["rsum"]}
         return metrics
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:

@@ -12,9 +12,8 @@ from typing import Literal
 
 Kind = Literal["object", "property", "motion"]
 
-LEAST_SINGULAR = (
-    0.05  # of a plural's count, which its singular must have: a stray "pant" is not that of "pants"
-)
+# of a plural's count, which its singular must have: a stray "pant" is not that of "pants"
+LEAST_SINGULAR = 0.05
 VOWELS = "aeiou"
 
 # Base form, then the forms that no rule gives.

@@ -295,9 +295,8 @@ def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tupl
 def _own_image_half(choice: TowerChoice) -> ImageHalf:
     gives = "(picture), which gives an array of one shape"
     user, description = _load_own(choice, "image_tower", "prepare", gives)
-    return _measured(
-        description, OwnModule(user.image_tower, choice.where).eval(), partial(_pixels, user.prepare)
-    )
+    module = OwnModule(user.image_tower, choice.where).eval()
+    return _measured(description, module, partial(_pixels, user.prepare))
 
 
 def _own_text_half(choice: TowerChoice) -> TextHalf:

@@ -63,13 +63,9 @@ def evaluate_split(
     if loaded.towers is not None:
         documents[DOCUMENT_TUNED] = loaded.towers.document()
     beta = loaded.config.model.beta if loaded.concepts is not None else None
-    about: dict[str, Any] = {
-        "metrics": metrics,
-        "fingerprint": loaded.fingerprint,
-        "documents": documents,
-        "beta": beta,
-    }
-    write_analysis(folder, name, **describe_samples(split, split.n_images), **about, **ranks, **arrays)
+    samples = describe_samples(split, split.n_images)
+    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "beta": beta}
+    write_analysis(folder, name, fingerprint=loaded.fingerprint, **samples, **facts, **ranks, **arrays)
     return metrics, sources
 
 

@@ -94,10 +94,10 @@ def import_run(
         documents |= {DOCUMENT_QUERIES: embeddings.query_texts}
         arrays |= {QUERIES: embeddings.queries}
     samples = describe_samples(embeddings, len(embeddings.images))
-    about: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": KIND_IMPORTED}
+    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": KIND_IMPORTED}
     fingerprint = _fingerprint(embeddings)
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
-        write_analysis(target, split, fingerprint=fingerprint, **samples, **about, **arrays)
+        write_analysis(target, split, fingerprint=fingerprint, **samples, **facts, **arrays)
     return folder, metrics
 
 

@@ -196,12 +196,8 @@ def hub_corrected_row(
     if loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
         chosen_on = "val"
     correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of)
-    i2t, t2i = (
-        f"k = {k} and α = {alpha:g} for {direction}"
-        for direction, (k, alpha) in zip(
-            ("image→text", "text→image"), correction.strengths.values(), strict=True
-        )
-    )
+    strengths = zip(("image→text", "text→image"), correction.strengths.values(), strict=True)
+    i2t, t2i = (f"k = {k} and α = {alpha:g} for {direction}" for direction, (k, alpha) in strengths)
     fact = f"hubs corrected after training: {i2t}, {t2i}, chosen on {chosen_on}"
     fact += ", the split they are shown on" if chosen_on == split_name else ""
     corrected = RunRow(folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True)

@@ -13,9 +13,7 @@ from coder_core.files import atomic
 from coder_core.files.manifest import MANIFEST
 
 VERSION = 1
-VERSION_MIXED = (
-    2  # two branches; ranks are those of their mixture, which a reader of version 1 would not know
-)
+VERSION_MIXED = 2  # two branches; a reader of version 1 would not know that ranks are those of their mixture
 VERSION_SCORED = 3  # a matrix of scores and no embeddings, which a reader of the others relies on
 VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
 SCORES = "scores"

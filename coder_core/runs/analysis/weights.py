@@ -78,9 +78,8 @@ def weight_tables(
         return {}, {}
     document: dict[str, Any] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
     if kind not in OF_NEIGHBOURHOODS:
-        return {"sample_weight": _in_batches(kind, known, split.image_of_text, batch_size)}, {
-            DOCUMENT: document
-        }
+        in_batches = _in_batches(kind, known, split.image_of_text, batch_size)
+        return {"sample_weight": in_batches}, {DOCUMENT: document}
     space, count = run_text_space(folder, config), weighting.neighbours
     neighbours = split_neighbours(space, split.captions, split.image_of_text, count, progress=progress)
     raw = _raw(known, split.image_of_text, torch.from_numpy(neighbours).long())

@@ -44,9 +44,8 @@ class Neighbourhood:
 
     def about(self, config: Config) -> dict[str, str]:
         """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
-        fingerprints = {
-            NEIGHBOURS_KEY: hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()
-        }
+        digest = hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()
+        fingerprints = {NEIGHBOURS_KEY: digest}
         if config.weighting.text_space:
             fingerprints[MODEL_KEY] = fingerprint(Path(config.weighting.text_space))
         return fingerprints

@@ -132,9 +132,8 @@ class OnlineBranches(Boosting):
             assert isinstance(branch, Coder)
             inputs = batch.regions, lengths.images, batch.words, lengths.texts
             embedded = encode_in_pieces(branch, self.piece_size, *inputs)
-            pairs.append(
-                gather_anchors(embedded.images, embedded.texts, batch.image_groups, branch.scorer, lengths)
-            )
+            images, texts = embedded.images, embedded.texts
+            pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))
         return pairs
 
     def losses_against(self, losses: Losses, others: Sequence[Anchors], step: Step) -> Losses:

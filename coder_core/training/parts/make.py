@@ -173,11 +173,10 @@ class MomentumMemory(Part):
         Keys are of the instance branch only (eq. 6); the update covers the concept branch, whose keys nothing reads.
         """
         update_momentum(self.twin, model, self.momentum)
+        twin, size = self.twin, self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
-            images = encode_in_pieces(
-                self.twin.encode_images, self.piece_size, batch.regions, batch.region_lengths
-            )
-            texts = encode_in_pieces(self.twin.encode_texts, self.piece_size, batch.words, batch.word_lengths)
+            images = encode_in_pieces(twin.encode_images, size, batch.regions, batch.region_lengths)
+            texts = encode_in_pieces(twin.encode_texts, size, batch.words, batch.word_lengths)
         self._pending = tuple(map(parallel.gather_rows, (images, texts, batch.image_groups)))
         return images, texts
 

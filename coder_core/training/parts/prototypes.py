@@ -51,9 +51,8 @@ class PrototypeClassification(Part):
         bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
         nn.init.uniform_(self.classifier, -bound, bound, generator=torch.Generator().manual_seed(int(seed)))
         self.register_buffer("tally", torch.zeros(len(SUMS), dtype=torch.float64))
-        self._pending: tuple[Tensor, Tensor, Assignment | None, Tensor | None] | None = (
-            None  # until a step ends
-        )
+        # until a step ends
+        self._pending: tuple[Tensor, Tensor, Assignment | None, Tensor | None] | None = None
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
