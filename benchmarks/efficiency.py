@@ -41,16 +41,11 @@ class EfficiencyArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders, evaluated on the split; the others are compared with the first."""
-    split: str = "dev"
-    """Split whose captions ask for its images."""
-    out: Path = Path()
-    """Folder of efficiency.html and efficiency.csv."""
-    queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64
-    """Captions per question."""
-    rounds: int = 7
-    """Measurements of every run, after one that warms up."""
-    threads: int = 1
-    """Threads of torch."""
+    split: str = "dev"  # Split whose captions ask for its images.
+    out: Path = Path()  # Folder of efficiency.html and efficiency.csv.
+    queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64  # Captions per question.
+    rounds: int = 7  # Measurements of every run, after one that warms up.
+    threads: int = 1  # Threads of torch.
 
 
 @dataclass(frozen=True)

@@ -48,26 +48,18 @@ class AblateArguments:
     every row that does not change it itself."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
-    table: tyro.conf.Positional[str] = ""
-    """A table of the papers, or a TOML file with a grid of your own."""
+    table: tyro.conf.Positional[str] = ""  # A table of the papers, or a TOML file with a grid of your own.
     preset: str = DEFAULT_PRESET
     """The full model that the rows depart from (python -m coder_core.train --help lists the presets)."""
-    seeds: tuple[int, ...] = (0,)
-    """One run of every row for each."""
-    rows: tuple[str, ...] = ()
-    """Names or numbers of the rows to run; all without it."""
-    split: str = "dev"
-    """Split the rows are compared on. Choose on dev; look at test once."""
-    reference: str = ""
-    """Row the others are compared with; empty takes the table's."""
-    root: Path | None = None
-    """Folder of the runs and results; empty is checkpoints/ablation-TABLE."""
+    seeds: tuple[int, ...] = (0,)  # One run of every row for each.
+    rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; all without it.
+    split: str = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
+    reference: str = ""  # Row the others are compared with; empty takes the table's.
+    root: Path | None = None  # Folder of the runs and results; empty is checkpoints/ablation-TABLE.
     jobs: int = 0
     """Runs at a time; 0 is one for each GPU, or one on the CPU, whose cores are divided among the runs."""
-    report: bool = False
-    """Train nothing; write the tables of finished runs."""
-    dry_run: bool = False
-    """Show the commands and train nothing."""
+    report: bool = False  # Train nothing; write the tables of finished runs.
+    dry_run: bool = False  # Show the commands and train nothing.
 
 
 @command

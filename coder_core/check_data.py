@@ -48,8 +48,7 @@ class CheckDataArguments:
     the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
     """
 
-    path: tyro.conf.Positional[Path]
-    """The data set."""
+    path: tyro.conf.Positional[Path]  # The data set.
     other: tyro.conf.Positional[Path | None] = None
     """Second run for --content, trained with --other-part on the images that the first one's --train-part
     left out, both evaluated on train. Lists the captions of train that may belong to another image; each run judges the
@@ -58,12 +57,10 @@ class CheckDataArguments:
     """Folder with the picture files, to see whether all are there; images/ beside the data is found without it."""
     word_vectors: Path | None = None
     """Text file of word vectors (GloVe, word2vec or fastText), to see how many of the words it knows."""
-    word_size: int = 300
-    """Numbers a word that training is given; it refuses a file of another width."""
+    word_size: int = 300  # Numbers a word that training is given; it refuses a file of another width.
     word_threshold: int = 4
     """A word enters the vocabulary when the train captions hold it at least this often."""
-    batch_size: int = 128
-    """Pairs in a batch, for the memory estimate."""
+    batch_size: int = 128  # Pairs in a batch, for the memory estimate.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     values: bool = True
     """Read every feature value, to find NaN, Inf and zero rows, or decode every picture; --no-values looks at headers,
@@ -73,8 +70,7 @@ class CheckDataArguments:
     splits. The report is kept in $CODER_CACHE until the data changes."""
     progress: Path | None = None
     """Write the progress of --content into this file (JSON, replaced a few times a second)."""
-    json: bool = False
-    """Print one JSON object instead of tables."""
+    json: bool = False  # Print one JSON object instead of tables.
 
 
 @command

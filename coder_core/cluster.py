@@ -21,16 +21,11 @@ class ClusterArguments:
     embeddings and these values.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders with an analysis of the split."""
-    split: str = "dev"
-    """The analysed split."""
-    clusters: int = ClusterSettings.clusters
-    """Number of clusters."""
-    seed: int = ClusterSettings.seed
-    """Random seed of the initial centroids."""
-    progress: Path | None = None
-    """Write progress into this file (JSON, replaced a few times a second)."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.
+    split: str = "dev"  # The analysed split.
+    clusters: int = ClusterSettings.clusters  # Number of clusters.
+    seed: int = ClusterSettings.seed  # Random seed of the initial centroids.
+    progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
 @command

@@ -37,28 +37,19 @@ class EmbedArguments:
     divided by their length: scores are cosines.
     """
 
-    images: Path
-    """Image embeddings: .npy of (n, D) float16, float32 or float64."""
-    texts: Path
-    """Caption embeddings: .npy of (m, D), in the order of the captions."""
-    captions: Path
-    """m captions, UTF-8, one a line. Without --ids every m / n of them belong to one image."""
-    name: str
-    """Name of a new run, or of an imported one that gets another split."""
+    images: Path  # Image embeddings: .npy of (n, D) float16, float32 or float64.
+    texts: Path  # Caption embeddings: .npy of (m, D), in the order of the captions.
+    captions: Path  # m captions, UTF-8, one a line. Without --ids every m / n of them belong to one image.
+    name: str  # Name of a new run, or of an imported one that gets another split.
     ids: Path | None = None
     """One id an image (names the pictures) or one a caption (equal ids are one image), one a line."""
-    pictures: Path | None = None
-    """Folder in which the ids are picture files, so that the app can show them."""
+    pictures: Path | None = None  # Folder in which the ids are picture files, so that the app can show them.
     queries: Path | None = None
     """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
-    query_texts: Path | None = None
-    """The q texts, UTF-8, one per line, all different."""
-    split: str = "dev"
-    """The split these samples are; runs are compared on splits of the same name."""
-    root: Path = Path("checkpoints")
-    """Folder of the runs."""
-    overwrite: bool = False
-    """Replace the split, when the run has it already."""
+    query_texts: Path | None = None  # The q texts, UTF-8, one per line, all different.
+    split: str = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split, when the run has it already.
 
 
 @dataclass(frozen=True)
@@ -68,18 +59,13 @@ class FolderArguments:
     Rows with one image_path are one image with several captions.
     """
 
-    folder: tyro.conf.Positional[Path]
-    """The folder."""
-    name: str
-    """Name of a new run, or of an imported one that gets another split."""
+    folder: tyro.conf.Positional[Path]  # The folder.
+    name: str  # Name of a new run, or of an imported one that gets another split.
     pictures: Path | None = None
     """Folder in which the image paths are files; found by itself where they are absolute."""
-    split: str = "dev"
-    """The split these samples are; runs are compared on splits of the same name."""
-    root: Path = Path("checkpoints")
-    """Folder of the runs."""
-    overwrite: bool = False
-    """Replace the split, when the run has it already."""
+    split: str = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split, when the run has it already.
 
 
 @dataclass(frozen=True)
@@ -92,19 +78,13 @@ class PicturesArguments:
     is started again. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
     """
 
-    data: tyro.conf.Positional[Path]
-    """Folder or file of pictures with captions; "demo" is the built-in data."""
-    name: str
-    """Name of a new run, or of one of the same model that gets another split."""
+    data: tyro.conf.Positional[Path]  # Folder or file of pictures with captions; "demo" is the built-in data.
+    name: str  # Name of a new run, or of one of the same model that gets another split.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
-    prompt: str = "{}"
-    """Prompt for the text tower; the caption replaces {}."""
-    split: str = "dev"
-    """The split to embed."""
-    root: Path = Path("checkpoints")
-    """Folder of the runs."""
-    overwrite: bool = False
-    """Replace the split, when the run has it already."""
+    prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
+    split: str = "dev"  # The split to embed.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split, when the run has it already.
 
 
 @command

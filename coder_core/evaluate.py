@@ -41,24 +41,17 @@ class EvaluateArguments:
     1,000 is printed too. MD is the mean score of matching pairs minus that of all others.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, for example checkpoints/coder-demo."""
-    split: str = "dev"
-    """Split to evaluate: dev, test, testall …"""
-    data: str = ""
-    """Data folder; empty takes the one the run was trained on."""
-    pictures: str = ""
-    """Folder with the picture files; empty takes the run's."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
+    split: str = "dev"  # Split to evaluate: dev, test, testall …
+    data: str = ""  # Data folder; empty takes the one the run was trained on.
+    pictures: str = ""  # Folder with the picture files; empty takes the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
-    device: str = "auto"
-    """One of "auto", "cpu", "cuda"."""
+    device: str = "auto"  # One of "auto", "cpu", "cuda".
     ways: tuple[int, ...] = ()
     """Also c-way accuracy, the right answer among c options of which the others are of other images: 5 20 100."""
-    ways_repeats: int = 10
-    """Draws of the options behind a mean and its 95% interval."""
-    ways_seed: int = 0
-    """The draws follow from it; every run gets the same questions."""
+    ways_repeats: int = 10  # Draws of the options behind a mean and its 95% interval.
+    ways_seed: int = 0  # The draws follow from it; every run gets the same questions.
     blend: tuple[float, ...] = ()
     """Blend a run whose towers were tuned by lora or in full: one row for every α, 0 to 1, with the towers' weights at
     α · tuned + (1 − α) · zero-shot (WiSE-FT, Wortsman et al. 2022): 0.0 0.25 0.5 0.75 1.0. Projection, pooling, scale
@@ -84,12 +77,9 @@ class EvaluateArguments:
     reads pictures."""
     similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
-    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the table as JSON."""
-    csv: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the table as CSV."""
-    overwrite: bool = False
-    """Replace files that exist."""
+    json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None  # Write the table as JSON.
+    csv: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None  # Write the table as CSV.
+    overwrite: bool = False  # Replace files that exist.
 
 
 @command

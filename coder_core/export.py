@@ -34,14 +34,11 @@ class ExportArguments:
                          and a model card. Plain transformers opens it and gives the run's embeddings.
     """
 
-    run: tyro.conf.Positional[Path]
-    """The run folder."""
-    to: tuple[Literal["faiss", "parquet", "huggingface"], Path]
-    """Choose the export and its path."""
+    run: tyro.conf.Positional[Path]  # The run folder.
+    to: tuple[Literal["faiss", "parquet", "huggingface"], Path]  # Choose the export and its path.
     split: str = "dev"
     """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
-    rows: Literal["images", "captions"] = "images"
-    """Rows of a faiss index: images or captions."""
+    rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
 
 
 @command

@@ -32,13 +32,10 @@ class FeaturesArguments:
 
     data: tyro.conf.Positional[Path]
     """Folder or file of pictures with captions (docs/data.md, section 9); "demo" is the built-in data."""
-    out: Path
-    """Folder of the features."""
+    out: Path  # Folder of the features.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
-    grid: int = 7
-    """Cells a side that the tower's are averaged to: 7 gives 49 regions; 0 keeps all."""
-    splits: tuple[str, ...] = ()
-    """Splits to write; all when empty."""
+    grid: int = 7  # Cells a side that the tower's are averaged to: 7 gives 49 regions; 0 keeps all.
+    splits: tuple[str, ...] = ()  # Splits to write; all when empty.
 
 
 @command

@@ -24,24 +24,17 @@ class ProjectArguments:
     looked up by the embeddings and these values.
     """
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """One or two run folders with an analysis of the split."""
-    split: str = "dev"
-    """The analysed split."""
-    method: Method = LayoutSettings.method
-    """umap, tsne (at most 6,000 points) or pca."""
-    neighbours: int = LayoutSettings.neighbours
-    """UMAP: size of a neighbourhood."""
-    min_distance: float = LayoutSettings.min_distance
-    """UMAP: smallest distance between points, 0 to 1."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # One or two run folders with an analysis of the split.
+    split: str = "dev"  # The analysed split.
+    method: Method = LayoutSettings.method  # umap, tsne (at most 6,000 points) or pca.
+    neighbours: int = LayoutSettings.neighbours  # UMAP: size of a neighbourhood.
+    min_distance: float = LayoutSettings.min_distance  # UMAP: smallest distance between points, 0 to 1.
     perplexity: float = LayoutSettings.perplexity
     """t-SNE: size of a neighbourhood; at most a third of the points."""
-    seed: int = LayoutSettings.seed
-    """Random seed."""
+    seed: int = LayoutSettings.seed  # Random seed.
     modalities: Modalities = LayoutSettings.modalities
     """both, images or captions alone, or both centred on the mean of their modality."""
-    progress: Path | None = None
-    """Write progress into this file (JSON, replaced a few times a second)."""
+    progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
 @command

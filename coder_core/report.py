@@ -28,18 +28,14 @@ class ReportArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders; with several the first is the baseline and the last the one that is judged."""
-    split: str = "dev"
-    """The analysed split."""
-    out: Path = Path("report.html")
-    """The file to write."""
-    question: str = ""
-    """Question that the report answers; empty compares the last run with the first."""
+    split: str = "dev"  # The analysed split.
+    out: Path = Path("report.html")  # The file to write.
+    question: str = ""  # Question that the report answers; empty compares the last run with the first.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
     """Captions that fit other images too, as for `coder_core.evaluate`: R@K, mAP@R and R-Precision by them."""
-    overwrite: bool = False
-    """Replace the file if it exists."""
+    overwrite: bool = False  # Replace the file if it exists.
 
 
 @command

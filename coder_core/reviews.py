@@ -29,10 +29,8 @@ USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
 class MergeArguments:
     """Join files of reviews: every line once, by the time it was written. Undone verdicts stay undone."""
 
-    files: tyro.conf.Positional[tuple[Path, ...]]
-    """The files, reviews.jsonl of several people or machines."""
-    out: Path
-    """The file to write; it must not exist."""
+    files: tyro.conf.Positional[tuple[Path, ...]]  # The files, reviews.jsonl of several people or machines.
+    out: Path  # The file to write; it must not exist.
 
 
 @dataclass(frozen=True)
@@ -44,16 +42,12 @@ class ExportArguments:
     copied: give --pictures with the cleaned data. cleaned.json in the folder lists what was left out and added.
     """
 
-    data: tyro.conf.Positional[Path]
-    """The data set."""
-    reviews: Path
-    """The file of verdicts."""
-    out: Path
-    """The folder to write; it must not exist."""
+    data: tyro.conf.Positional[Path]  # The data set.
+    reviews: Path  # The file of verdicts.
+    out: Path  # The folder to write; it must not exist.
     leave_out: tuple[Literal["wrong-caption", "too-vague", "duplicate"], ...] = ("wrong-caption",)
     """Verdicts whose pairs are left out."""
-    add_matches: bool = True
-    """Write pairs judged also-matches as pairs of the data."""
+    add_matches: bool = True  # Write pairs judged also-matches as pairs of the data.
 
 
 @command

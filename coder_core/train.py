@@ -33,12 +33,9 @@ class TrainArguments:
     """Choose the training and the folder of the run."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
-    root: Path = ROOT
-    """Folder of the runs."""
-    resume: Path | None = None
-    """Folder of a run to continue."""
-    preset: tyro.conf.Positional[str] = ""
-    """Configuration to start from."""
+    root: Path = ROOT  # Folder of the runs.
+    resume: Path | None = None  # Folder of a run to continue.
+    preset: tyro.conf.Positional[str] = ""  # Configuration to start from.
 
 
 def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:

@@ -24,17 +24,14 @@ class TowerArguments:
     """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
     tower: str = ""
     """Instead of --model: package.module:function, which gives your own towers (docs/training.md)."""
-    revision: str = ""
-    """Branch, tag or commit of a downloaded model."""
-    pictures: Path | None = None
-    """Folder of the picture files, where it is not beside the captions."""
+    revision: str = ""  # Branch, tag or commit of a downloaded model.
+    pictures: Path | None = None  # Folder of the picture files, where it is not beside the captions.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     batch_size: int = 256
     """Pictures or captions a GPU computes at once. The CPU always computes 32, so that no bit depends on it."""
     workers: int = -1
     """Processes that decode pictures ahead of the model; −1 chooses, 0 decodes in this process."""
-    device: str = "auto"
-    """One of "auto", "cpu", "cuda"."""
+    device: str = "auto"  # One of "auto", "cpu", "cuda".
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of a GPU's products (autocast); the CPU computes in float32."""
 

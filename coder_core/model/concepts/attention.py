@@ -61,10 +61,8 @@ class ConceptGraphNetwork(nn.Module):
 class ConceptEmbeddings(NamedTuple):
     """Queries as weighted sums of concepts."""
 
-    embeddings: Tensor
-    """(B, F) unit rows: v^C or w^C."""
-    attention: Tensor
-    """(B, g), each row sums to 1."""
+    embeddings: Tensor  # (B, F) unit rows: v^C or w^C
+    attention: Tensor  # (B, g), each row sums to 1
 
 
 def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:

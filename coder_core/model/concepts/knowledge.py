@@ -91,12 +91,9 @@ class Concepts:
     """The concepts of a run."""
 
     vocabulary: ConceptVocabulary
-    together: np.ndarray
-    """(g, g) int64, train captions that name both."""
-    occurrences: np.ndarray
-    """(g,) int64, train captions that name each."""
-    vectors: np.ndarray
-    """(g, C) float32 word vectors."""
+    together: np.ndarray  # (g, g) int64, train captions that name both
+    occurrences: np.ndarray  # (g,) int64, train captions that name each
+    vectors: np.ndarray  # (g, C) float32 word vectors
 
     def __len__(self) -> int:
         return len(self.vocabulary)

@@ -29,8 +29,7 @@ class Concept:
 
     word: str
     kind: Kind
-    count: int
-    """Train captions that name it in any form."""
+    count: int  # Train captions that name it in any form
     forms: tuple[str, ...]
     """Its forms in the captions, most frequent first; a form of several words has single spaces."""
 

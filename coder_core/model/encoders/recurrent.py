@@ -85,8 +85,7 @@ class Packing:
     """(2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded."""
     previous: Tensor
     """(N − B,) for every packed row after the first step, the row of the same sequence one step before."""
-    steps: list[int]
-    """Sequences that are still running at each step."""
+    steps: list[int]  # Sequences that are still running at each step
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:

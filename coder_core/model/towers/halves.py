@@ -31,10 +31,8 @@ class TowerChoice:
 
     name: str
     where: str
-    pooled: bool
-    """One vector a sample, as the model pools, instead of all its patches or tokens."""
-    projected: bool
-    """Patches and tokens in the model's joint space, where it projects into one."""
+    pooled: bool  # One vector a sample, as the model pools, instead of all its patches or tokens
+    projected: bool  # Patches and tokens in the model's joint space, where it projects into one
     revision: str = ""
     expected: str = ""
 
@@ -107,12 +105,9 @@ class TextHalf:
     """A text encoder, described as an image half is."""
 
     about: dict[str, Any]
-    module: nn.Module
-    """(B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools."""
-    tokenise: Tokeniser | OwnTokeniser
-    """Texts -> the ids of each, cut to what it reads."""
-    size: int
-    """F."""
+    module: nn.Module  # (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools
+    tokenise: Tokeniser | OwnTokeniser  # Texts -> the ids of each, cut to what it reads
+    size: int  # F
 
 
 class VisionModule(nn.Module):

@@ -65,10 +65,8 @@ class Tokeniser:
     """Texts -> the ids of each, by a tokenizer of transformers."""
 
     tokenizer: Any
-    longest: int
-    """Ids of a text, the special ones included; what is longer is cut."""
-    lower_case: bool = False
-    """Read all texts in lower case."""
+    longest: int  # Ids of a text, the special ones included; what is longer is cut
+    lower_case: bool = False  # Read all texts in lower case
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -99,14 +97,10 @@ class Pretrained:
     """A loaded model; what reads pictures and texts for it is loaded when first asked for."""
 
     folder: Path
-    where: str
-    """The flag that names it, for messages."""
-    settings: dict[str, Any]
-    """Content of its config.json."""
-    about: dict[str, Any]
-    """Description stored with a run, by which the same model is found again."""
-    model: Any
-    """The model of transformers, float32, in evaluation mode."""
+    where: str  # The flag that names it, for messages
+    settings: dict[str, Any]  # Content of its config.json
+    about: dict[str, Any]  # Description stored with a run, by which the same model is found again
+    model: Any  # The model of transformers, float32, in evaluation mode
 
     @cached_property
     def preparation(self) -> Preparation:
