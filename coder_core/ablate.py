@@ -118,9 +118,8 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
 
 def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
     description = "Repeat an ablation of the paper on your data."
-    return parse(
-        arguments, AblateArguments(config), prog="python -m coder_core.ablate", description=description
-    )
+    prog = "python -m coder_core.ablate"
+    return parse(arguments, AblateArguments(config), prog=prog, description=description)
 
 
 def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str], console: Console) -> int:

@@ -242,11 +242,8 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
-    packaged = str(parsed.positives) in COCO_JUDGEMENTS
-    for flag, file in (
-        ("--positives", None if packaged else parsed.positives),
-        ("--reviews", parsed.reviews),
-    ):
+    positives = None if str(parsed.positives) in COCO_JUDGEMENTS else parsed.positives
+    for flag, file in (("--positives", positives), ("--reviews", parsed.reviews)):
         if file is not None and not file.is_file():
             faults.append(Fault(f"{flag} {file}", "there is no such file"))
     for name in ("json", "csv", "similarities", "curve"):

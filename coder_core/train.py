@@ -41,9 +41,8 @@ class TrainArguments:
 def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
     description = "Train an image-text retrieval model."
-    return parse(
-        arguments, TrainArguments(default, root), prog="python -m coder_core.train", description=description
-    )
+    prog = "python -m coder_core.train"
+    return parse(arguments, TrainArguments(default, root), prog=prog, description=description)
 
 
 @command

@@ -118,9 +118,8 @@ def row_config(
     config = changed(config, {**row.changes, **runs, "seed": seed}, where)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
     fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or choose a preset that has them"
-    stop_on_errors(
-        Fault(where, f"needs {flag}, which preset {start} leaves out", fix=fix) for flag in missing
-    )
+    lacking = f"which preset {start} leaves out"
+    stop_on_errors(Fault(where, f"needs {flag}, {lacking}", fix=fix) for flag in missing)
     return start, replace(config, name=name)
 
 

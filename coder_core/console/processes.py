@@ -168,9 +168,8 @@ class JobFolder:
         """Refuse to write where a link leads."""
         for folder in (self.folder.parent, self.folder):
             if folder.is_symlink():
-                raise InputError.at(
-                    folder, f"is a link to {folder.readlink()}", "a folder", "remove the link"
-                )
+                target = folder.readlink()
+                raise InputError.at(folder, f"is a link to {target}", "a folder", "remove the link")
         check_plain(self.folder, ("lock", "output.log"))
 
     def _record(self) -> tuple[int, float] | None:

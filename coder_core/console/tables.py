@@ -36,9 +36,8 @@ class Column:
     def needed(self) -> int:
         """The width below which a word, or a number, would break."""
         separator = None if self.text else "\n"
-        return max(
-            cell_len(part) for cell in (self.head, *self.cells) for part in ["", *cell.split(separator)]
-        )
+        cells = (self.head, *self.cells)
+        return max(cell_len(part) for cell in cells for part in ["", *cell.split(separator)])
 
 
 class FittingTable:
@@ -62,9 +61,8 @@ class FittingTable:
             turn = turns.pop(0)
             shown = [column for column in shown if column.dropped != turn]
         yield self._draw(shown, fold=too_wide)
-        left_out = dict.fromkeys(
-            column.head.replace("\n", " ") for column in self.columns if column not in shown
-        )
+        hidden = [column for column in self.columns if column not in shown]
+        left_out = dict.fromkeys(column.head.replace("\n", " ") for column in hidden)
         if left_out:
             yield Text(f"too narrow for {', '.join(left_out)}", style="dim")
 
@@ -95,10 +93,8 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     for name, metrics in rows.items():
         cells = [name]
         for way in DIRECTIONS:
-            cells += [
-                _cell(metrics, RECALLS, way),
-                f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}",
-            ]
+            middle = f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}"
+            cells += [_cell(metrics, RECALLS, way), middle]
         cells += [_cell(metrics, ["rsum"]), f"{metrics['md']:.3f}" if "md" in metrics else "–"]
         table.add_row(*cells, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
     return table

@@ -170,11 +170,8 @@ def both_directions(
     tensor([[0.9000, 0.2000],
             [0.1000, 0.8000]])
     """
-    ways = (scores, scores.mT)
-    out, back = (
-        in_batch_direction(way, image_ids, image_ids, keep_same_image=keep_same_image) for way in ways
-    )
-    return out, back
+    out = in_batch_direction(scores, image_ids, image_ids, keep_same_image=keep_same_image)
+    return out, in_batch_direction(scores.mT, image_ids, image_ids, keep_same_image=keep_same_image)
 
 
 def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:

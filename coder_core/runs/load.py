@@ -80,9 +80,8 @@ class LoadedModel:
     def _encode_images(self, inputs: Tensor, lengths: Tensor, scoring: bool) -> np.ndarray:
         with evaluating(self.model):
             nodes = self.model.concept_nodes() if scoring else None
-            return self._rows(
-                self.model.image_branches(inputs.to(self.device), lengths.to(self.device), nodes)
-            )
+            branches = self.model.image_branches(inputs.to(self.device), lengths.to(self.device), nodes)
+            return self._rows(branches)
 
     def word_features(self, text: str) -> tuple[list[str], np.ndarray]:
         """The T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32 features
@@ -234,13 +233,8 @@ def check_size(
     Returns:
         `build_model` with all of this, for random weights.
     """
-    sizes: dict[str, Any] = {
-        "feature_size": feature_size,
-        "words": words,
-        "concepts": concepts,
-        "towers": towers,
-    }
-    build = partial(build_model, config.model, pretrained=False, download=download, **sizes)
+    sizes: dict[str, Any] = {"feature_size": feature_size, "words": words, "concepts": concepts}
+    build = partial(build_model, config.model, pretrained=False, download=download, towers=towers, **sizes)
     with shapes_only():
         check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
     return build

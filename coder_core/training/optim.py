@@ -61,9 +61,8 @@ def make_optimizer(
     """
     towers = towers or TowersConfig()
     shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate}
-    groups: dict[str, dict[str, Any]] = {
-        part: {"params": [], "share": share} for part, share in (shares | {SCALE: 1.0}).items()
-    }
+    shares[SCALE] = 1.0
+    groups: dict[str, Any] = {part: {"params": [], "share": share} for part, share in shares.items()}
     groups[SCALE]["weight_decay"] = 0.0
     for name, parameter in parameters.items():
         if parameter.requires_grad:

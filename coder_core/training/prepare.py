@@ -211,9 +211,8 @@ def _find_sources(
     """Find concepts, read the teacher, search the neighbours."""
     concepts, notes = inputs.concepts, list[Fault]()
     if config.model.concepts > 0 and concepts is None:
-        concepts, notes = make_concepts(
-            config, data.train.captions, progress=named(progress, "finding concepts")
-        )
+        watch = named(progress, "finding concepts")
+        concepts, notes = make_concepts(config, data.train.captions, progress=watch)
     teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     if not config.weighting.reads_neighbours:
         return Sources(concepts, teacher), notes

@@ -21,9 +21,8 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
         faults.append(Fault("--bank-size", message, fix="it would hold stale duplicates", severity="warning"))
     if config.memory.prototypes:
-        faults += check_prototypes(
-            config.memory.prototypes, pairs, steps_per_epoch * config.training.batch_size
-        )
+        pass_pairs = steps_per_epoch * config.training.batch_size
+        faults += check_prototypes(config.memory.prototypes, pairs, pass_pairs)
     return faults + check_teacher_momentum(config, steps_per_epoch * config.training.epochs)
 
 

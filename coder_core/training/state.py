@@ -58,15 +58,9 @@ class Position:
     loss_sum: float = 0.0  # of the present epoch's steps
 
 
-POSITION: dict[str, type | tuple[type, ...]] = {
-    "step": int,
-    "evaluated": int,
-    "best_step": int,
-    "without_gain": int,
-    "reductions": int,
-    "seconds": NUMBER,
-    "best": (*NUMBER, type(None)),
-}
+COUNTERS = ("step", "evaluated", "best_step", "without_gain", "reductions")
+POSITION: dict[str, type | tuple[type, ...]] = dict.fromkeys(COUNTERS, int)
+POSITION |= {"seconds": NUMBER, "best": (*NUMBER, type(None))}
 
 
 def environment(config: Config, device: torch.device) -> dict[str, Any]:

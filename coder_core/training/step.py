@@ -142,9 +142,8 @@ def compute_losses(
         embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
     lengths = Lengths(batch.region_lengths, batch.word_lengths)
     anchors = gather_anchors(embedded.images, embedded.texts, batch.image_groups, model.scorer, lengths)
-    inputs = LossInputs(
-        **{name: value for part in parts for name, value in part.loss_inputs(model, batch).items()}
-    )
+    values = {name: value for part in parts for name, value in part.loss_inputs(model, batch).items()}
+    inputs = LossInputs(**values)
     weights = pair_weights(anchors, config, inputs)
     instance_losses = partial(branch_losses, config=config, epoch=epoch, inputs=inputs, weights=weights)
     losses = instance_losses(anchors)

@@ -126,12 +126,10 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
             reason = "is not projected by a matrix of its size"
         if reason:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
-            raise InputError.at(
-                run, problem, "towers that VisionTextDualEncoderModel of transformers can hold", FIX
-            )
-    settings = VisionTextDualEncoderConfig.from_vision_text_configs(
-        image.model.config, text.model.config, projection_dim=text.size
-    )
+            expected = "towers that VisionTextDualEncoderModel of transformers can hold"
+            raise InputError.at(run, problem, expected, FIX)
+    configs = image.model.config, text.model.config
+    settings = VisionTextDualEncoderConfig.from_vision_text_configs(*configs, projection_dim=text.size)
     with quiet():
         plain = VisionTextDualEncoderModel(settings, vision_model=image.model, text_model=text.model)
     for linear, tower in ((plain.visual_projection, image), (plain.text_projection, text)):

@@ -85,10 +85,8 @@ class Tokeniser:
 
     def pieces(self, text: str) -> list[str]:
         """Piece of the text behind each of its ids; "" for a special one."""
-        pieces, special = (
-            self.tokenizer.convert_ids_to_tokens(self([text])[0]),
-            self.tokenizer.all_special_tokens,
-        )
+        pieces = self.tokenizer.convert_ids_to_tokens(self([text])[0])
+        special = self.tokenizer.all_special_tokens
         return ["" if piece in special else piece.removesuffix("</w>") for piece in pieces]
 
 
@@ -149,13 +147,8 @@ def load_pretrained(
     if expected and actual != expected:
         problem = f"is another model now: its files have the fingerprint {actual[:12]}"
         raise InputError.at(where, problem, expected[:12], fix or "restore the model")
-    about = {
-        "kind": TRANSFORMERS,
-        "model": name if commit else str(folder.resolve()),
-        "revision": commit,
-        "type": str(settings.get("model_type", "")),
-        "fingerprint": actual,
-    }
+    about = {"kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit}
+    about |= {"type": str(settings.get("model_type", "")), "fingerprint": actual}
     return Pretrained(folder, where, settings, about, load_model(folder, where, methods=methods))
 
 

@@ -63,14 +63,9 @@ def write_analysis(
     version = _version(arrays, texts, beta)
     sizes = {"n": len(image_names), "m": len(captions)}
     tables.check_tables(arrays, tables.required_tables(version), str(folder), sizes)
-    manifest = {
-        "version": version,
-        "kind": kind,
-        "split": split,
-        "fingerprint": fingerprint,
-        "source": source,
-    }
-    manifest["metrics"] = {name: np.asarray(value).item() for name, value in metrics.items()}
+    values = {name: np.asarray(value).item() for name, value in metrics.items()}
+    manifest = {"version": version, "kind": kind, "split": split, "fingerprint": fingerprint}
+    manifest |= {"source": source, "metrics": values}
     manifest |= {"documents": sorted(texts), **({} if beta is None else {"beta": float(beta)})}
     files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
     files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in texts.items()}
