@@ -123,7 +123,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _check_run(parsed: CheckDataArguments) -> int:
-    """Check the content of the data behind a run."""
     if not parsed.content:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
         raise InputError.at(parsed.path, "is a run, whose data can only be checked for its content", fix=fix)

@@ -252,7 +252,6 @@ def _gain(row: ResultRow) -> Interval | None:
 
 
 def _bars(values: Sequence[Interval], **style: Any) -> dict[str, Any]:
-    """Plotly's error bars."""
     above = [value.high - value.mean for value in values]
     below = [value.mean - value.low for value in values]
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **style}

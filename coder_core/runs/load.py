@@ -158,8 +158,8 @@ def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) ->
     size = about.get("feature_size")
     least = 0 if config.towers.image_tower else 1
     if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_FEATURES:
-        place = f"{folder / 'config.toml'} [{ABOUT}] key feature_size"
-        raise InputError.at(place, f"is {size!r:.80}", f"a value from {least} to {MOST_FEATURES}")
+        where = f"{folder / 'config.toml'} [{ABOUT}] key feature_size"
+        raise InputError.at(where, f"is {size!r:.80}", f"a value from {least} to {MOST_FEATURES}")
     return size
 
 

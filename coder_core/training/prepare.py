@@ -254,7 +254,6 @@ def _build_models(
 
 
 def _checksums(data: TrainingData, progress: Progress) -> dict[str, str]:
-    """Compute the checksums of the data."""
     checksums: dict[str, str] = {}
     with parallel.first_process_first():
         for split in filter(None, (data.as_read, data.dev)):

@@ -70,10 +70,10 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     noted = half.about["weights"]
     if noted and weights_fingerprint(half.module) == noted:
         return
-    place = f"the {side} tower of run {folder.name}, {half.about['tower']}"
+    where = f"the {side} tower of run {folder.name}, {half.about['tower']}"
     problem = "gives other weights now than it began with"
     fix = "let its function load or seed the weights it had then"
-    raise InputError.at(place, problem, noted[:12], fix)
+    raise InputError.at(where, problem, noted[:12], fix)
 
 
 def best_row(rows: Sequence[RunRow]) -> RunRow:

@@ -120,13 +120,13 @@ def _refuse_another_model(
             continue
         content = sealed.SealedFolder(split_folder(folder, other))
         other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
-        place = f"split {other} of {folder}"
+        where = f"split {other} of {folder}"
         if other_size != size:
-            raise InputError.at(place, f"has {other_size} numbers a sample", f"{size}", fix)
+            raise InputError.at(where, f"has {other_size} numbers a sample", f"{size}", fix)
         has_towers = f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
         other_towers = _identity(content.document(DOCUMENT_TOWERS) if has_towers else None)
         if other_towers != _identity(towers):
-            raise InputError.at(place, f"is of {other_towers}", f"that of {_identity(towers)}", fix)
+            raise InputError.at(where, f"is of {other_towers}", f"that of {_identity(towers)}", fix)
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:

@@ -150,8 +150,8 @@ class Analysis(sealed.SealedFolder):
             return None
         from coder_core.data.captioned.positions import open_packed  # imports Arrow
 
-        positions, place = self.array(tables.PICTURE_POSITIONS), f"{self.path / 'images.json'} key packed"
-        return open_packed(self._images["packed"], positions, self._images["names"], place)
+        positions, where = self.array(tables.PICTURE_POSITIONS), f"{self.path / 'images.json'} key packed"
+        return open_packed(self._images["packed"], positions, self._images["names"], where)
 
     @property
     def picture_folder(self) -> str:

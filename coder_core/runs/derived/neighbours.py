@@ -93,8 +93,8 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
     """A warning when a continued run has other neighbours than `about`, its notes from the start, describes."""
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
-        place, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
-        raise InputError.at(place, "holds another model than when the run began", fix=fix)
+        where, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
+        raise InputError.at(where, "holds another model than when the run began", fix=fix)
     if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []
     text = "were searched again and differ"
