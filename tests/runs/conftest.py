@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,14 @@ def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes:
 def save_step(store: SaveStore, step: int) -> None:
     weights = {"weight": torch.full((4, 3), float(step))}
     store.write(str(step), {"model": weights}, {"progress": {"step": step}})
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder every user may enter: outside pytest's own, which each session that starts closes to other users."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ A run that cannot be read is named in its own row; the runs beside it list and o
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import os
@@ -50,15 +51,21 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def variants(document: Any) -> Iterator[Any]:
-    """The document with each of its values, at any depth, replaced: by each of `VALUES`, by two in turn where a table has
-    many keys."""
-    for value in VALUES:
+def variants(document: Any, unwritable: Any) -> Iterator[Any]:
+    """The document replaced by each writable one of `VALUES`; then each value in it, at any depth, by one in turn."""
+    values = [value for value in VALUES if value != unwritable]
+    for value in values:
         yield copy.deepcopy(value)
+    yield from nested_variants(document, itertools.cycle(values))
+
+
+def nested_variants(document: Any, values: Iterator[Any]) -> Iterator[Any]:
     items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:2]
-    for number, (key, part) in enumerate(items):
-        values = VALUES[number % 4 :: 4] if len(items) > 8 else VALUES
-        for value in variants(part) if isinstance(part, dict | list) else values:
+    for key, part in items:
+        replacements = [copy.deepcopy(next(values))]
+        if isinstance(part, dict | list):
+            replacements.extend(nested_variants(part, values))
+        for value in replacements:
             changed = copy.copy(document)
             changed[key] = value
             yield changed
@@ -105,6 +112,7 @@ def write(file: Path, document: Any) -> None:
 def harm(file: Path, use: Callable[[], None]) -> int:
     """Every variant of a file that can be written at all; how many those were."""
     before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
+    unwritable = {"config.toml": None, "manifest.json": math.inf}.get(file.name, "every value can be written")
     texts = [before[file].decode()]
     if file.suffix == ".jsonl":
         texts = list({json.loads(line)["event"]: line for line in texts[0].splitlines()}.values())
@@ -113,7 +121,7 @@ def harm(file: Path, use: Callable[[], None]) -> int:
         document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if isinstance(document, dict):
             document.pop("crc", None)  # a line without one is believed
-        for variant in variants(document):
+        for variant in variants(document, unwritable):
             try:
                 write(file, variant)
             except (TypeError, ValueError, AttributeError):  # TOML has no null, a manifest no infinity
@@ -152,8 +160,8 @@ def test_derived_results_are_read_or_named(root: Path) -> None:
     analysis = open_analysis(run, "dev")
     layout = layout_folder(run, "dev", LayoutSettings("pca"), analysis)
     clusters = clusters_folder(run, "dev", ClusterSettings(4), analysis)
-    assert harm(layout.path / "manifest.json", lambda: attempt(lambda: read_layout(layout))) > 50
-    assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 50
+    assert harm(layout.path / "manifest.json", lambda: attempt(lambda: read_layout(layout))) > 20
+    assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
 
 
 def test_a_process_number_that_is_none_is_named(root: Path) -> None:
@@ -205,11 +213,9 @@ for run in list_runs(root):
 
 
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json"])
-def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, place: str) -> None:
+def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, public_folder: Path, place: str) -> None:
     """As root, who may read everywhere, the runs are listed by a user who may not."""
-    pytests = (parent for parent in root.parents if parent.name.startswith(("pytest-", "popen-")))
-    for folder in (root, root.parent, *pytests):
-        folder.chmod(0o755)
+    root = Path(shutil.copytree(root, public_folder / "runs"))
     closed = root / "whole" / place
     mode = closed.stat().st_mode
     closed.chmod(0)
