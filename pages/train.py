@@ -7,7 +7,7 @@ from app.choice import bound, put
 from app.components import cards
 from app.frame import pages as frame
 from app.views.training import show_training
-from app.views.training_form import show_form
+from app.views.training.form import show_form
 
 frame.require()
 cards.question("Which run is training, and what comes next?")

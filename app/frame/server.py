@@ -76,7 +76,12 @@ class Addresses:
         await send({"type": "http.response.body", "body": b""})
 
 
-MODULES = ("app.frame.sidebar", "app.components.downloads", "app.views.comparison", "app.views.queries")
+MODULES = (
+    "app.frame.sidebar",
+    "app.components.downloads",
+    "app.views.comparison",
+    "app.views.retrieval.queries",
+)
 
 
 @asynccontextmanager

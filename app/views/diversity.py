@@ -18,7 +18,7 @@ from app.components.table import Column, plain_table
 from app.components.words import correlation
 from app.views import loss_values
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
-from app.views.queries import review_menu
+from app.views.retrieval.queries import review_menu
 from app.views.samples import (
     NO_COMMON_WORDS,
     note_sample,

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from app.judging import report_page
-from app.views.queries import LIKELY
+from app.views.retrieval.queries import LIKELY
 from coder_core.api import open_run, sampling
 from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
 from coder_core.evaluation.sources import EmbeddingPair

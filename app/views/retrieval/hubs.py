@@ -15,7 +15,7 @@ from app.components.controls import choose_one, side_by_side, whole_number
 from app.components.glossary import tip
 from app.components.table import Column, plain_table
 from app.components.words import count
-from app.views.failures import Queries, figure_and_table
+from app.views.retrieval.failures import Queries, figure_and_table
 from app.views.samples import name_of, sample_table, search_words
 
 FIRST = {"10": "10", "5": "5", "1": "1"}

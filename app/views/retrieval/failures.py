@@ -17,8 +17,8 @@ from app.components.glossary import tip
 from app.components.selection import by_outcome, outcome_counts
 from app.components.table import Column
 from app.components.words import count
-from app.views import judged
 from app.views.comparison import show_gains
+from app.views.retrieval import judged
 from app.views.samples import of_run, sample_table, search_words
 
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}

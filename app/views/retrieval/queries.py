@@ -27,8 +27,8 @@ from app.components.controls import side_by_side
 from app.components.reviewing import menu_html
 from app.components.selection import matching
 from app.components.table import Column, rows_table
-from app.views import judged
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.retrieval import judged
 from app.views.samples import sample_card, search_words
 
 RESULTS = 10

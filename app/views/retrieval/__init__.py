@@ -8,8 +8,8 @@ from app.choice import QUERIES, Choice, opened
 from app.components import cards, links
 from app.components.controls import FIRST, choose_one, row, switch
 from app.components.glossary import tip
-from app.views import failures, hubs, judged, queries
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.retrieval import failures, hubs, judged, queries
 from app.views.samples import note_slice, show_sample, step_samples
 
 SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
