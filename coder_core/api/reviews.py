@@ -125,8 +125,8 @@ def reviewed_recall(
             count = int(groups[group].sum())
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
             means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(RANKS), np.nan)
-            names = [f"{labels}_{k}" for labels in ("labels", "reviewed") for k in RANKS]
-            row |= dict(zip(names, means, strict=True))
+            for k, by_label, by_review in zip(RANKS, *np.split(means, 2), strict=True):
+                row |= {f"labels_{k}": by_label, f"reviewed_{k}": by_review}
             for k in RANKS:
                 change = changes[f"{direction}_r{k}"]
                 row |= {f"low_{k}": change.low, f"high_{k}": change.high}
