@@ -30,7 +30,7 @@ from coder_core.train import main as command
 from coder_core.training.launch import StoppedError, start_run
 from tests.support.tiny_runs import quiet, tiny_config
 
-RANDOM_KILLS, SAVE_KILLS = 10, 10
+RANDOM_KILLS, SAVE_KILLS = 6, 6
 LATEST_KILL = 0.5  # random kills come before this share of the processor time of an undisturbed run
 STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
 EPOCHS = 8

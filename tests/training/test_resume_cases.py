@@ -48,13 +48,13 @@ def with_towers(folder: Path, *, every_part: bool = False) -> Config:
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
 # steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
 CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
-    "memory": (lambda data, _: tiny_config(data), (0, 4, 5, 14)),
+    "memory": (lambda data, _: tiny_config(data), (0, 4, 14)),
     "concepts": (lambda data, _: tiny_config(data, concepts=10, gcn_layers=2, beta=0.7), (5,)),
     "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (4, 9)),
     "momentum teacher": (lambda data, _: boosted(data), (4, 7)),
     "finished teacher": (over_a_finished_run, (8,)),
     "branches": (lambda data, _: boosted(data, boosting_scenario="online", boosting_branches=3), (7,)),
-    "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (3, 4, 5)),
+    "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (4, 5)),
     "within": (lambda data, _: weighted(data, **WITHIN), (7,)),
     "scale": (lambda data, _: tiny_config(data, **SIGMOID), (6,)),
     "pieces": (lambda data, _: tiny_config(data, epochs=2, piece_size=3, image_layers=1), (6,)),
