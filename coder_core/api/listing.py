@@ -90,7 +90,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             fault = Fault(str(path), fact, fix=fix)
             runs.append(RunSummary(path.name, path, "left out", str(fault)))
         elif _holds_run(path):
-            runs.append(summarise(path))
+            runs.append(_summary_of_any(path))
     return runs
 
 
@@ -100,6 +100,16 @@ def _holds_run(path: Path) -> bool:
         return any((path / name).exists() for name in RUN_FILES)
     except OSError:
         return True
+
+
+def _summary_of_any(path: Path) -> RunSummary:
+    """The summary of a run folder, whatever reading it raises: one run must not hide the others."""
+    try:
+        return summarise(path)
+    except Exception as error:
+        fact = f"cannot be read ({type(error).__name__}: {str(error)[:200]})"
+        fault = Fault(str(path), fact, fix="restore the run or remove it")
+        return RunSummary(path.name, path, "damaged", str(fault))
 
 
 def summarise(path: Path) -> RunSummary:

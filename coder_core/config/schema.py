@@ -17,6 +17,7 @@ from coder_core.config.model import ModelConfig, TowersConfig
 from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
 from coder_core.config.setting import Setting, setting, setting_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
+from coder_core.console.documents import shown
 from coder_core.console.faults import Fault, InputError
 
 Arguments = TypeVar("Arguments")
@@ -144,7 +145,8 @@ def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Co
     for section, value in document.items():
         kind = str if section == "name" else dict
         if not isinstance(value, kind):
-            raise InputError.at(f"{place} [{section}]", f"is {value!r}", f"a value of type {kind.__name__}")
+            expected = f"a value of type {kind.__name__}"
+            raise InputError.at(f"{place} [{section}]", f"is {shown(value)}", expected)
         if isinstance(value, dict):
             values[section] = _section(sections[section], section, value, f"{place} [{section}]")
         else:

@@ -6,6 +6,7 @@ import math
 from dataclasses import Field, dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
+from coder_core.console.documents import LARGEST, shown
 from coder_core.console.faults import Fault
 
 
@@ -82,7 +83,7 @@ class Setting:
 
     def read(self, value: Any) -> Any:
         """Return the value as this setting stores it: a whole number becomes a float."""
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
         return float(value) if self.value_type is float and whole else value
 
     def fault(self, value: Any, place: str = "") -> Fault | None:
@@ -90,6 +91,8 @@ class Setting:
         expected = ""
         if self.choices:
             expected = "" if value in self.choices else "one of " + ", ".join(map(repr, self.choices))
+        elif isinstance(value, int) and abs(value) >= LARGEST:
+            expected = "a number between −2⁶³ and 2⁶³"
         elif not isinstance(value, self.value_type) or isinstance(value, bool) != (self.value_type is bool):
             expected = f"a value of type {self.value_type.__name__}"
         elif isinstance(value, int | float) and self.value_type is not bool and not self._holds(value):
@@ -125,4 +128,4 @@ def _number(text: str) -> float:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
+    return f"{value:g}" if isinstance(value, float) else shown(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -25,13 +24,13 @@ def check_values(
         InputError: not an object, or names every key with another kind of value.
     """
     if not isinstance(record, dict):
-        raise InputError.at(place, f"holds {_shown(record)}", "an object", "restore the file")
+        raise InputError.at(place, f"holds {shown(record)}", "an object", "restore the file")
     faults = []
     for key, kind in kinds.items():
         if key in record and not _fits(record[key], kind, least):
             kinds_of_key = kind if isinstance(kind, tuple) else (kind,)
             expected = " or ".join(JSON_NAMES.get(each, each.__name__) for each in kinds_of_key)
-            found = f"is {_shown(record[key])}"
+            found = f"is {shown(record[key])}"
             faults.append(Fault(f"{place} key {key}", found, expected, "restore the file"))
     if faults:
         raise InputError(faults)
@@ -52,9 +51,13 @@ def trusting(place: str) -> Iterator[None]:
 def _fits(value: Any, kind: type | tuple[type, ...], least: float) -> bool:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         return False
-    return not isinstance(value, int | float) or (math.isfinite(value) and least <= value < LARGEST)
+    return not isinstance(value, int | float) or least <= value < LARGEST  # exact, also of a huge integer
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """The value as Python spells it, cut to 60 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of over 4,300 digits, or tables nested too deeply
+        return f"{type(value).__name__} too long to show"
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from coder_core.console.documents import check_values
+from coder_core.console.documents import LARGEST, check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.files.atomic import settled
@@ -76,7 +76,7 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         if (
             "dtype" not in entry
             or shape is None
-            or not all(type(size) is int and size >= 0 for size in shape)
+            or not all(type(size) is int and 0 <= size < LARGEST for size in shape)
         ):
             raise InputError.at(place, "has no shape and dtype", "sizes, and a type of number")
     return manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,11 +19,14 @@ from coder_core.api import (
     config_differences,
     facts,
     list_runs,
+    listing,
     numbers_from,
     open_run,
 )
 from coder_core.api.retrieval.comparison import outcomes, rank_changes
-from tests.support.run_folders import damage, write_embeddings, write_run
+from coder_core.files.manifest import render_manifest
+from coder_core.runs.status import read_status, write_status
+from tests.support.run_folders import damage, reseal, write_embeddings, write_run
 
 EVIL = "![x](&#47;&#47;evil.example)"
 
@@ -62,6 +66,38 @@ def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path) -> None:
         assert fault in run.fault
         assert run.splits == ()
     assert intact.usable
+
+
+def test_one_huge_integer_or_any_exception_is_a_fault_of_its_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("epochs", "metric", "step", "unforeseen", "whole"):
+        write_run(tmp_path / "runs", name, images=3, pictures=False)
+    config, manifest = (
+        tmp_path / "runs" / part for part in ("epochs/config.toml", "metric/analysis/dev/manifest.json")
+    )
+    config.write_text(config.read_text().replace("epochs = 3", f"epochs = {10**400}"))
+    reseal(config.parent)
+    document = json.loads(manifest.read_text())
+    document["metrics"]["rsum"] = 10**400
+    manifest.write_bytes(render_manifest(document))
+    write_status(tmp_path / "runs" / "step", "finished", step=10**400)
+
+    def read(folder: Path) -> dict[str, object] | None:
+        if folder.name == "unforeseen":
+            raise MemoryError("no room")
+        return read_status(folder)
+
+    monkeypatch.setattr(listing, "read_status", read)
+    faults = {run.name: run.fault for run in list_runs(tmp_path / "runs")}
+    places = {
+        "epochs": "key epochs: is 1000",
+        "metric": "metrics key rsum: is 1000",
+        "step": "key step: is 1000",
+    }
+    for name, text in {**places, "unforeseen": "unforeseen: cannot be read (MemoryError: no room)"}.items():
+        assert text in faults[name]
+    assert faults["whole"] == ""
 
 
 def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def test_an_unknown_table_is_named() -> None:
         ("training", "epochs", "30", "is '30'; expected a value of type int"),
         ("training", "epochs", 3.5, "expected a value of type int"),
         ("training", "epochs", True, "expected a value of type int"),
+        ("training", "epochs", 10**400, "expected a number between −2⁶³ and 2⁶³"),
+        pytest.param("objective", "gamma", -(16**5000), "int too long to show; expected a number", id="huge"),
         ("training", "compile", 1, "expected a value of type bool"),
         (
             "objective",

@@ -39,7 +39,7 @@ from tests.support.run_folders import reseal, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = ROOT / "tests" / "fixtures" / "finished_runs" / "checkpoints"
-VALUES: list[Any] = [None, True, math.inf, -1, "", [], {}, [[["x"]]]]
+VALUES: list[Any] = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
 
 
