@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from tokenize import TokenError
 from typing import BinaryIO, Literal
 
 import numpy as np
@@ -23,12 +21,11 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, Severity
 from coder_core.data.lines import plain_file
+from coder_core.files.arrays import HEADER_ERRORS, read_header
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
 ROWS_NAMED = 10
-BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
-HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 LARGEST = 1e15  # training adds up squares of features in float32, which ends at 3.4e38
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
@@ -82,11 +79,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...]
         raise InputError.at(path, _what_it_is(start, size), RIGHT_FILE, "write it with numpy.save")
     file.seek(0)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # headers written by Python 2 are legal
-            version = npy.read_magic(file)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            return read(file)
+        return read_header(file)
     except HEADER_ERRORS as error:
         first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         fix = "write it again with numpy.save"

@@ -24,6 +24,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
+from coder_core.files.arrays import check_header
 from coder_core.files.atomic import appearing, cache_folder, locate
 from coder_core.files.manifest import (
     FORMAT,
@@ -149,7 +150,10 @@ class SealedFolder:
             if path.name in self.large_arrays:
                 array = map_copy(path, self.manifest["files"][path.name]["sha256"])
             else:
+                check_header(path, path)
                 array = np.load(path, allow_pickle=False)
+        except InputError:
+            raise
         except (ValueError, OSError, EOFError) as error:  # NumPy advises to unpickle
             reason = "objects are never unpickled" if "pickle" in str(error) else error
             raise InputError.at(path, f"cannot be read ({reason})") from error
@@ -215,8 +219,7 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
     compared with the sha256, loses its name and is mapped, so its disk space is free again when the array goes.
 
     Raises:
-        InputError: the file has another sha256, or the cache has no room for a copy.
-        ValueError: it is not an array of plain numbers.
+        InputError: the file has another sha256, is not an array of plain numbers, or the cache has no room for a copy.
     """
     folder, needed = cache_folder(), 0
     try:
@@ -228,6 +231,7 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
             shutil.copyfile(path, copy.name)
             if file_sha256(Path(copy.name)) != sha256:
                 raise InputError(damaged(path))
+            check_header(Path(copy.name), path)
             mapped: np.ndarray = np.load(copy.name, mmap_mode="r", allow_pickle=False)
             return mapped
     except OSError as error:

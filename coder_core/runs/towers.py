@@ -12,6 +12,7 @@ import numpy as np
 from coder_core.console.documents import check_values
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.positions import names_digest, open_packed
+from coder_core.files.arrays import check_header
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
 from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
 from coder_core.model.towers.pretrained import OWN, TRANSFORMERS
@@ -94,7 +95,9 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
         return {}
     if isinstance(entry.get("packed"), dict):
         try:
-            positions = np.load(file.with_name(f"{split}_positions.npy"), allow_pickle=False)
+            packed = file.with_name(f"{split}_positions.npy")
+            check_header(packed, packed)
+            positions = np.load(packed, allow_pickle=False)
             open_packed(entry["packed"], positions, names, str(file.with_name("tower.json")))
         except (OSError, ValueError, EOFError, InputError):
             return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from coder_core.files.manifest import file_sha256, render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from tests.runs.conftest import fill_analysis
+from tests.support.run_folders import reseal
 
 
 def test_what_was_written_is_read(run: Path) -> None:
@@ -147,6 +149,58 @@ def test_a_manifest_is_not_believed(
     rewrite(run, change)
     with pytest.raises(InputError, match=message):
         open_analysis(run, "test")
+
+
+def npz(arrays: dict[str, np.ndarray]) -> bytes:
+    """A valid archive of arrays."""
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def npy_header(text: str) -> bytes:
+    """A `.npy` file with this header and one row of eight bytes."""
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            npy_header("{'descr': '<i8', 'fortran_order': False, 'shape': (10000000000000,)}\n"),
+            "its header promises",
+        ),
+        (
+            npy_header(f"{{'descr': '<i8', 'fortran_order': False, 'shape': (0x{'f' * 9000},)}}\n"),
+            "promises int64 tuple",
+        ),
+        (npy_header("{'descr': '<i8', 'fortran_order': False, 'shape': (-1,)}\n"), "its header promises"),
+        (npy_header("(" * 9000), "cannot be read"),
+        (npy_header("{'descr': " + "-" * 9000 + "1}\n"), "cannot be read"),
+        (npz({"image_ranks": np.zeros(3, np.int64)}), "cannot be read"),
+        (b"PK\x03\x04 no archive", "cannot be read"),
+        (b"", "cannot be read"),
+    ],
+    ids=[
+        "10^13 rows",
+        "16^9000 rows",
+        "-1 rows",
+        "nested parentheses",
+        "nested signs",
+        "npz",
+        "broken npz",
+        "empty",
+    ],
+)
+def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(
+    run: Path, content: bytes, message: str
+) -> None:
+    file = run / "analysis" / "test" / "image_ranks.npy"
+    file.write_bytes(content)
+    reseal(file.parent)
+    with pytest.raises(InputError, match=rf"image_ranks\.npy: .*{message}") as refused:
+        open_analysis(run, "test")
+    assert len(refused.value.faults) == 1
 
 
 def test_a_pickle_in_place_of_an_array_is_not_opened(run: Path) -> None:
