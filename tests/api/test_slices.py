@@ -21,7 +21,7 @@ WORDS = {
 }
 COLUMNS = slices.Columns(
     4,
-    {"length": np.array([2, 6, 2, 8]), "colours": np.array([0, 1, 0, 2])},
+    {"length": np.array([2, 6, 2, 8]), "colours": np.array([0, 1, 0, 2]), "share": np.full(4, 0.5)},
     {"words": WORDS},
     {"caption": CAPTIONS},
     {"concept": {"dog": np.array([0, 3]), 'a "cat"': np.array([2])}},
@@ -42,7 +42,15 @@ CONDITION = "not a condition"
         ([1, 3], ["length > 2", "colours"]),
         ([0, 1, 3], ['"DOG" in caption']),
         ([0, 1, 2, 3], ["length > -1", "length", "not " * 120 + "length"]),
-        ([], ['concept == "wolf"', "length > 9" + "0" * 400]),
+        (
+            [],
+            [
+                'concept == "wolf"',
+                "length > 9" + "0" * 400,
+                "share > 9" + "0" * 400,
+                "share < -9" + "0" * 400,
+            ],
+        ),
     ],
 )
 def test_an_expression_selects_captions(rows: list[int], expressions: list[str]) -> None:
@@ -59,11 +67,13 @@ def test_an_expression_selects_captions(rows: list[int], expressions: list[str])
         ("cannot be read", ["length >", "(" * 300 + "length" + ")" * 190, "a := 3", "\0"]),
         (CONDITION, ["concept", "caption", "__import__('os').system('true')", "[x for x in words]"]),
         (CONDITION, ["(lambda: 1)()", "{**words}", "length > 3 if length else colours", "dog & cat", "..."]),
-        ("one of caption, colours, concept, length, words", ["width > 3"]),
+        ("one of caption, colours, concept, length, share, words", ["width > 3"]),
         ('concept == "dog"', ["concept > 3", '"dog" in concept', "concept == dog"]),
         ("compares", ['length == "dog"', "length.__class__ > 3"]),
         ("compares 'colours * 1'", ["length > colours * 1 or colours"]),
         ("compares 'True'", ["length > True"]),
+        ("compares 5 with 4; expected a column", ["length > 5 > 4", "5 > 4 < length", "5 > 4"]),
+        ("nested too deeply", ["-" * 490 + "1 > length", "~" * 490 + "length"]),
         ('"dog"', ["dog in words"]),
         ("'images'", ['"dog" in images']),
         ('"word" in words', ["words > 3"]),

@@ -27,6 +27,7 @@ error and not a search; a single word is an expression only where it is the name
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.console.documents import LARGEST
 from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
 
@@ -93,7 +95,10 @@ def select(expression: str, columns: Columns) -> np.ndarray:
     except UNREADABLE as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise _refusal(f"cannot be read: {reason}") from None
-    return _mask(tree.body, columns)
+    try:
+        return _mask(tree.body, columns)
+    except RecursionError:
+        raise _refusal("is nested too deeply") from None
 
 
 def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
@@ -117,7 +122,10 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             mask = _rows_of(columns.labels[name], label, columns.count)
             return mask if isinstance(op, ast.Eq) else ~mask
         case ast.Compare(left=left, ops=ops, comparators=parts) if {*map(type, ops)} <= {*_COMPARISONS}:
-            pairs = pairwise(_number(part, columns) for part in (left, *parts))
+            pairs = list(pairwise(_number(part, columns) for part in (left, *parts)))
+            for a, b in pairs:
+                if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
+                    raise _refusal(f"compares {a:.6g} with {b:.6g}", "a column of numbers on one side")
             results = [_COMPARISONS[type(op)](*pair) for op, pair in zip(ops, pairs, strict=True)]
             return np.broadcast_to(np.logical_and.reduce(results), (columns.count,)).copy()
         case ast.Name(id=name) if name in columns.numbers:
@@ -146,9 +154,9 @@ def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndar
 def _number(node: ast.expr, columns: Columns) -> Any:
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
+            return value if value < LARGEST else math.inf  # no column of floats is compared with more digits
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            return -_number(node.operand, columns)
         case ast.Name(id=name) if name in columns.numbers:
             return columns.numbers[name]
         case ast.Name(id=name) if name in columns.sets or name in columns.texts:
