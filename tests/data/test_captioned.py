@@ -198,6 +198,25 @@ def test_faults_name_the_file_and_its_line_or_object(tmp_path, file, case):
     assert [fault for fault in faults_of(tmp_path) if fault[0] == severity and text in fault[1]]
 
 
+def test_quotes_of_csv_are_no_part_of_a_caption(tmp_path):
+    captions = {
+        '"a dog, a cat"': "a dog, a cat",
+        '"a ""big"" dog"': 'a "big" dog',
+        '""" a dog"': '" a dog',
+        ' "a dog, running"': "a dog, running",
+        "a dog, a cat, a bird": "a dog, a cat, a bird",
+        'a "big" dog, running': 'a "big" dog, running',
+        '"Sit", says a man, "and wait"': '"Sit", says a man, "and wait"',
+    }
+    LAYOUTS["kaggle"](tmp_path)
+    file, line = tmp_path / "captions.txt", f'"{NAME}","all in quotes"\n'
+    file.write_text('"image","caption"\n' + line + "".join(f"{NAME},{written}\n" for written in captions))
+    [split] = read_captioned(tmp_path).splits
+    assert (split.captions, split.image_names) == (["all in quotes", *captions.values()], [NAME])
+    file.write_text(f'{file.read_text()}{NAME},"two\nlines"\n')
+    assert refusal(read_captioned, tmp_path).faults[0].place == f"{file} line 10"
+
+
 def test_captions_keep_the_ids_of_their_layout(tmp_path):
     LAYOUTS["coco"](tmp_path / "coco")
     for split in read_captioned(tmp_path / "coco").splits:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +33,7 @@ PICTURE_FOLDERS = (
 HEADS = ("image", "image_name", "file_name", "filename")  # of Kaggle's first column
 LIST = re.compile(r"(?:.*[._])?(train|dev|val|test)Images\.txt")
 NUMBERED = re.compile(r"(.+)#(\d+)")
+OPEN_QUOTE = re.compile(r'\s*"(?:[^"]|"")*')  # without a mark that closes it
 WITHOUT_BAR = re.compile(r"\s*\d+\s+(\S.*)")
 FIX_LINE = "fix the line"
 
@@ -91,14 +94,15 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
 def _find_kaggle(path: Path) -> list[Path]:
     files = matching(path, "captions.txt")
     name, comma, _ = (first_line(files[0]) if files else "").partition(",")
-    return files if comma and (name.strip().lower() in HEADS or _is_picture(name)) else []
+    name = name.strip().strip('"')
+    return files if comma and (name.lower() in HEADS or _is_picture(name)) else []
 
 
 def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
     """Yield place and text of the lines after the header, or of all where the first one begins with a picture's name."""
     for where, line in numbered_lines(file, "caption", faults):
         if where == f"{file} line 1":
-            if not _is_picture(line.partition(mark)[0]):
+            if not _is_picture(line.partition(mark)[0].strip().strip('"')):
                 continue
             problem = "is a caption instead of a header, and is read as one"
             faults.append(Fault(where, problem, severity="note"))
@@ -107,11 +111,25 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
 
 def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for where, line in _captions_with_header(files[0], ",", faults):
-        name, comma, caption = line.partition(",")
-        if comma and _is_picture(name):
+        name, caption = _name_and_caption(line)
+        if OPEN_QUOTE.fullmatch(line.partition(",")[2]):
+            problem, fix = "the caption opens a quote that its line does not close", "close it"
+            faults.append(Fault(where, problem, "a caption on one line", fix))
+        elif _is_picture(name):
             yield Record(name.strip(), caption, where)
         else:
             faults.append(Fault(where, f"is {shown(line)}", "image.jpg, a comma, a caption", FIX_LINE))
+
+
+def _name_and_caption(line: str) -> tuple[str, str]:
+    """The two fields of a CSV row; a line that is no such row is split at its first comma."""
+    if '"' in line:
+        with suppress(csv.Error):
+            fields = next(csv.reader([line], strict=True, skipinitialspace=True))
+            if len(fields) == 2:
+                return fields[0], fields[1]
+    name, comma, caption = line.partition(",")
+    return (name, caption) if comma else ("", "")
 
 
 def _find_results(path: Path) -> list[Path]:

@@ -177,8 +177,14 @@ def _free_number(image: str, lines: list[bytes]) -> int:
     return 1 + max((int(match[1]) for line in lines if (match := taken.match(line))), default=-1)
 
 
+def _csv_field(text: str) -> str:
+    """The text, in quotes where CSV needs them."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"' if "," in text or '"' in text else text
+
+
 LINES: dict[str, Callable[[str, int, str], str]] = {
     "flickr8k": lambda image, number, caption: f"{image}#{number}\t{caption}",
     "flickr30k-results": lambda image, number, caption: f"{image}| {number}| {caption}",
-    "kaggle": lambda image, number, caption: f"{image},{caption}",
+    "kaggle": lambda image, number, caption: f"{_csv_field(image)},{_csv_field(caption)}",
 }
