@@ -133,6 +133,10 @@ def put(old: str, new: str) -> Edit:
     return lambda content: content.replace(old.encode(), new.encode())
 
 
+def cut_before(text: str) -> Edit:
+    return lambda content: content[: content.index(text.encode())]
+
+
 def write(content: bytes) -> Edit:
     return lambda _: content
 
@@ -183,6 +187,13 @@ CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
         (write(b"\x1f\x8b" + bytes(600)), "error", "0.tar: cannot be read as a tar file"),
+        (cut_before("s0000007.jpg"), "error", "0.tar: lacks the two blocks of zeros"),
+        (
+            lambda content: content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512],
+            "error",
+            "0.tar: lacks",
+        ),
+        (put("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: holds no member and no end at byte"),
     ],
 }
 

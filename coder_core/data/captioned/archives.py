@@ -224,12 +224,27 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
                     sample.texts[ending] = reader.read() if reader else b""
             if sample.key:
                 yield sample
+            _check_end(file, content.offset, faults)
     except InputError:
         raise
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         problem = f"cannot be read as a tar file: {error}"
         fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
         raise InputError.at(file, problem, "a whole tar file", fix) from None
+
+
+def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:
+    """Fault a tar file without two blocks of zeros after its last member: the reader stops there without a word."""
+    with file.open("rb") as content:
+        content.seek(offset)
+        end = content.read(2 * tarfile.BLOCKSIZE)
+    if any(end[: tarfile.BLOCKSIZE]):
+        problem = f"holds no member and no end at byte {offset + 1:,}; what follows cannot be read"
+    elif len(end) < 2 * tarfile.BLOCKSIZE or any(end):
+        problem = f"lacks the two blocks of zeros that end a tar file, at byte {offset + 1:,}: it was cut"
+    else:
+        return
+    faults.append(Fault(str(file), problem, "a whole tar file", "copy it again, or write it again"))
 
 
 def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
