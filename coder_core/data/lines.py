@@ -57,13 +57,20 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
     return path
 
 
+def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
+    """Name a byte of a text file that is not UTF-8, in the line of this number, with the remedy."""
+    where = f"{path} line {number}, byte {start + 1}"
+    fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
+    return Fault(where, f"the byte 0x{row[start]:02x} is not UTF-8", "UTF-8 text", fix)
+
+
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     """Read the lines of a UTF-8 text file, stripped, one item each.
 
     Args:
         path: the file.
         what: one line's meaning, for messages: "caption" or "id".
-        faults: collects errors (empty line, invalid UTF-8) and notes (a link, a byte order mark).
+        faults: collects errors (empty line, invalid UTF-8, no line end but CR) and notes (a link, a byte order mark).
 
     Returns:
         One string a line, an unreadable line as "". Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not.
@@ -79,6 +86,11 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     rows = data.split(b"\n")
     if rows[-1] in (b"", b"\r"):
         rows.pop()
+    if len(rows) == 1 and b"\r" in rows[0].strip():
+        problem = "the lines end in CR alone (old Macintosh), and count as one"
+        fix = f"convert it: tr '\\r' '\\n' < {path.name} > new.txt"
+        faults.append(Fault(str(path), problem, "lines that end in LF", fix))
+        return []
     lines: list[str] = []
     unreadable = set()
     for number, row in enumerate(rows, 1):
@@ -88,10 +100,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
             lines.append("")
             unreadable.add(number)
             if len(faults) < MOST_FAULTS_SHOWN:
-                where = f"{path} line {number}, byte {error.start + 1}"
-                problem = f"the byte 0x{row[error.start]:02x} is not UTF-8"
-                fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
-                faults.append(Fault(where, problem, "UTF-8 text", fix))
+                faults.append(not_utf8(path, number, row, error.start))
     if lines[0].startswith(BYTE_ORDER_MARK):
         lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
         faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))

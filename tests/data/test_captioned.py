@@ -181,7 +181,11 @@ CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
         (write(HEAD + b"000_drawn.jpg,a,b\n"), "error", "line 2: has 3 fields, the header 2"),
         (write(b"file_name,width\n000_drawn.jpg,3\n"), "error", "its columns are 'width'"),
         (write(HEAD + b"../../x.jpg,a\n"), "error", "line 2: the name 'train/../../x.jpg'"),
-        (write(HEAD + b"\xff,x\n"), "error", "is not UTF-8"),
+        (
+            write(HEAD + b"000_drawn.jpg,caf\xe9\n"),
+            "error",
+            "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv",
+        ),
     ],
     "precomp/precomp/dev_ids.txt": [(add("3\n"), "error", "7 ids for the 6 captions of dev_caps.txt")],
     "webdataset/dev/0.tar": [

@@ -26,6 +26,15 @@ def test_empty_and_unreadable_lines_are_named_and_never_dropped(tmp_path, captio
     assert [fault.place for fault in faults] == [f"{file} {place}".strip() for place in places]
 
 
+@pytest.mark.parametrize("name", ["train_caps.txt", "train_ids.txt"])
+def test_lines_that_end_in_cr_alone_are_an_error_that_says_so(tmp_path, name):
+    file = write_split(tmp_path, captions=FOUR, ids=list("abcd")) / name
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r"))
+    [fault] = refusal(read_split, tmp_path, "train").faults
+    assert (fault.place, "CR alone" in fault.found) == (str(file), True)
+    assert f"tr '\\r' '\\n' < {name}" in fault.fix
+
+
 def test_more_than_twenty_empty_lines_are_counted(tmp_path):
     message = str(refusal(read_split, write_split(tmp_path, captions=b"\n" * 40), "train"))
     assert message.count("train_caps.txt line ") == 20

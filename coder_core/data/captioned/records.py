@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
-from coder_core.data.lines import BYTE_ORDER_MARK, plain_file, shown
+from coder_core.data.lines import BYTE_ORDER_MARK, not_utf8, plain_file, shown
 
 FIRST_NAMED = 10
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
@@ -174,12 +174,22 @@ def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator
                     problem = f"has {len(row)} fields, the header {len(titles)}"
                     fix = "put captions that hold commas in quotes"
                     faults.append(Fault(where, problem, "the same number", fix))
-        except UnicodeDecodeError as error:
-            problem = f"a byte after line {reader.line_num} is not UTF-8 ({error.reason})"
-            raise InputError.at(path, problem, "UTF-8 text", "save the file as UTF-8") from None
+        except UnicodeDecodeError:
+            raise InputError(_first_not_utf8(path)) from None
         except csv.Error as error:
             where = f"{path} line {reader.line_num}"
             raise InputError.at(where, f"is not CSV: {error}", "fields in quotes", "save it again") from None
+
+
+def _first_not_utf8(path: Path) -> list[Fault]:
+    """The first byte of a file that is not UTF-8; the decoder of a stream does not say where it is."""
+    with path.open("rb") as file:
+        for number, row in enumerate(file, 1):
+            try:
+                row.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return [not_utf8(path, number, row, error.start)]
+    return []
 
 
 def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
