@@ -17,6 +17,7 @@ from coder_core.ablation.rows import AblationTable, read_grid
 from coder_core.ablation.tables import TABLES
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, named_settings, parse
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import check_file, check_folder
@@ -53,7 +54,7 @@ class AblateArguments:
     """The full model that the rows depart from (python -m coder_core.train --help lists the presets)."""
     seeds: tuple[int, ...] = (0,)  # One run of every row for each.
     rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; all without it.
-    split: str = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
+    split: SplitName = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
     reference: str = ""  # Row the others are compared with; empty takes the table's.
     root: Path | None = None  # Folder of the runs and results; empty is checkpoints/ablation-TABLE.
     jobs: int = 0

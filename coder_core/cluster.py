@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tyro
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.output import open_console, say
 from coder_core.console.progress import watching, within
 from coder_core.console.runner import command
@@ -22,7 +23,7 @@ class ClusterArguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.
-    split: str = "dev"  # The analysed split.
+    split: SplitName = "dev"  # The analysed split.
     clusters: int = ClusterSettings.clusters  # Number of clusters.
     seed: int = ClusterSettings.seed  # Random seed of the initial centroids.
     progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).

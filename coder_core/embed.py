@@ -13,6 +13,7 @@ from typing import Annotated
 
 import tyro
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.progress import silent, watching
@@ -47,7 +48,7 @@ class EmbedArguments:
     queries: Path | None = None
     """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
     query_texts: Path | None = None  # The q texts, UTF-8, one per line, all different.
-    split: str = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split, when the run has it already.
 
@@ -63,7 +64,7 @@ class FolderArguments:
     name: str  # Name of a new run, or of an imported one that gets another split.
     pictures: Path | None = None
     """Folder in which the image paths are files; found by itself where they are absolute."""
-    split: str = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split, when the run has it already.
 
@@ -82,7 +83,7 @@ class PicturesArguments:
     name: str  # Name of a new run, or of one of the same model that gets another split.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
-    split: str = "dev"  # The split to embed.
+    split: SplitName = "dev"  # The split to embed.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split, when the run has it already.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.console import Console
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import MISSING_RUN, check_folder, check_new_file, check_plain
@@ -42,7 +43,7 @@ class EvaluateArguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
-    split: str = "dev"  # Split to evaluate: dev, test, testall …
+    split: SplitName = "dev"  # Split to evaluate: dev, test, testall …
     data: str = ""  # Data folder; empty takes the one the run was trained on.
     pictures: str = ""  # Folder with the picture files; empty takes the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"

@@ -8,6 +8,7 @@ from typing import Literal
 
 import tyro
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import check_file, check_folder
@@ -36,7 +37,7 @@ class ExportArguments:
 
     run: tyro.conf.Positional[Path]  # The run folder.
     to: tuple[Literal["faiss", "parquet", "huggingface"], Path]  # Choose the export and its path.
-    split: str = "dev"
+    split: SplitName = "dev"
     """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
 

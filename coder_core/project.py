@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tyro
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.progress import watching
@@ -25,7 +26,7 @@ class ProjectArguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # One or two run folders with an analysis of the split.
-    split: str = "dev"  # The analysed split.
+    split: SplitName = "dev"  # The analysed split.
     method: Method = LayoutSettings.method  # umap, tsne (at most 6,000 points) or pca.
     neighbours: int = LayoutSettings.neighbours  # UMAP: size of a neighbourhood.
     min_distance: float = LayoutSettings.min_distance  # UMAP: smallest distance between points, 0 to 1.

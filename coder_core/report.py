@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import MISSING_RUN, check_new_file
@@ -28,7 +29,7 @@ class ReportArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders; with several the first is the baseline and the last the one that is judged."""
-    split: str = "dev"  # The analysed split.
+    split: SplitName = "dev"  # The analysed split.
     out: Path = Path("report.html")  # The file to write.
     question: str = ""  # Question that the report answers; empty compares the last run with the first.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from coder_core.config.setting import setting
 
+OTHER_DEV_NAMES = ("val", "valid", "validation")
 Format = Literal[
     "auto",
     "precomp",

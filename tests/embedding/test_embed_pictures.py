@@ -123,7 +123,7 @@ def test_another_split_must_come_from_the_same_towers(
     assert embed_train(pictures, models / "clip", tmp_path) == 1
     assert "add --overwrite" in capsys.readouterr().err
     assert embed_train(pictures, models / "clip", tmp_path, "--split=val") == 0
-    assert open_run(tmp_path / "run").splits == ("train", "val")
+    assert open_run(tmp_path / "run").splits == ("dev", "train")
     assert embed_train(pictures, models / "clip", tmp_path, "--split=test", "--prompt=x {}") == 1
     assert "prompt 'x {}'" in capsys.readouterr().err
     write_tiny_clip(tmp_path / "other", seed=1)

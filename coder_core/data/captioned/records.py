@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from coder_core.config.data import OTHER_DEV_NAMES
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
 from coder_core.data.lines import BYTE_ORDER_MARK, not_utf8, plain_file, shown
 
@@ -17,7 +18,7 @@ FIRST_NAMED = 10
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
-SPLIT_NAMES |= {"val": "dev", "valid": "dev", "validation": "dev"}
+SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
 
 
