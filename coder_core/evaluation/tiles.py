@@ -108,7 +108,7 @@ class ScoreTiles:
                     left, right = source.image.numpy()[i], source.text.numpy()[j]
                     total += source.weight * np.vecdot(left, right, dtype=np.float64)
                 else:
-                    total += source.weight * source.scores[i, j].astype(np.float32)
+                    total += source.weight * source.scores[i, j].astype(np.float32).astype(np.float64)
             scores[start : start + _PAIRS_AT_ONCE] = total
         return torch.from_numpy(scores)
 

@@ -298,3 +298,17 @@ def test_a_score_that_is_no_number_has_no_rank(bad: float) -> None:
 def test_matrices_of_other_samples_are_refused() -> None:
     with pytest.raises(InputError, match=r"source 1: scores \(3, 5\) images and captions; expected 3 × 6"):
         score_tiles([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))], np.zeros(6, int))
+
+
+@pytest.mark.parametrize("copies", range(2, 8))
+def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies: int) -> None:
+    """Scores with many ties, and constant ones: no share of a float may part what scores equal."""
+    random = np.random.default_rng(copies)
+    for case in range(20):
+        n, m, unit_of_scores = random.integers(1, 30), random.integers(1, 60), random.choice([0.1, 0.37, 1])
+        scores = (random.integers(-9, 10, (n, m)) * unit_of_scores).astype(np.float32)
+        if case % 4 == 0:
+            scores[:] = unit_of_scores
+        owner = random.integers(0, n, m)
+        together = rank(score_tiles([ScoreMatrix(scores, 1 / copies)] * copies, owner))
+        assert_same(together, rank(score_tiles([ScoreMatrix(scores)], owner)))
