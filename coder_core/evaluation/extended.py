@@ -79,11 +79,14 @@ def _one_way(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool)
     if not len(asking):
         return values
     width = min(max(int(counts.max()), *RECALL_AT), LONGEST_LIST)
-    best, exact = best_lists(scores, width, by_image=by_image, asking=torch.from_numpy(asking))
-    lists = zip(best, asking.tolist(), strict=True)
-    hits = np.stack([np.isin(row, positives[query]) for row, query in lists])
-    order = np.lexsort((hits, -exact), axis=1)  # among equal scores positives come last
-    hits = np.take_along_axis(hits, order, 1)
+    candidates = scores.m if by_image else scores.n
+    queries = np.repeat(np.arange(len(counts)), counts)
+    pairs = queries * candidates + np.concatenate(positives)  # sorted, as `_lists` leaves them
+    # Among equal scores positives come last, so that none is listed in place of another candidate.
+    best, _ = best_lists(
+        scores, width, by_image=by_image, asking=torch.from_numpy(asking), last=torch.from_numpy(pairs)
+    )
+    hits = np.isin(asking[:, None] * candidates + best, pairs)
     counts = np.minimum(counts[asking], hits.shape[1])
     precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
     within = np.arange(hits.shape[1]) < counts[:, None]

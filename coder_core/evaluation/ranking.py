@@ -184,7 +184,7 @@ def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tenso
 
 
 def best_lists(
-    scores: ScoreTiles, best: int, *, by_image: bool, asking: Tensor | None = None
+    scores: ScoreTiles, best: int, *, by_image: bool, asking: Tensor | None = None, last: Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
@@ -196,6 +196,8 @@ def best_lists(
 
     Args:
         asking: (Q,) int64, the queries; None for all.
+        last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
+            own ones.
 
     Returns:
         (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
@@ -207,14 +209,19 @@ def best_lists(
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists, list_scores = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
     delta = 2 * scores.error if width else 0.0
+
+    def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
+        if last is None:
+            return candidate_image[candidate] == query_image[query]
+        return _contains(last, query * candidates + candidate)
+
     for rows in _slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
         fast, candidate = _likeliest(scores, some, candidates, looked_at, by_image=by_image)
         query = some[:, None].expand_as(candidate)
         pairs = (query, candidate) if by_image else (candidate, query)
         exact = scores.pairs(*(side.reshape(-1) for side in pairs)).view(candidate.shape)
-        is_own = candidate_image[candidate] == query_image[some, None]
-        lists_of_rows, scores_of_rows = _best_of(exact, is_own, candidate, width)
+        lists_of_rows, scores_of_rows = _best_of(exact, comes_last(query, candidate), candidate, width)
         if looked_at < candidates:
             # Score all candidates exactly where the list cannot be separated from unlisted ones.
             level = (fast[:, -1] >= scores_of_rows[:, -1] - delta).nonzero()[:, 0]
@@ -224,8 +231,8 @@ def best_lists(
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in _slices(candidates, _SIDE)
                 ]
-                is_own = candidate_image[None] == query_image[close, None]
-                of_part = _best_of(torch.cat(pieces, 1), is_own, every, width)
+                is_last = comes_last(close[:, None], every)
+                of_part = _best_of(torch.cat(pieces, 1), is_last, every, width)
                 lists_of_rows[part], scores_of_rows[part] = of_part
         lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
     return lists, list_scores
@@ -245,15 +252,21 @@ def _likeliest(
     return best, whose
 
 
-def _best_of(scores: Tensor, own: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:
+def _contains(values: Tensor, wanted: Tensor) -> Tensor:
+    """True where a wanted number is among the sorted values, of which there is at least one."""
+    position = torch.searchsorted(values, wanted).clamp_(max=len(values) - 1)
+    return values[position] == wanted
+
+
+def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Per row the `width` best candidates, best first, and their scores; all (rows, candidates looked at).
 
-    Among equal scores the own candidates come last, then the lower index first: all in one whole number to sort by. The
-    bits of a float32 without its sign grow with it, so they take the high bits.
+    Among equal scores those marked in `last` come last, then the lower index first: all in one whole number to sort
+    by. The bits of a float32 without its sign grow with it, so they take the high bits.
     """
     bits = (scores + 0.0).view(torch.int32).long()  # −0.0 becomes 0.0
     order = torch.where(bits < 0, -(bits & _WITHOUT_SIGN), bits)
-    key = (order << 32) | (torch.where(own, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
+    key = (order << 32) | (torch.where(last, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
     position = torch.topk(key, width, dim=1).indices
     return candidate.gather(1, position), scores.gather(1, position)
 

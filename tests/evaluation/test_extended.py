@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.sources import ScoreMatrix
-from coder_core.evaluation.tiles import score_tiles
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
+from coder_core.evaluation.tiles import EVERY, score_tiles
 
 
 def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> dict[str, float]:
@@ -86,3 +86,27 @@ def test_the_program_of_eccv_caption_agrees() -> None:
         assert ours[f"{way}_extended_r5"] == pytest.approx(
             100 * theirs.compute_r_at_k(retrieved, truths, K=5)
         )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ties_at_the_end_of_the_list_count_against_positives(seed: int) -> None:
+    """More candidates than are listed score like the last of the list, and positives beyond the labels are among them."""
+    rng = np.random.default_rng(seed)
+    n, m, levels = rng.integers(2, 40), rng.integers(2, 60), rng.integers(1, 4)
+    if seed % 2:
+        sources = [ScoreMatrix(rng.integers(0, levels, (n, m)).astype(np.float32))]
+    else:
+        sources = [EmbeddingPair(*(rng.integers(0, levels, (rows, 3)).astype(np.float32) for rows in (n, m)))]
+    owner = rng.integers(0, n, m)
+    extra = np.stack([rng.integers(0, m, 2 * m), rng.integers(0, n, 2 * m)], 1)
+    positives = np.concatenate([np.stack([np.arange(m), owner], 1), extra])
+    tiles = score_tiles(sources, owner)
+    scores, pairs = tiles.exact(EVERY, EVERY).numpy(), set(map(tuple, positives.tolist()))
+    expected = by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i")
+    assert extended_metrics(tiles, positives) == pytest.approx(expected)
+
+
+def test_a_model_that_scores_everything_equal_finds_no_positive() -> None:
+    positives = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)
+    tiles = score_tiles([ScoreMatrix(np.zeros((12, 12), np.float32))], np.arange(12))
+    assert set(extended_metrics(tiles, positives).values()) == {0.0}
