@@ -187,7 +187,8 @@ def show_table(choice: Choice) -> None:
         else:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
             cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
-        plain_table(pd.DataFrame(rows), COLUMNS, f"runs-{samples.digest if samples else ''}", "runs")
+        key = f"runs-{samples.digest}-{samples.images}" if samples else "runs-"
+        plain_table(pd.DataFrame(rows), COLUMNS, key, "runs")
     everything = pd.DataFrame([row for rows in groups.values() for row in rows])
     downloads.table(everything, f"runs-{split}", paper=True)
 

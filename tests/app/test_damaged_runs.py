@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import streamlit as st
 import tomli_w
@@ -17,7 +18,7 @@ from coder_core.files.lines import seal_line
 from coder_core.files.manifest import render_manifest
 from coder_core.runs.status import write_status
 from tests.support.pages import PAGES, Opened
-from tests.support.run_folders import cut, flip, reseal, write_run
+from tests.support.run_folders import cut, flip, reseal, synthetic, write_embeddings, write_run
 
 VALUES: tuple[Any, ...] = (True, "![x](y)", [[["x"]]], {"a": {}})
 
@@ -190,3 +191,22 @@ def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) ->
     app = opened(tmp_path, "overview", run="good", versus="—")
     rows = {row["run"]: row["R@sum"] for rows in app.rows("R@sum") for row in rows}
     assert rows["exchanged"] == "–"
+
+
+def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened: Opened, tmp_path: Path) -> None:
+    """A resealed run with the captions of another, of fewer images by its ranks; and a sound one of one more image."""
+    _, short = small(tmp_path, "good", "short")
+    file = short / "analysis" / "dev" / "image_ranks.npy"
+    np.save(file, np.load(file)[:-1])
+    manifest = json.loads((file.parent / "manifest.json").read_text())
+    manifest["arrays"]["image_ranks"]["shape"] = [7]
+    (file.parent / "manifest.json").write_bytes(render_manifest(manifest))
+    reseal(file.parent)
+    v, w, owner = synthetic(9, noise=1.0)
+    captions = open_run(tmp_path / "good").analysis("dev").captions
+    [more] = small(tmp_path, "more")
+    write_embeddings(more, v, w[:40], owner[:40], captions=captions)
+    app = opened(tmp_path, "overview", run="good", versus="—")
+    assert "image_ranks [7]" in next(run.fault for run in list_runs(tmp_path) if run.name == "short")
+    tables = [[row["run"] for row in rows] for rows in app.rows("i→t R@1")]
+    assert tables == [["good"], ["more"], ["short"]]

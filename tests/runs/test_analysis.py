@@ -237,3 +237,28 @@ def test_arrays_that_do_not_fit_are_not_written(
     with pytest.raises(ValueError, match=message):
         fill_analysis(run, "dev", **changes)
     assert list_splits(run) == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "value", "message"),
+    [
+        ("image_of_text", 4, 3, "holds 3; expected 0 to 2"),
+        ("image_ranks", 1, -2, "holds -2; expected -1 to 4"),
+        ("text_ranks", 2, 3, "holds 3; expected 0 to 2"),
+        ("image_best", 2, 5, "holds 5; expected 0 to 4"),
+        ("text_best", 0, -1, "holds -1; expected 0 to 2"),
+        ("image_embeddings", 1, np.nan, "holds nan; expected finite numbers"),
+        ("text_embeddings", 3, np.inf, "holds inf; expected finite numbers"),
+    ],
+)
+def test_values_that_no_evaluation_writes_are_named_with_their_row(
+    run: Path, name: str, row: int, value: float, message: str
+) -> None:
+    """Checksums that fit, as a stranger can make them, vouch for no value."""
+    file = run / "analysis" / "test" / f"{name}.npy"
+    array = np.load(file)
+    array[row] = value
+    np.save(file, array)
+    reseal(file.parent)
+    with pytest.raises(InputError, match=rf"{name}\.npy row {row}: {message}"):
+        open_analysis(run, "test")

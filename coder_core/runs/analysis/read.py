@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from coder_core.data.captioned.positions import PackedPictures
 
 Result = TypeVar("Result")
+_FIX = "evaluate the run again"
+_ROWS_AT_ONCE = 1024
+_ROWS = {  # what has one row → arrays that a listing or a reader counts it by
+    "an image": ("scores", "image_embeddings", "image_ranks", "image_best"),
+    "a caption": ("text_embeddings", "image_of_text", "text_ranks", "text_best"),
+}
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
 
@@ -59,6 +65,7 @@ class Analysis(sealed.SealedFolder):
         self.check([name for name in manifest["files"] if name not in large], remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
+        _check_contents(self._arrays, str(self.path))
         self.kind, self.split = str(manifest["kind"]), str(manifest["split"])
         self.fingerprint = str(manifest["fingerprint"])
         self.metrics: dict[str, float] = dict(manifest["metrics"])
@@ -217,3 +224,33 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
     for name in (*manifest["arrays"], *manifest["documents"]):
         if not tables.PART_NAME.fullmatch(str(name)):
             raise InputError.at(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
+    for rows_of, per_sample in _ROWS.items():
+        shapes = {
+            name: manifest["arrays"][name]["shape"] for name in per_sample if name in manifest["arrays"]
+        }
+        if len({tuple(shape[:1]) for shape in shapes.values()}) > 1:
+            facts = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise InputError.at(f"{place} key arrays", f"has shapes {facts}", f"one row {rows_of}", _FIX)
+
+
+def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
+    """Check that ranks and numbers of samples lie in range, and that embeddings and scores are finite.
+
+    Raises:
+        InputError: names the first file and row that does not.
+    """
+    images, texts = len(arrays["image_ranks"]), len(arrays["image_of_text"])
+    ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
+    ranges |= {"image_best": (0, texts), "text_best": (0, images)}
+    finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}
+    for name in sorted(arrays.keys() & (finite | ranges.keys())):
+        low, stop = ranges.get(name, (0, 0))
+        for start in range(0, len(arrays[name]), _ROWS_AT_ONCE):
+            part = arrays[name][start : start + _ROWS_AT_ONCE]
+            wrong = ~np.isfinite(part) if name in finite else (part < low) | (part >= stop)
+            if wrong.any():
+                row = start + int(np.argwhere(wrong)[0, 0])
+                expected = "finite numbers" if name in finite else f"{low} to {stop - 1}"
+                raise InputError.at(
+                    f"{place}/{name}.npy row {row}", f"holds {part[wrong][0]}", expected, _FIX
+                )
