@@ -110,6 +110,7 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
+    sys.dont_write_bytecode = True  # two flips within a second would share a compiled file
     totals: dict[str, list[bool]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "project"
