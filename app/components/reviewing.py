@@ -84,13 +84,13 @@ def give(
 
 
 def judge(
-    choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = True, undo: bool = True
+    choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False, undo: bool = True
 ) -> DeltaGenerator:
     """Buttons for the verdicts on a pair, tags and a note; returns their row, for more buttons.
 
     Args:
         image, caption: rows of the split; without a caption the image with all its captions is judged.
-        key: of the widgets. keys: shortcuts give the verdicts, on one row of a page. undo: a button takes one back.
+        key: of the widgets. keys: shortcuts give the verdicts, on the Reviews page alone. undo: a button takes one back.
     """
     try:
         review = current(choice, image, caption)

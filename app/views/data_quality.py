@@ -291,4 +291,4 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     st.html(cards.sample_html(_picture(run, name, image), captions, title, **more))
     if name in run.splits:
         caption = number if modality == "text" else None
-        reviewing.judge(there, image, caption, f"finding-{name}-{number}", keys=False)
+        reviewing.judge(there, image, caption, f"finding-{name}-{number}")

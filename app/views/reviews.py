@@ -85,7 +85,7 @@ def show_queue(choice: Choice) -> None:
         return
     image, caption = remaining[0]
     _show_pair(choice, image, caption)
-    with reviewing.judge(choice, image, caption, "queue", undo=False):
+    with reviewing.judge(choice, image, caption, "queue", keys=True, undo=False):
         similar_button(choice, "text", caption, "queue")
     st.button("Skip", key="queue-skip", on_click=skipped.append, args=((image, caption),), shortcut="S")
 

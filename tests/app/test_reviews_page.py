@@ -175,3 +175,12 @@ def test_large_pictures_and_cells_can_be_judged(file: Path, root: Path, opened: 
     opened(root, "similarity", **pair).click("pair-also-matches")
     [review] = read_reviews(file).all
     assert review.pair == ReviewedSplit.of(open_run(root / "demo"), "dev").pair(2, 20)
+
+
+@pytest.mark.parametrize("page", ["retrieval", "diversity", "similarity", "data"])
+def test_letters_are_verdicts_on_the_reviews_page_alone(root: Path, opened: Opened, page: str) -> None:
+    def letters(page: str) -> set[str]:
+        return {button.proto.shortcut.upper() for button in opened(root, page).button} & set("MWVDLU")
+
+    assert letters(page) == set()
+    assert {"W", "V", "D"} <= letters("reviews")
