@@ -63,7 +63,7 @@ class ModelConfig:
     )
     word_dropout: float = setting(0.0, "Dropout on the components of the word vectors.", "[0, 1)")
     embedding_dropout: float = setting(0.0, "Dropout on regions and words before they are pooled.", "[0, 1)")
-    freeze_bert: bool = setting(False, "Leave BERT's own weights as they are and train what stands on them.")
+    freeze_bert: bool = setting(False, "Leave BERT's own weights as they are and train the layers on top.")
     concepts: int = setting(
         0,
         "g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch.",
