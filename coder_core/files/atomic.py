@@ -20,6 +20,7 @@ from pathlib import Path
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import replace_plain, sync
 
+LOOKS = 20  # the folder would have to be replaced between every two of them to be missed
 SETTLED_NS = 2_000_000_000  # a file changed more recently may change again without another time of change
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
@@ -106,8 +107,12 @@ def clean(parent: Path) -> None:
 
 
 def locate(path: Path) -> Path:
-    """Readable path of the folder of this name: its own, or the one aside while it is being replaced."""
-    return next((folder for folder in (path, _aside(path), path) if folder.is_dir()), path)
+    """Readable path of the folder of this name: its own, or the one aside while it is being replaced.
+
+    A folder that is replaced again and again can move between two looks, so a missing one is looked for several times.
+    """
+    looks = (path, _aside(path)) * LOOKS
+    return next((folder for folder in looks if folder.is_dir()), path)
 
 
 def identity(path: Path) -> tuple[Path, int, int] | None:
