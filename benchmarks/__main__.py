@@ -4,8 +4,6 @@ Each line is a quotient of two programs measured in turn in this run, so it mean
 Missed bars are printed too.
 """
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import sys

@@ -7,8 +7,6 @@ cached (it needs Playwright, and Chromium at /usr/bin/chromium or where CHROMIUM
 trains the demo.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -4,8 +4,6 @@ Two runs have the instance branch alone and, up to a moderate size, offline clus
 random attention, and two random sample weights. Two people have judged pairs.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@ ready. Every round asks every run the same captions in turn, so a busy machine s
 processor time, medians over the rounds. The paper counts thousand pairs per second: queries per second × images ÷ 1,000.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

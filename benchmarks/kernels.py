@@ -1,7 +1,5 @@
 """Losses, pooling, k-means, loading and ranking against the products or copies they cannot do without."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -12,8 +12,6 @@ the images each: the suspicion of the run that did not see a pair, and of the on
 data and the runs.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

@@ -4,8 +4,6 @@
 includes Python, torch and the mapped features.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 import time

@@ -6,8 +6,6 @@ Trains on the demo's pictures, kills the training (kill -9) after half of its ep
 dev beside chance. Exits with 1 below eight times chance.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

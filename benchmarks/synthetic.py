@@ -1,7 +1,5 @@
 """Data and models of realistic sizes, filled at random: region features, pictures, and CLIP folders."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

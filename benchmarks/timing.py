@@ -1,7 +1,5 @@
 """Measure programs in turn, round by round, so that a busy machine slows all of them alike."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -6,8 +6,6 @@ the scores; forward, and backward to weights and inputs. The lean products are t
 makes itself (equal words projected once, rows of the recurrent weights spaced apart in memory).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -6,8 +6,6 @@ The vagueness of a caption is known from how it was written (`side/test_vaguenes
 bar is an AUC of 0.95 for the CODER run. Spearman's ρ is over all five grades.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

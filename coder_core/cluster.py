@@ -1,7 +1,5 @@
 """python -m coder_core.cluster RUN --split dev --clusters 50: offline k-means of a run's pairs, kept for the app."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

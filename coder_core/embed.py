@@ -5,8 +5,6 @@ python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt 
 python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated

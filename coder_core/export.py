@@ -1,7 +1,5 @@
 """python -m coder_core.export RUN --to faiss FILE | --to parquet DIR | --to huggingface DIR: for other programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -3,8 +3,6 @@
 Patch tokens or feature-map cells of a pretrained tower, in the precomp layout that every preset trains on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated

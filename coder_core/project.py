@@ -1,7 +1,5 @@
 """python -m coder_core.project RUN [RUN2] --split dev: a map of the joint space, kept beside the run for the app."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """python -m coder_core.report RUN [RUN …] --split test --out report.html: one file that a colleague opens."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from pathlib import Path

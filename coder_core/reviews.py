@@ -4,8 +4,6 @@ python -m coder_core.reviews merge A.jsonl B.jsonl --out C.jsonl
 python -m coder_core.reviews export DATA --reviews reviews.jsonl --out CLEANED
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path

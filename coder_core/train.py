@@ -4,8 +4,6 @@ Without arguments it trains the demo (a baseline, CODER, and a run with sample w
 continues unfinished runs and leaves finished ones alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

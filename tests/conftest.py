@@ -1,7 +1,5 @@
 """Settings of every test, and the tiny data that many of them train on."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """Turn rows and seeds into ordinary runs: their configurations, the state of their folders, and the commands left."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence

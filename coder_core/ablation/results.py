@@ -1,7 +1,5 @@
 """Collect finished runs into the rows of a table: means and spreads over seeds, and differences beyond noise."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

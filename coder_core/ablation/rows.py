@@ -21,8 +21,6 @@ or
     gamma = [0.2, 0.3]
 """
 
-from __future__ import annotations
-
 import itertools
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` h
 every process to save and leave; the same command continues later.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

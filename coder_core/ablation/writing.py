@@ -3,8 +3,6 @@
 The drawing is one HTML file with Plotly inside, which opens offline.
 """
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable, Sequence
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Clusters of image-caption pairs: CODER's prototypes of a run that has them, or an offline k-means of any run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """The concept branch of a run: its concepts, their graph, who reads which, and where each is drawn. CODER section 3.2.2."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ al. 2024), which found fewer exchanged captions; an image with one caption has t
 measured by `python -m benchmarks.mismatches`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

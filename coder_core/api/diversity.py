@@ -8,8 +8,6 @@ A matrix of all similarities of a split would not fit in memory: the standard de
 the candidates' covariance, entropy from tiles.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 From top to bottom: the formulas; a run, a text and a picture -> a heat map; the regions of a run's images.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The joint space of a run: modality gap, similarity distributions, maps, and every sample in numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """List runs from their small files; a damaged run is listed with its fault."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Choose and order the samples of a similarity matrix: a batch as training sees it, or a whole split."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Torch is loaded when the first new query is encoded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Views of the app saved under a name: addresses relative to the app, in one file beside the runs."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

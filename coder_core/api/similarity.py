@@ -5,8 +5,6 @@ share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_
 large one as the means of blocks. At the end: μ and γ to read a run with that was not trained by eq. 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,8 +1,6 @@
 """Stored contents of an evaluated run: history, embeddings, ranks, diversity, and results that a command computed beside
 it. NumPy and DataFrames, no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar

@@ -1,7 +1,5 @@
 """Check a configuration: every setting against its range, and which settings do not go together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Settings of the two encoders and of pretrained towers: the sections [model] and [towers] of a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Settings of the losses: the sections [objective], [memory], [boosting] and [weighting] of a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

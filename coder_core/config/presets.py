@@ -1,7 +1,5 @@
 """Named configurations. Those of f30k and coco carry the values that CODER prints."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ The command line, the form in the app, config.toml and the ablations' grids foll
 `checks.problems` lists settings that do not go together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """Describe a setting once, beside its field: type, default, help and range."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import Field, dataclass, field
 from typing import Any, Literal, get_args, get_origin

@@ -1,7 +1,5 @@
 """The name of a split on the command line."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import tyro

@@ -1,7 +1,5 @@
 """Settings of the training loop: the section [training] of a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Display a training run: a live bar on a terminal, plain lines in a file."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Self

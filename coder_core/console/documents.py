@@ -1,7 +1,5 @@
 """Read JSON from untrusted files: check the types of values before using them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Faults of an input: where, what was found, what was expected, and how to fix it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Self, TypeVar

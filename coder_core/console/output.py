@@ -1,7 +1,5 @@
 """Print from commands: a console as wide as its output, plain lines, faults."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Open and replace files in untrusted folders: plain files only, no link followed. Check that a result can be written."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterable, Iterator

@@ -8,8 +8,6 @@ Whoever reads the files sees the same job: a reloaded page, a second tab, a rest
 process from a later one with the same pid.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

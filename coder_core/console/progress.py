@@ -1,7 +1,5 @@
 """Progress of long-running work: one protocol, one drawing, and a small JSON file for other processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """Run a command: tune the process, report what is wrong with its input, end with the right exit status."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

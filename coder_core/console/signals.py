@@ -1,7 +1,5 @@
 """Signals: SIGTERM, SIGHUP and Ctrl-C noted instead of raised, and Ctrl-C while a command imports what it needs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

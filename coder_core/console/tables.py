@@ -1,7 +1,5 @@
 """Tables that fit what they are printed on, and the tables of retrieval metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ in a pond" → "an animal in water"); the other half say no more than what is in
 images.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

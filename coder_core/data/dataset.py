@@ -4,8 +4,6 @@ A layout is a folder of precomp files, or Karpathy's dataset_*.json with feature
 for all images.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

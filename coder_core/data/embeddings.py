@@ -1,8 +1,6 @@
 """Read embeddings of any model, checked, as float32 unit rows: two .npy files and their captions, or what clip-retrieval
 wrote (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

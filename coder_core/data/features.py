@@ -4,8 +4,6 @@ Touching a mapped page behind the end of its file ends the process (SIGBUS), whi
 mapped for their shape and type, and their values are read: a file that became shorter is then an error like any other.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import weakref

@@ -1,7 +1,5 @@
 """Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only; JSON; links and names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Open picture files: names inside their folder, formats of photos, upright RGB; and write small JPEGs for a page."""
 
-from __future__ import annotations
-
 import io
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Read the field's precomp layout: {split}_ims.npy, {split}_caps.txt and, optionally, {split}_ids.txt."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ its captions. Undoing appends a line too. Every line is written in one call unde
 before the call returns: several processes may write at once, and a machine that stops loses nothing.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Read a whole data set as training would: collect its faults, describe it as plain values."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path

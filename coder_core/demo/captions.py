@@ -1,7 +1,5 @@
 """Write five captions of a scene as a person might, from exact to vague, every one true of the picture."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

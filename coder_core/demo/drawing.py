@@ -4,8 +4,6 @@ Distances are negative inside a shape, positive outside, in pixels. Their formul
 functions" (iquilezles.org/articles/distfunctions2d).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 Made by hand on purpose: no network has to be downloaded, and every column has a meaning one can look at.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

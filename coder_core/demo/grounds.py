@@ -1,7 +1,5 @@
 """The grounds of the demo pictures: sky, sunset, grass, sand, night, paper, water, wood, snow."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

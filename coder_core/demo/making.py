@@ -8,8 +8,6 @@ side/standard.json   mean and deviation of every raw feature over train: how a n
 demo.json         version, seed, and the size of every file: written last
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Draw scenes at random: things with shape, colour, texture, size and position, on a ground. No pixels, no words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Embed a split with pretrained towers: resumable, over several processes, the same whatever the workers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

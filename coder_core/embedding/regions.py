@@ -1,8 +1,6 @@
 """Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy, and
 tower.json with the tower and the pictures' folder (of packed ones also {split}_positions.npy)."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

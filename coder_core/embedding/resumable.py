@@ -4,8 +4,6 @@ The blocks follow from the data alone. So neither the number of workers or proce
 the model computes, and on the CPU not one bit of the result.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

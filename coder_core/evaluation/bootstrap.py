@@ -5,8 +5,6 @@ draw, so what is hard for both cancels out. Where both rows were trained with se
 each row's seeds, with replacement: training again moves a result, too. Efron and Tibshirani 1993, chapter 8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ repeat; a smaller c takes the first of the same draw, so accuracy never rises wi
 tile, with exact scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

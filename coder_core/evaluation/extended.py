@@ -6,8 +6,6 @@ R is the number of a query's positives. R-Precision is the share of positives am
 first K results (Parekh et al. 2021, CxC). Queries without a positive are left out.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

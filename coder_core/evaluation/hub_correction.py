@@ -5,8 +5,6 @@ come from the train split. The corrected score of query q and candidate c is s(q
 neighbour normalization (Chowdhury et al. 2024, eq. 1-2). k and α are chosen on dev for each direction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

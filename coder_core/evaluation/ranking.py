@@ -7,8 +7,6 @@ p − δ is below. The few in between are compared by exact scores. δ is checke
 from the very tiles, must stay under a quarter of δ, otherwise everything is counted again with a wider δ.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

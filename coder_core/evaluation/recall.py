@@ -1,7 +1,5 @@
 """Retrieval metrics: R@K, MedR, MeanR, R@sum, MD, five folds of 1,000. Section 4 of docs/equations.md."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Diao et al. 2024 report MD in their tables and the distributions in their figure
 docs/equations.md. NumPy alone, so that the app can ask without loading torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ independent of the order of summation, so equal embeddings score equal at any po
 count or math library.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Headers of `.npy` files, read and compared with the file's size before anything is allocated."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from pathlib import Path

@@ -4,8 +4,6 @@ A folder is filled under a `.tmp-` name beside its final name, then renamed, the
 replaced is set aside between two renames, where readers find it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """One JSON object a line that ends in a checksum of itself and of its run, so that no damaged line is believed."""
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

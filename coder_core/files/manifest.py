@@ -1,7 +1,5 @@
 """The manifest of a sealed folder: sizes and sha256 of its files, and a checksum of itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Compare captions in a text space independent of any model: similarity to other images' captions, nearest captions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The units are CODER's (eq. 7): one vector v + w for every caption and its image.
 the label of its nearest centroid, which shows where the two modalities disagree.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

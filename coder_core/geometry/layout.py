@@ -7,8 +7,6 @@ turned, mirrored and shifted onto it (Procrustes). AlignedUMAP, the alternative,
 computes them: a run without structure borrows some of the other's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Settings of layouts and of offline clusters. Imports no library, so that the commands can read their flags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal

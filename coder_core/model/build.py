@@ -1,7 +1,5 @@
 """Build the model of a configuration: the only place where names become classes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

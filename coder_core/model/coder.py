@@ -4,8 +4,6 @@ Poolings turn a sample into what the scorer compares (`…` below): one unit vec
 word.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Make the concepts of a run from its train captions: choose, count and embed them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

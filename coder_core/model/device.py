@@ -1,7 +1,5 @@
 """Device, threads, precision and peak memory of a run."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from contextlib import AbstractContextManager

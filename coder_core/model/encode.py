@@ -1,8 +1,6 @@
 """Embed or score a split in bounded memory: every image and every caption as a unit vector where scores are inner
 products, pair by pair into a matrix otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 With one process every function returns its argument. Start several with torchrun.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterable, Iterator

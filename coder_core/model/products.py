@@ -6,8 +6,6 @@ product is allowed; AMD processors so far have no units for that and compute in 
 on these alone, and only after products have been compared with float64.
 """
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Turn captions into numbers: words of the run's vocabulary for a BiGRU, word pieces for BERT and text towers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

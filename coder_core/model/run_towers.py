@@ -1,7 +1,5 @@
 """The towers of a run: found and loaded as its configuration says, made into encoders, described in its folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Scores of images and captions: cosines, the best of PVSE's cosines, or words that attend to regions."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

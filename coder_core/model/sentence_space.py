@@ -1,7 +1,5 @@
 """The fixed text space of a sentence-embedding model: the mean over a caption's word pieces of its last layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

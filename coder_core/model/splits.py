@@ -1,7 +1,5 @@
 """The splits that a configuration reads: region features of a data set, or its pictures where a tower reads them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ differ in what they emphasise, not in the size of the loss. Weights carry no gra
     scale      λ; the result is (B,) weights that sum to it
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

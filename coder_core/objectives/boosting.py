@@ -11,8 +11,6 @@ gradient. One direction; call a form for both and add. With fixed margins RM ≤
     result   (Q,) losses
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -4,8 +4,6 @@ Thomas and Kovashka 2022, eq. 3 and 6-8; the scores come from `neighbour_scores.
 here carries a gradient. B counts the pairs of all processes.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@
 Scores, positives, negatives and the result are those of `triplet_sum`.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus

@@ -10,8 +10,6 @@ One direction; call a loss for both and add. `target`, `teacher` and the result 
 are > 0 and divide the scores of a softmax.
 """
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import torch

@@ -10,8 +10,6 @@ around the mean: (S − E[S])² does not cancel.
 The result can carry a gradient; CODER treats it as a weight, so detach it before use unless you want one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

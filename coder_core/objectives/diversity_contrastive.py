@@ -4,8 +4,6 @@ One direction; call it for both. Which of the three it is depends on what comes 
 over the batch is DCL, candidates from the other modality's bank are M-DCL. (Not "decoupled contrastive learning".)
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -12,8 +12,6 @@ For one unit vector a sample both double sums collapse into means, exactly:
 neighbours, s⟩; and that last mean is a mean of sums already taken.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

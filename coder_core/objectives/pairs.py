@@ -4,8 +4,6 @@ A batch holds pairs of an image and one of its captions, so the positive of row 
 candidates were gathered from several processes, in column i + offset.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -6,8 +6,6 @@ L_cls is the cross-entropy; Z is the prototype of the PAIR, the same label for i
 learned, one row a prototype, without a bias, and shared by the two modalities. It is dropped after training.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Song & Soleymani 2019 (PVSE, arXiv:1906.04402), in the form of its authors' program.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Scores, positives, negatives and the result of every loss are those of `triplet_
 ranking loss, is CODER eq. 1, Faghri et al. 2018 (VSE++), arXiv:1707.05612.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

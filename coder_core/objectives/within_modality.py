@@ -5,8 +5,6 @@ the hinge that the complementary-samples paper gives all methods: beside the los
 whose positive is a sample that belongs to one of the caption's neighbours.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

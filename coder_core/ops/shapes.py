@@ -1,7 +1,5 @@
 """Modules with shapes and without numbers, for comparing a file with them before memory is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Vectors and masked statistics: precision, length, cosine, mean of parts, largest column, masked mean and log-sum."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

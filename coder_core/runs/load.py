@@ -1,7 +1,5 @@
 """Load a run's model from its folder: the best save on dev, or the last state before there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

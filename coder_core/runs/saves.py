@@ -1,7 +1,5 @@
 """Saves of a run: model and training state as safetensors and JSON, written in one step, verified when read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The towers behind a run, loaded again for new texts and pictures; nothing is downloaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

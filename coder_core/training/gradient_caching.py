@@ -6,8 +6,6 @@ encodes one piece after the other again, under the same random numbers, so memor
 several processes average it once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Start or continue a run: create its folder, lock it, train, evaluate the best model on dev."""
 
-from __future__ import annotations
-
 import json
 import platform
 import shlex

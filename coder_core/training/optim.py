@@ -1,7 +1,5 @@
 """The optimizer: parameter groups, learning rate as a function of the step, clipping, its state as flat tensors."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping

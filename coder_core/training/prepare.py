@@ -1,7 +1,5 @@
 """Prepare a run before its first step: data, words, batches, inputs of the parts, model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

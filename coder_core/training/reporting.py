@@ -1,7 +1,5 @@
 """Report on a run: on the terminal, in `history.jsonl`, in `status.json` and, on request, to TensorBoard."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict

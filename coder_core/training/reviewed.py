@@ -1,7 +1,5 @@
 """Apply reviews to the train split (leave pairs out, weigh them, add pairs) and keep the verdicts with the run."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check sizes against the data and the length of the run: prototypes, bank, the teacher's momentum, towers."""
 
-from __future__ import annotations
-
 import math
 
 from coder_core.config.schema import Config

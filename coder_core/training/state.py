@@ -4,8 +4,6 @@ A continued run equals one that was never stopped, bit for bit. The random numbe
 step's number, and the learning rate is a function of the step, so neither is stored.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -3,8 +3,6 @@
 `Part` is the interface of the optional parts; step, trainer and state know no other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

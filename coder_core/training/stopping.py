@@ -1,7 +1,5 @@
 """Stop training before its end: at a signal, or at a number that is not finite."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

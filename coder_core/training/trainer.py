@@ -1,7 +1,5 @@
 """The training loop: steps, evaluation, saves, stopping. It knows no loss and no optional part by name."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A whole table on a tiny data set: run, interrupted, continued, reported, refused."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The picture of a table: what it draws, and that names from a file are text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows become configurations and command lines; a user's grid is read or refused."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from functools import partial

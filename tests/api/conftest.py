@@ -1,7 +1,5 @@
 """Runs that several test files of the api only read."""
 
-from __future__ import annotations
-
 import pytest
 
 from coder_core.api import Run, open_run

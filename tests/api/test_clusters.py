@@ -1,7 +1,5 @@
 """Clusters in tables and words, on data small enough to be read."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run with a concept branch: everything ranks by the mixture; concepts, attention and graph against slow loops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mismatched pairs: the score by a slow reference, planted ones, one caption an image, scores of pairs, a sample."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The api's NumPy diversity against the objectives' torch diversity and against loops; samples, banks, opened anchors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heat maps: the formulas against plain loops, and every kind of run that has them; new texts and pictures for towers."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The joint space in numbers, against every pair looked at one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A new picture as a query, the look-alike of one, and pictures inside tar and parquet files, which are checked."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

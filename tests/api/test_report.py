@@ -1,7 +1,5 @@
 """Reports: what is in the file, that nothing in it can run or load anything, and what the command refuses."""
 
-from __future__ import annotations
-
 import html
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hubs, retrieval.margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

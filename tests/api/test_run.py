@@ -1,7 +1,5 @@
 """`list_runs`, `open_run`, `compare` on run folders written by the project's own writers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

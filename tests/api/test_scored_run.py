@@ -1,7 +1,5 @@
 """A run whose analysis holds scores gives the same answers as one with the embeddings behind them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

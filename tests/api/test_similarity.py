@@ -1,7 +1,5 @@
 """Similarity matrices: their samples, every cell against loops, blocks against sharp cells, and one pair in numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Slices: expressions, what they refuse, and recall by slice against loops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Train form: choices, refusals and arguments that training understands; the sample weights of a run."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import replace

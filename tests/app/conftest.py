@@ -1,7 +1,5 @@
 """Folders of every kind of run; one served app and one browser for all tests in files named `…browser.py`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

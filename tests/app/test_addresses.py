@@ -1,7 +1,5 @@
 """An address is completed before the page loads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 

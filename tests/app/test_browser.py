@@ -1,7 +1,5 @@
 """A real browser opens every page: every chart is drawn, nothing fails, nobody else is asked, captions stay text."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

@@ -1,7 +1,5 @@
 """Cards and exports: what comes from outside is escaped."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures hold the numbers they are given, and text from outside stays text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """The Clusters page: offered, opened, prototypes beside offline clusters."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

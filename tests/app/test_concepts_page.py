@@ -1,7 +1,5 @@
 """The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what is absent in others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs whose files hold values of other kinds: named on the page, and everything else lists and opens."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """The Data page: mismatched pairs, the check of pictures and captions as a job, duplicates, leaks, empty captions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Diversity page: every setting, the ranking of anchors, and ambiguity estimated from captions alone."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """A foreign Host or Origin is refused on page, health check, upload and socket alike; every answer is protected."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

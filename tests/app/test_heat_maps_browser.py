@@ -1,7 +1,5 @@
 """Heat maps of words over pictures, in a real browser."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs of the app: their names, their folders, and when their files go."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

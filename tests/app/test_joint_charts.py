@@ -1,7 +1,5 @@
 """Maps and their colours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

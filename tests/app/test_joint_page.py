@@ -1,7 +1,5 @@
 """The Joint space page: maps at once, maps on demand, selections from the URL."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links in a real browser: an address holds its runs, the links of the sidebar carry them, Back takes one step."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, urlsplit
 
 from tests.support.visits import CHART, Visit

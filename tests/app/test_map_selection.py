@@ -1,7 +1,5 @@
 """Areas on a map → samples, and back into a URL."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

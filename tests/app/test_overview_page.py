@@ -1,7 +1,5 @@
 """The Overview: groups of runs, saved views, and what an imported run lacks."""
 
-from __future__ import annotations
-
 import html
 import json
 import shutil

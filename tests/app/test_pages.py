@@ -1,7 +1,5 @@
 """Every page with no run, one, two, a damaged one, and with values in the URL that mean nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables, filters and figures of Retrieval, Diversity and Data, used with mouse and keyboard in a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Retrieval page: outcomes, near misses, hubs, judgements, likely matches, and queries of one's own."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A queue judged by keys in two tabs, texts that would do harm, a card's menu, a training with verdicts, a report."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

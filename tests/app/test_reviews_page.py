@@ -1,7 +1,5 @@
 """The Reviews page and verdicts on cards, without a browser: what is recorded, what it changes, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pages beside a run that scores pairs: those that need scores alone work, the others name the run and show the rest."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

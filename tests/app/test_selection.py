@@ -1,7 +1,5 @@
 """Selections, filters and orders as functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Requests to the running server: foreign hosts and origins are refused, every answer is protected, no page is framed."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -1,7 +1,5 @@
 """The Similarity page: every control, one run and two, an imported one, blocks, a click, values that mean nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pages with up to six runs, and what they say about a slice."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

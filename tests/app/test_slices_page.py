@@ -1,7 +1,5 @@
 """A slice narrows every page, by words, expressions, neighbours and the tags of reviews."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

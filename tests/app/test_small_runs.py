@@ -1,7 +1,5 @@
 """Pages about splits of one, two or five images, and about runs that answer every query first."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Preparations of the server before the first visit."""
 
-from __future__ import annotations
-
 import socket
 
 from app.frame.server import send_at_once

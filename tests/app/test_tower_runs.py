@@ -1,7 +1,5 @@
 """Runs embedded by pretrained towers: new texts and pictures go through the same towers, own code only when allowed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

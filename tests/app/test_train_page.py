@@ -1,7 +1,5 @@
 """The Train page: what it offers and refuses, and a real run started, stopped, resumed and evaluated from it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The Weights page: extremes, statistics, measures and pairs of runs with weights; what is absent in others."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """While a run trains, what pages computed of any run stays, so that they are as quick as before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from app.ask import ask, ask_both, joint_space, retrieval

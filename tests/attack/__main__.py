@@ -1,7 +1,5 @@
 """All campaigns, one table: `python -m tests.attack --seed 0`. The exit status is 1 when anything was bad."""
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -3,8 +3,6 @@
 A case makes an input bad in a folder of a good data set, from a seed, and returns further flags of the commands.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """Shared parts of the campaigns: imports happen once, every case is a fork, and outcomes are counted."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

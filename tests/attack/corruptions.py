@@ -7,8 +7,6 @@ evaluated, laid out and clustered. One file is then cut, emptied, changed by one
 contents.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import re

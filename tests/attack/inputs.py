@@ -6,8 +6,6 @@ A case is silent when `check_data` or `train` takes what the other refuses, when
 takes, or when one of them prints an error in other words. The inputs are those of `bad_inputs.py`.
 """
 
-from __future__ import annotations
-
 import random
 import resource
 import shutil

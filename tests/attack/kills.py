@@ -6,8 +6,6 @@ A kill is silent when a save that stood before is gone or damaged, or when the r
 weights, moments, banks, positions or history than one that was never stopped.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.attack.campaign import Campaign, Finding, command, import_all

@@ -5,8 +5,6 @@ python -m tests.attack.links --cases 0 --seed 0        (0: every kind at every p
 Three subjects: a trained run, an imported one that gets another split, and the folder of the app's jobs.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -6,8 +6,6 @@ Works in a temporary copy of the project. Every flip is tried in a process forke
 its package (`TESTS`), until the first failure. A flip that no test notices is printed with its file and line.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os

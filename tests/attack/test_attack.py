@@ -1,7 +1,5 @@
 """A small part of every campaign, where nothing may be silent or end in a traceback; `make attack` runs them whole."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

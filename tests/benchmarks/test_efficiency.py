@@ -1,7 +1,5 @@
 """python -m benchmarks.efficiency: what is timed gives the answers of the analysis; the figures come out."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

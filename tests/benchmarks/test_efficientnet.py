@@ -1,7 +1,5 @@
 """python -m benchmarks.efficientnet: features of photographs, and the rows that are trained on them."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

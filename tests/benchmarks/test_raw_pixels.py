@@ -1,7 +1,5 @@
 """python -m benchmarks.raw_pixels in seconds: a tower learns from raw pixels, killed and resumed on the way."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two trained runs, for the commands that evaluate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands answer at once if no model is needed, also with a closed pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """python -m coder_core.evaluate RUN --blend: tuned towers blended with the zero-shot model."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

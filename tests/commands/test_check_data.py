@@ -1,7 +1,5 @@
 """The command: its description of the data, its refusals, and that training refuses the same in the same words."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

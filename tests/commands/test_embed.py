@@ -1,7 +1,5 @@
 """python -m coder_core.embed import: any model's embeddings become a run; what is wrong with them is named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """python -m coder_core.evaluate: the table, the files, the analysis folder, the ensemble, and what it refuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """python -m coder_core.evaluate --positives: judgements beyond the labels, of files and of COCO."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The package: what is installed, and that its commands train from any folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The command on files of reviews."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

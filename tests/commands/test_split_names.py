@@ -1,7 +1,5 @@
 """Names of splits on the command line: val is dev."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

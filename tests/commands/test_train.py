@@ -1,7 +1,5 @@
 """The command: presets, values from the command line, what is refused before anything is written, the demo."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """Impossible settings are refused and doubtful ones warned about, each by its flag."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Presets are valid, survive TOML and carry the values the paper prints."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 

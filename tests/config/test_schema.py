@@ -1,7 +1,5 @@
 """Settings: help and range of each, to tables and flags and back, unknown keys and wrong values named."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing changes nothing of the process; commands set variables before torch loads; Ctrl-C at an import is quiet."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A place that cannot be written to is named before the work; the wording of faults."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Processes of their own: started once, seen through files, recognised when they are over."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Exit statuses of commands after faults, signals, Ctrl-C and a closed pipe."""
 
-from __future__ import annotations
-
 import re
 import resource
 from collections.abc import Iterator

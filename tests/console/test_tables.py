@@ -1,7 +1,5 @@
 """Tables fit: no word is broken in a file, and a narrow terminal gets fewer columns."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

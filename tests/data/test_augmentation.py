@@ -1,7 +1,5 @@
 """Crops keep captions true, and vague captions: their share, their words, and nothing else of a run's data changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """Training batches: reproducible from seed and step, sliced among processes, thinned but never empty."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

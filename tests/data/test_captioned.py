@@ -1,7 +1,5 @@
 """Pictures with captions in every layout: the same pictures, captions and splits; every fault is named."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

@@ -1,7 +1,5 @@
 """python -m coder_core.embed import FOLDER: what clip-retrieval's inference wrote."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

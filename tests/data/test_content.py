@@ -1,7 +1,5 @@
 """The content of a data set: bad pictures, near-duplicates, captions that say little, the report in the cache."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The built-in data set: its files, its features, and that nothing half-made is taken for finished."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Scenes and captions of the built-in data set: what a caption says is true of its picture, read word by word."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import permutations

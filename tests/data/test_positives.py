@@ -1,7 +1,5 @@
 """Positives beyond the labels, read from files as people have them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

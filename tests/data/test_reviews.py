@@ -1,7 +1,5 @@
 """Reviews: one growing file of verdicts, keyed by content, that several writers share."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Docstrings open with a verb or with the thing itself."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The lines of docs/app.md run as printed."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

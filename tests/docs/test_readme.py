@@ -1,7 +1,5 @@
 """The README's example runs as printed, and the files and commands it names exist."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The adapters of docs/training.md are whole programs, each with a function that --tower names."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """python -m coder_core.embed pictures: a pretrained dual encoder's run, equal to transformers' own, and resumable."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """python -m coder_core.features: a tower's patches in the layout that training reads, resumable."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import namedtuple

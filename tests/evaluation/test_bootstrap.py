@@ -1,7 +1,5 @@
 """The bootstrap: recalls from hits, intervals against loops over drawn images, seeds, and what is called noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

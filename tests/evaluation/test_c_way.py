@@ -1,7 +1,5 @@
 """c-way accuracy against loops over every question, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

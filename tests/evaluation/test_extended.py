@@ -1,7 +1,5 @@
 """mAP@R, R-Precision and extended R@K against loops, and against ECCV Caption's own program."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hub correction: biases against loops in float64, one set of scores for both directions, the choice of k and α."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Ranks from a matrix of scores equal those of the embeddings that made it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The metrics: the worked example, an independent implementation (torchmetrics), five folds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

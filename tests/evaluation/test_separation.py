@@ -1,7 +1,5 @@
 """MD and the two distributions, against loops over every pair."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Layouts and clusters: PCA against NumPy, exact neighbours, alignment, clamping, and what cannot be laid out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

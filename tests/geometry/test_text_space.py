@@ -1,7 +1,5 @@
 """Captions in a text space: TF-IDF with truncated SVD, neighbours, images that a caption fits, against loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

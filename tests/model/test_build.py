@@ -1,7 +1,5 @@
 """Names become the modules they name; what a configuration sets is in the model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The concept branch inside the model, and how a run comes to its concepts: vectors, lists, coverage."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole split through a model equals one sample, or one pair, at a time; modes and precision come back as they were."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """oneDNN multiplies float32 matrices as exactly as before, where that is known, and never against the user's choice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

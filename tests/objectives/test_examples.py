@@ -1,7 +1,5 @@
 """Every public function of objectives, evaluation and ops has a runnable example."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import pkgutil

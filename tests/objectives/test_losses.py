@@ -1,7 +1,5 @@
 """Losses of a query's own scores: triplet, n-pairs, InfoNCE, sigmoid, CMPM and the polynomial loss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

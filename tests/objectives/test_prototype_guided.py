@@ -1,7 +1,5 @@
 """Prototype-guided classification."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

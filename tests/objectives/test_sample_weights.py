@@ -1,7 +1,5 @@
 """Sample weights: neighbour diversity and discrepancy, COMBINED, HAL, MITHUN and AMRANI; losses within a modality."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """PVSE's regularisers agree with the loops."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Losses against a teacher: RS, RM, AS and AM of boosting with fixed and soft margins; DR, RKD, DML, DINO and DINO*."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

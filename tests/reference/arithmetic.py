@@ -1,7 +1,5 @@
 """Sums, lengths and shares over Python floats."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """HAL's, Mithun's and Amrani's weights of a batch, entry by entry."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

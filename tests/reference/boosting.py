@@ -1,7 +1,5 @@
 """Deep Boosting Learning's losses of ONE query, from its lists of negatives in both branches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The concept branch, number by number: counts, probabilities, graph, convolution, attention. CODER supplement A.2."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

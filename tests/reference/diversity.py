@@ -1,7 +1,5 @@
 """CODER eq. 3 and supplement eq. 16, anchor by anchor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

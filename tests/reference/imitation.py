@@ -1,7 +1,5 @@
 """Imitating another branch: losses of ONE query from its lists, the positive first, in both branches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import permutations

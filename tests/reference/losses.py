@@ -1,7 +1,5 @@
 """Triplet, InfoNCE and diversity-sensitive contrastive losses of ONE anchor, from its list of negatives."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """DIVERSITY, DISCREPANCY and the weights of complementary samples, sum by sum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

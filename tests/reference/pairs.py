@@ -1,7 +1,5 @@
 """Negatives, entry by entry."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Mask = list[list[bool]]

@@ -1,7 +1,5 @@
 """GPO of one sample, channel by channel: sort, weigh by rank, sum. CODER supplement eq. 9 to 11."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Random batches and banks of scores, small enough for loops."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

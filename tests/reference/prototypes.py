@@ -1,7 +1,5 @@
 """On-line spherical k-means one pair at a time, and its classification loss, in Python floats."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

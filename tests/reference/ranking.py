@@ -1,7 +1,5 @@
 """Ranks by two loops, float64, one pair at a time: what `coder_core.evaluation` must agree with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

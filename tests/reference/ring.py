@@ -1,7 +1,5 @@
 """The coupled banks as a list that forgets from the front."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

@@ -1,7 +1,5 @@
 """CODER eq. 3 and 4 for one direction of a matrix, as loops in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

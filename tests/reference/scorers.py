@@ -1,7 +1,5 @@
 """Scores of one image and one caption, loop by loop. Song & Soleymani 2019; Diao et al. 2024, eq. 1, 2."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """DCL and M-DCL of one direction, put together from the single-anchor loops."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A small run with every kind of file in it."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The analysis folder: written once, opened read-only, nothing hostile believed."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

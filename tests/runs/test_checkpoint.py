@@ -1,7 +1,5 @@
 """Saves: what is written is read back, old ones go, nothing half-written is seen, and no crash loses one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Concept branch and prototypes in an analysis folder: written, read, refused when they do not fit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every file of a run, cut or with one bit flipped: refused or fallen back from, with the file named."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

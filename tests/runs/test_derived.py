@@ -1,7 +1,5 @@
 """Results beside a run: found again, recomputed when damaged, never shown when stale."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The history survives kills: torn lines vanish, repeated steps appear once."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links, pipes, sockets and devices at every place of a run: named before anything is written; nothing else changes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

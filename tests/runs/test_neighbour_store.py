@@ -1,7 +1,5 @@
 """Neighbours in the cache: what they are known by, whole or not there, found again when damaged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Opening a run has no effects: no request, no pipe or device read, no memory for what only its configuration says."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

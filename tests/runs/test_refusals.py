@@ -1,7 +1,5 @@
 """Disk full, read-only folder, second writer: one plain sentence, and what was there stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A run folder, also a stored one of this format, becomes its model again, or the damaged file is named."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

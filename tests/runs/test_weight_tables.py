@@ -1,7 +1,5 @@
 """Sample weights in an analysis folder."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path

@@ -3,8 +3,6 @@
 A run that cannot be read is named in its own row; the runs beside it list and open.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Tiny configurations with boosting, their teachers, and their losses by loops over single pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

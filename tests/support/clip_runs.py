@@ -1,7 +1,5 @@
 """Imported runs as contrastive pre-training leaves them: images and captions in two cones, all cosines low."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Run folders with a concept branch, written by the project's own writers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python -m tests.support.ddp_worker everything|towers FOLDER OUT.safetensors
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

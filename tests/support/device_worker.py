@@ -4,8 +4,6 @@ On the device every run is stopped on its way and continued. Prints one JSON obj
 history tells on the CPU and on the device; "mixed" -> what was said of an operation on both.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

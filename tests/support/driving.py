@@ -1,7 +1,5 @@
 """Programs of the tests that need a process of their own, and tell what they found as JSON on their last line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

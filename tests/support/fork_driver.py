@@ -6,8 +6,6 @@ A child costs a fork instead of a new interpreter that imports PyTorch; this pro
 are clean.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Runs that tell which regions each word reads: on a tiny CLIP's patches, with the interaction scorer, and of CLIP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Start runs, stop them during a step, and check that continuing them equals never having stopped."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ One process imports torch and forks the writers, so that a death costs milliseco
 object: how the writer died and what the store holds afterwards.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Settings of the whole process that training changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

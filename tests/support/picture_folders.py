@@ -1,7 +1,5 @@
 """The same twelve drawn pictures, two captions each, in every layout that people have them in."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Small data sets in the field's formats, and where the real one lies."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

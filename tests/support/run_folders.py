@@ -1,7 +1,5 @@
 """Real run folders for the tests, written by the same code that training and evaluation use."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

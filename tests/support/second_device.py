@@ -8,8 +8,6 @@ the kind of device goes the way it goes on a GPU. What it cannot show: CUDA's ke
 Registering is for the whole process, so it is done in one of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Run a worker in two processes, and what every such worker does around its own training."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Runs of the smallest splits: one image, two, five, and one in which every query is answered first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.concept_runs import write_concept_run

@@ -1,7 +1,5 @@
 """Single steps of tiny configurations: embeddings of a batch, a memory ready to use."""
 
-from __future__ import annotations
-
 import torch
 
 from coder_core.config.schema import Config

@@ -1,7 +1,5 @@
 """A BERT folder as transformers saves one, with 16 numbers a word piece and a vocabulary of a few words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Dual encoders as transformers saves them, with random weights of a few thousand numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that train tiny towers on drawn pictures."""
 
-from __future__ import annotations
-
 import io
 import json
 from itertools import cycle

@@ -1,7 +1,5 @@
 """Runs that were trained with sample weights, as training leaves them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

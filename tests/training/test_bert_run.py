@@ -1,7 +1,5 @@
 """A BERT run by folder: trains, continues exactly, encodes free text; a damaged or missing folder is named."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Boosting in training: the loss on top of another, the teacher and how it moves, resuming, what is saved."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

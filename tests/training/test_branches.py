@@ -1,7 +1,5 @@
 """Branches that train together, and imitation between branches: what each learns from whom, and what is saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The concept branch in training: its loss, a run from start to evaluation, exact resuming, and no branch as before."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

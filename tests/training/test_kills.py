@@ -1,7 +1,5 @@
 """kill -9 at 20 moments, 10 of them inside a save; signals; data cut off: nothing is lost, and going on is exact."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

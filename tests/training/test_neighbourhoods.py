@@ -1,7 +1,5 @@
 """Weights of complementary samples in training: what they multiply, when they are taken, resuming, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NaN and Inf in features, parameters, losses and gradients stop the run by name and never reach a save."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

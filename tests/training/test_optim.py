@@ -1,7 +1,5 @@
 """The learning rate as a function of the step; parameter groups."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

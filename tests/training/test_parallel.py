@@ -1,7 +1,5 @@
 """Two processes come to what one process comes to with the same global batch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

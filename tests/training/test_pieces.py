@@ -1,7 +1,5 @@
 """Gradient caching: a step in pieces is the step of the whole batch, whatever the loss and the parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

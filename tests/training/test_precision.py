@@ -1,7 +1,5 @@
 """Passes without gradients in bfloat16: only where asked or known to be faster, close to float32, and nothing else."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from contextlib import nullcontext

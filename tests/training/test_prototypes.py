@@ -1,7 +1,5 @@
 """Prototypes in training: when the loss begins, what it is, resuming, several processes, what is saved and told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

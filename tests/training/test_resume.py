@@ -1,7 +1,5 @@
 """Stopped anywhere and continued equals never stopped, bit for bit; changes that would break that are refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

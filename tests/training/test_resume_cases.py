@@ -1,7 +1,5 @@
 """Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """--reviews: pairs left out, weighed and added as told; an empty file changes no bit; a run keeps its reviews."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The learned scale of the logits and the bias of the sigmoid loss: what trains them, what is saved and resumed."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

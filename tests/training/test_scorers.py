@@ -1,7 +1,5 @@
 """Training with K embeddings and with the interaction: losses from scores, boosting, resuming, what is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training on a device that is not the CPU: nothing is left behind on the CPU, and the numbers are the CPU's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """One step: the order of twin, keys, loss and bank; the losses against the plain functions; the warm-up epoch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """TensorBoard events say what the history says, every step once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Towers trained on pictures: they start as transformers has them, learn, are stored as what changed, and resume."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -4,8 +4,6 @@ The paper prints R@1 and R@5 of every row, and no R@10. Its rows are of its inte
 alone for others.
 """
 
-from __future__ import annotations
-
 from coder_core.ablation.rows import TRIPLET, AblationTable, Change, Recalls, Row, RunOf
 
 PAPER = "Deep Boosting Learning, Flickr30K test, BiGRU"

@@ -4,8 +4,6 @@ Rows are departures from the full model of a preset: a row without banks switche
 preset's. So every table fits every preset and data set. The paper's figures belong to other data: compare differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from coder_core.ablation.rows import (

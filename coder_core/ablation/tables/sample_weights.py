@@ -4,8 +4,6 @@ All rows train the same model with the same n-pairs hinge. The paper measures to
 over a whole split; its figures take the places of R@1.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from coder_core.ablation.rows import AblationTable, Change, Recalls, Row

@@ -1,7 +1,5 @@
 """A report as one HTML page: no script, nothing loaded from elsewhere, readable in print."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Contents of a report about runs on a split: its sections as plain values and pictures."""
 
-from __future__ import annotations
-
 import base64
 import platform
 from collections import Counter

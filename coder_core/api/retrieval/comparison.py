@@ -1,7 +1,5 @@
 """Compare two runs on the same split: queries the second one fixed or broke, gains and their noise, settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Facts of a file or of COCO's judges, in contrast to the guesses of `results`; th
 labels. A probe asks whether a run scores a picture's caption above the same caption made wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path

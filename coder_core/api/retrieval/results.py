@@ -6,8 +6,6 @@ recall of the labels and never mixed into it. Of a split too large to look at wh
 about, in a space fitted to a sample of the captions.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache

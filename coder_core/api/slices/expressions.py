@@ -24,8 +24,6 @@ nothing that Python reads as a condition joined by `and`, `or`, `not`, `in`. So 
 error and not a search; a single word is an expression only where it is the name of a column.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

@@ -1,8 +1,6 @@
 """Slices of a split's captions: the facts they are made of, the usual ones, and recall by slice: where does a run miss
 more often than elsewhere?"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

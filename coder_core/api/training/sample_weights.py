@@ -4,8 +4,6 @@ Thomas & Kovashka, figure 4 and table 1; section 3 of docs/equations.md. Written
 trained with `--sample-weights`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

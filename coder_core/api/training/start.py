@@ -4,8 +4,6 @@ No setting here names a file: data sets are in folders the person named when sta
 settings are numbers, switches and fixed choices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

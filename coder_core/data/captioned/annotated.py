@@ -3,8 +3,6 @@
 COCO's captions_train2017.json holds "images" and "annotations", and its name says the split.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

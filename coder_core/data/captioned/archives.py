@@ -5,8 +5,6 @@ have a column image of struct{bytes, path} and captions as string or list. img2d
 .txt and .json, or tar files of the same, which webdataset reads.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections.abc import Iterator, Mapping

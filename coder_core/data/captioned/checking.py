@@ -1,7 +1,5 @@
 """Read and decode every picture once: for a check of the data, and for a split to train and evaluate on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Decode and prepare pictures for an image tower in worker processes, ahead of the model."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Flickr8k and Flickr30K: token files with lists of images, Kaggle's captions.txt, results.csv, the annotations CSV."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

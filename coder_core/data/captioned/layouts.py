@@ -1,7 +1,5 @@
 """The layouts, in the order in which they are tried."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError

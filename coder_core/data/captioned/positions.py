@@ -6,8 +6,6 @@ is checked before a file is opened: the files lie in the noted folder, no link l
 they had.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence

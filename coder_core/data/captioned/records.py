@@ -1,7 +1,5 @@
 """The rows that a layout gives, one image with one caption each, and what the layouts share in reading them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

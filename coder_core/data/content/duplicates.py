@@ -1,7 +1,5 @@
 """Near-duplicate pictures and captions, in groups of rows with how like they are, and how much a caption says."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

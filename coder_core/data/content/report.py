@@ -3,8 +3,6 @@
 Every picture is looked at once: broken, too small or blank, its perceptual hash.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

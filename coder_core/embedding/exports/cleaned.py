@@ -4,8 +4,6 @@ Precomp captions, with or without features, become one id a caption. The text fi
 captions.txt) lose and gain lines; all others stay as they are. Other layouts are refused.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

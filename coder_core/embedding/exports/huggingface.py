@@ -1,7 +1,5 @@
 """A run's towers as a folder that plain transformers opens: merged weights, processor, tokenizer, model card."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

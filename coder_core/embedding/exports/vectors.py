@@ -1,7 +1,5 @@
 """Export the vectors of an analysed split whose inner products are the run's scores: Parquet tables, or an index of faiss."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass

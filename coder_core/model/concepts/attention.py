@@ -1,8 +1,6 @@
 """The concept branch: graph convolution over the concepts (Kipf & Welling 2017; CODER supplement A.2, eq. 13) and
 attention of a query over them (CODER eq. 2, supplement eq. 14)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ worse: on Flickr8k's 30,000 train captions simplemma 2.0 replaces 18 of the 400 
 captions) into "playe" and leaves "sitting" (1,013) apart from "sit", two of the most frequent motions, and, blind to
 parts of speech and to the captions, makes up "sunglass" and "stripe". Both take about a second."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -3,8 +3,6 @@
 textblob's package contains its model. spaCy and NLTK need theirs installed; nothing is downloaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ The paper prints the ratio of objects, motions and properties as 7:2:1; CVSE shi
 motions. Objects are nouns, properties adjectives (no adverbs, as in CVSE's list), motions verbs.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

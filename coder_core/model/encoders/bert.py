@@ -1,7 +1,5 @@
 """Captions through BERT (transformers), by name or folder: 768 features per word piece -> linear -> D."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

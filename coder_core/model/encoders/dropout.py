@@ -1,7 +1,5 @@
 """Dropout with a cheap mask on a CPU: 16 random bits decide an element, one 64-bit draw serves four."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -1,8 +1,6 @@
 """Pool the local features of a sample: GPO (Chen et al. 2021, arXiv:2011.04305; CODER supplement eq. 9-11), mean, max,
 or several embeddings at once: PVSE (Song & Soleymani 2019, arXiv:1906.04402, section 3.1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -10,8 +10,6 @@ A word's gates are one row in the order c, r, z, n; c is the recurrent share of 
 recurrent weight adds to the block c, r, z, the input weight to the block r, z, n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

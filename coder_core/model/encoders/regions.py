@@ -1,7 +1,5 @@
 """Encode the regions of an image: a linear layer plus a two-layer MLP (as in vse_infty). Padding is left out."""
 
-from __future__ import annotations
-
 import math
 
 import torch

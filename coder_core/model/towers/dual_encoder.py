@@ -1,7 +1,5 @@
 """A picture encoder and a text encoder with one space: the interface, and any dual encoder of transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

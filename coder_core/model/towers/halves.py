@@ -1,7 +1,5 @@
 """Halves of a model that a run trains on: a picture encoder or a text encoder, of transformers or of a user's own."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

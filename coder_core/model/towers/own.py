@@ -1,7 +1,5 @@
 """Towers of a user's own code: package.module:function gives an object with encode_pictures and encode_texts."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

@@ -4,8 +4,6 @@ Nothing is downloaded, no code of the model's own is run, and nothing pickled is
 imported when a model is loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Sequence

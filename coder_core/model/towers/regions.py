@@ -1,8 +1,6 @@
 """Local features of pictures: patch tokens or feature-map cells of a pretrained tower, pooled to a grid; patches in the
 joint space of two towers, and how much the picture's embedding reads of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

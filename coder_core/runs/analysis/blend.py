@@ -1,7 +1,5 @@
 """A run's tuned towers blended with what they were before it (WiSE-FT, Wortsman et al. 2022), on one split."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The prototypes are saved beside the best model, in `best/<step>/prototypes.safet
 train split, and the classifier. Nothing that encodes or ranks reads them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

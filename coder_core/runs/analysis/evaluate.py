@@ -1,7 +1,5 @@
 """Evaluate a run on a split: embeddings or scores, ranks, metrics, and the analysis folder the app reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

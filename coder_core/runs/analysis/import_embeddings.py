@@ -1,7 +1,5 @@
 """Embeddings of another model -> a run folder that the app opens: an analysis, and nothing that needs a model."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Mapping

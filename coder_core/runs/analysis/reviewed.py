@@ -1,7 +1,5 @@
 """Metrics of a split as people corrected it: labels judged wrong no longer count, pairs that also match do."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from coder_core.data.reviews import JudgedSplit

@@ -1,7 +1,5 @@
 """The layout of an analysis folder for writer and reader: versions, and every array's shape and dtype."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

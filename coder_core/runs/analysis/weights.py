@@ -3,8 +3,6 @@
 Neighbours are found among the split's own captions, in the text space that was fitted on the train captions.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write `analysis/<split>/`: embeddings or scores, ranks and per-sample tables of a run on a split."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

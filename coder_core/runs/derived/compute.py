@@ -1,7 +1,5 @@
 """Layouts and clusters from analyses: computed once, stored beside the run, computed again when damaged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

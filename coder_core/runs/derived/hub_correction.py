@@ -1,7 +1,5 @@
 """Ranks of a run with its scores corrected for hubs, stored beside the run for the app."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The folder's name is a fingerprint of what it was made of. An interrupted search
 share data, space and N share the search.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

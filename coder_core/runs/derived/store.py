@@ -8,8 +8,6 @@ stale result is never shown; it is removed when the next one is written. Results
 and replaced as a whole.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

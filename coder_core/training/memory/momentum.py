@@ -1,8 +1,6 @@
 """Momentum encoders and the coupled banks of their keys. He et al. 2020 (MoCo), eq. 2; CODER section 3.3, eq. 6;
 Diao et al. 2024 (DBL), eq. 22."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import TypeVar

@@ -6,8 +6,6 @@ keeps its number: row k of the classifier belongs to prototype k. `recluster` cl
 new centroid takes the number of the old prototype it shares most pairs with.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

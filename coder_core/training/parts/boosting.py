@@ -6,8 +6,6 @@ anchor branch) is a moving average of the target (MSS) or a finished run (OAS); 
 earlier branches train together with the target.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial

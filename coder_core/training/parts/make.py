@@ -1,7 +1,5 @@
 """Make the parts of a configuration; the parts of a few lines are defined here."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Every step caches its embeddings. At the start of every epoch after the first, t
 from that cache once, so a step only looks up its pairs and takes two softmaxes. In the first epoch all weights are equal.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 A step labels its pairs by the present centroids, takes the loss, and moves the centroids after the optimizer's step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Cleaned data sets: the layout they came in, what was left out and added, and that training sees the same."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """python -m coder_core.export: what other programs read back is what the run holds and ranks by."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """python -m coder_core.export RUN --to huggingface DIR: plain transformers gives the tuned run's embeddings."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

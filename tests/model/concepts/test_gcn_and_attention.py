@@ -1,7 +1,5 @@
 """Graph convolution and concept attention: by hand, against loops, gradients; sharpness, normalisation, precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

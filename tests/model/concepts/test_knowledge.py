@@ -1,7 +1,5 @@
 """Counts → probabilities → graph, by hand and against loops; concepts stored with a run, read back, refused damaged."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Concepts of captions worked out by hand: tags, base forms, the ratio, merging, phrases, and lists written by hand."""
 
-from __future__ import annotations
-
 import builtins
 import socket
 from typing import Any

@@ -1,7 +1,5 @@
 """BERT by folder: what is refused, what is frozen, and that padding does not leak."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Poolings against loops in float64: GPO, mean, max and PVSE's K embeddings; padding never leaks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

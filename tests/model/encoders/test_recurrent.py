@@ -1,7 +1,5 @@
 """The BiGRU and its CPU kernel equal nn.GRU on packed sequences, values and gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

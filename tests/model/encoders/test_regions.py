@@ -1,7 +1,5 @@
 """Region features -> D features: the form of vse_infty, any depth, one vector an image; dropout with a mask of its own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Scorers agree with their loops whatever the blocks and the padding, and so do their gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Pretrained towers and sentence models: what is refused before anything is run, and a user's own towers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Momentum encoders against the formula; the ring of keys against a list, for batches of any size."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """On-line k-means against loops over single pairs; a full clustering, and its match with the old numbers."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
