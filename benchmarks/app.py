@@ -1,10 +1,9 @@
-"""Server time and memory of the app: `python -m benchmarks.app [--images N …] [--training]`.
+"""Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
 A page's script runs as the server runs it, without a browser, each size in its own process. The bars are seconds of
 processor time; only the first visit of a fresh browser is wall time, until the overview is complete without anything
 cached (it needs Playwright, and Chromium at /usr/bin/chromium or where CHROMIUM says). The runs of the largest size are
-1.6 GB of random numbers: `--runs` keeps them. `--training` measures every page alone, and while the app's own job
-trains the demo.
+1.6 GB of random numbers: `--runs` keeps them.
 """
 
 import json
@@ -77,24 +76,18 @@ class AppArguments:
 
     images: tuple[int, ...] = SIZES  # sizes; five captions each
     runs: str = ""  # folder that keeps the runs; empty writes them into a temporary one
-    training: bool = False  # measure pages of the smallest size beside a training instead
 
 
 Measured = tuple[str, list[list[float]]]
 """A name, and the processor and wall seconds of every repeat."""
 
 
-def opened_app() -> Any:
-    """Run the app's script once, on the runs of CODER_CHECKPOINTS."""
-    from streamlit.testing.v1 import AppTest
-
-    return AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT).run()
-
-
 def measure(root: Path, tell: Callable[[Measured], None]) -> None:
     """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
+    from streamlit.testing.v1 import AppTest
+
     os.environ["CODER_CHECKPOINTS"] = str(root)
-    app = opened_app()
+    app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT).run()
 
     def seconds(work: Callable[[], object]) -> Seconds:
         taken = clock(work)
@@ -267,51 +260,9 @@ def first_visits(root: Path) -> list[Line]:
     return result
 
 
-def visits(app: Any) -> dict[str, Seconds]:
-    """Median seconds of every page."""
-    taken = {}
-    for page in PAGES:
-        app.session_state["run"], app.session_state["versus"] = list(SHOWN.get(page, NAMES))
-        app.switch_page(f"pages/{page}.py")
-        times = [clock(app.run) for _ in range(REPEATS)]
-        if app.exception:
-            raise SystemExit(f"{page} failed: {app.exception[0].value}")
-        taken[page] = Seconds(*(statistics.median(values) for values in zip(*times, strict=True)))
-    return taken
-
-
-def beside_training(root: Path) -> None:
-    """Print milliseconds of every page, alone and while the app's own job trains the demo."""
-    os.environ["CODER_CHECKPOINTS"] = str(root)
-    write_runs(root, SMALL)
-    from app import jobs
-
-    app = opened_app()
-    visits(app)  # fills the caches
-    alone = visits(app)
-    jobs.start_demo()
-    while not (root / "demo-baseline" / "history.jsonl").exists():
-        time.sleep(0.5)
-    try:
-        beside = visits(app)
-        job = jobs.current()
-        assert job is not None
-        assert job.running
-    finally:
-        jobs.stop()
-    while (job := jobs.current()) is not None and job.running:
-        time.sleep(0.5)
-    print("milliseconds:  wall alone, wall beside the training, processor alone, processor beside it")
-    for page in PAGES:
-        times = (alone[page].wall, beside[page].wall, alone[page].processor, beside[page].processor)
-        print(f"{page:12}", *(f"{1e3 * seconds:8.0f}" for seconds in times))
-
-
 def main(arguments: AppArguments) -> None:
     """Measure and print, line by line."""
     with tempfile.TemporaryDirectory() as name:
-        if arguments.training:
-            return beside_training(Path(name))
         for images in arguments.images:
             for result in lines(Path(arguments.runs or name), images):
                 print(as_text(result), flush=True)
