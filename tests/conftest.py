@@ -23,7 +23,7 @@ from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import write_tiny_data
 
 # No test asserts a time: the first example of a process pays for torch's start, and a busy machine for its neighbours.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
 # A job in the background of a script ignores Ctrl-C, and what it starts inherits that: the tests of Ctrl-C need it.

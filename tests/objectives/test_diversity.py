@@ -19,8 +19,6 @@ from tests.reference.pairs import kept, negatives
 from tests.reference.problems import random_problem
 
 EVERY = torch.ones(1, 2, dtype=torch.bool)
-
-
 as_mask_and_list = pytest.mark.parametrize("negatives_of", [same_image_negatives, all_except_same_image])
 BOTH = (diversity.diversity_std, diversity.diversity_entropy)
 
@@ -29,9 +27,13 @@ def everything(scores: Tensor) -> Tensor:
     return torch.ones_like(scores, dtype=torch.bool)
 
 
-def test_by_hand() -> None:
-    """Negatives 0.1 and 0.3: mean 0.2, deviation 0.1 = ε, so raw = 1 + 1/e. Equal negatives: raw = 1."""
-    scores = torch.tensor([[0.1, 0.3], [0.5, 0.5]], dtype=torch.float64)
+@pytest.mark.parametrize("row", [[0.1, 0.3], [0.0, 0.2], [-0.4, -0.2]])
+def test_by_hand(row: list[float]) -> None:
+    """A deviation of 0.1 = ε gives raw = 1 + 1/e, equal negatives 1.
+
+    The sample's deviation would be 0.141; the supplement's E[S] − E[S]² is −0.39 for the last row, without a root.
+    """
+    scores = torch.tensor([row, [0.5, 0.5]], dtype=torch.float64)
     raw = diversity.diversity_std(scores, everything(scores), epsilon=0.1, normalise=False)
     top = 1 + math.exp(-1)
     assert raw.tolist() == pytest.approx([top, 1.0])
@@ -75,18 +77,6 @@ def test_only_negatives_enter() -> None:
     spoiled = torch.where(mask, scores, float("nan"))
     for function in BOTH:
         assert torch.equal(function(scores, mask), function(spoiled, mask))
-
-
-def test_the_variance_is_that_of_the_population() -> None:
-    """The population deviation of 0 and 0.2 is 0.1; the sample's would be 0.141."""
-    raw = diversity.diversity_std(torch.tensor([[0.0, 0.2]]), EVERY, normalise=False)
-    assert raw.item() == pytest.approx(1 + math.exp(-1), rel=1e-6)
-
-
-def test_a_negative_mean_is_no_trouble() -> None:
-    """The supplement's E[S] − E[S]² is −0.39 here, without a root; a shift must not change the spread."""
-    scores = torch.tensor([[-0.4, -0.2]], dtype=torch.float64)
-    assert diversity.diversity_std(scores, EVERY, normalise=False).item() == pytest.approx(1 + math.exp(-1))
 
 
 @given(seed=st.integers(0, 10_000))
@@ -136,13 +126,8 @@ def test_batch_and_bank_are_averaged_raw_and_normalised_once() -> None:
     assert blend.tolist() == [1.25, 1.5]
     assert diversity.normalise_by_largest(blend).tolist() == pytest.approx([1.25 / 1.5, 1.0])
     assert diversity.blend_raw(batch, bank, bank_share=0.0).tolist() == batch.tolist()
-
-
-def test_an_anchor_without_bank_negatives_keeps_its_batch_value() -> None:
-    blend = diversity.blend_raw(
-        torch.tensor([1.2, 1.4]), torch.tensor([1.0, 1.8]), has_bank=torch.tensor([False, True])
-    )
-    assert blend.tolist() == pytest.approx([1.2, 1.6])
+    alone = diversity.blend_raw(batch, bank, has_bank=torch.tensor([False, True]))
+    assert alone.tolist() == [1.0, 1.5]  # an anchor without bank negatives keeps its batch value
 
 
 def test_the_largest_may_come_from_other_processes() -> None:
@@ -152,23 +137,19 @@ def test_the_largest_may_come_from_other_processes() -> None:
     assert torch.equal(torch.cat(halves), whole)
 
 
-def test_an_anchor_without_negatives_has_the_lowest_raw_value_and_a_zero_gradient() -> None:
-    scores = torch.rand(2, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    mask = torch.tensor([[False, False, False], [True, True, True]])
+def test_without_negatives_or_with_equal_ones_the_gradient_is_zero() -> None:
+    """The third anchor's negatives are equal; an anchor without negatives has the lowest raw value."""
+    scores = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
+    scores[2] = 0.2
+    scores.requires_grad_()
+    mask = torch.tensor([[False] * 3, [True] * 3, [True] * 3])
     for function in BOTH:
         raw = function(scores, mask, normalise=False)
         (gradient,) = torch.autograd.grad(raw.sum(), scores)
         assert raw[0].item() == 1.0
-        assert gradient.isfinite().all()
         assert gradient[0].tolist() == [0.0, 0.0, 0.0]
-
-
-def test_equal_negatives_give_a_finite_zero_gradient() -> None:
-    scores = torch.full((1, 3), 0.2, requires_grad=True)
-    (gradient,) = torch.autograd.grad(
-        diversity.diversity_std(scores, everything(scores), normalise=False).sum(), scores
-    )
-    assert gradient.tolist() == [[0.0, 0.0, 0.0]]
+        assert gradient[1].isfinite().all()
+        assert gradient[2].tolist() == pytest.approx([0.0] * 3, abs=1e-7)
 
 
 @as_mask_and_list

@@ -1,9 +1,9 @@
-"""Losses of a query's own scores: triplet, n-pairs, InfoNCE, sigmoid, CMPM and the polynomial loss."""
+"""Every loss of a query: against its loop, by hand, its gradients, half precision and queries without negatives."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -12,84 +12,244 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from coder_core.objectives import (
-    both_directions,
-    info_nce,
-    npairs_hinge,
-    pairwise_sigmoid,
-    polynomial_hardest,
-    projection_matching,
-    triplet_hardest,
-    triplet_sum,
-)
+from coder_core import objectives
+from coder_core.objectives import Direction, both_directions, npairs_hinge, pairwise_sigmoid
+from coder_core.objectives.boosting import soft_margin, soft_negative_margin
+from coder_core.objectives.pairs import Teacher, all_except_same_image, same_image_negatives
+from tests.reference import boosting, imitation
 from tests.reference import losses as reference
 from tests.reference.neighbourhood import npairs_hinge as weighted_npairs_hinge
 from tests.reference.pairs import kept, negatives, transposed
-from tests.reference.problems import random_problem
+from tests.reference.problems import Problem, random_problem
 
 
 class Loss(NamedTuple):
-    """A loss, its loop over the negatives of one query, and its one parameter."""
+    """A loss and its loop, of a target's scores and a teacher's; each query of the loop is two lists, the positive first."""
 
-    fast: Callable[..., Tensor]
-    slow: Callable[..., float]
-    parameter: str
+    fast: Callable[..., Tensor]  # (target: Direction, teacher: Teacher, **switches)
+    slow: Callable[..., float]  # (target: list, teacher: list, **switches)
+    switches: dict[str, Any]
 
 
+def alone(fast: Callable[..., Tensor], slow: Callable[..., float], **switches: Any) -> Loss:
+    """A loss without a teacher, whose loop takes the negatives and the positive."""
+    return Loss(
+        lambda target, _, **values: fast(*target, **values),
+        lambda target, _, **values: slow(target[1:], target[0], **values),
+        switches,
+    )
+
+
+def boosted(name: str, soft: bool) -> Loss:
+    def slow(target: Sequence[float], teacher: Sequence[float], *, soft: bool, **switches: float) -> float:
+        branches = target[1:], teacher[1:], target[0], teacher[0]
+        return boosting.loss(name, *branches, is_soft=soft, **{"split": 0.5, **switches})
+
+    switches = {"margin": 0.2, "soft": soft} | ({"split": 0.5} if name in ("as", "am") else {})
+    return Loss(BOOSTING[name], slow, switches)
+
+
+def npairs_loop(row: Sequence[float], positive: float, margin: float) -> float:
+    return reference.triplet_sum(row, positive, margin) / (2 * 5)
+
+
+def dcl(scores: Tensor, positives: Tensor, exclusions: Tensor, **switches: Any) -> Tensor:
+    """DCL with a diversity between 0.5 and 1 that has a gradient: 0.75 + S⁺ / 4."""
+    diversity = 0.75 + positives / 4
+    return objectives.diversity_contrastive(scores, positives, exclusions, diversity=diversity, **switches)
+
+
+def dcl_loop(row: Sequence[float], positive: float, **switches: Any) -> float:
+    return reference.diversity_contrastive(row, positive, diversity=0.75 + positive / 4, **switches)
+
+
+BOOSTING = {
+    "rs": objectives.relative_sum,
+    "rm": objectives.relative_max,
+    "as": objectives.absolute_sum,
+    "am": objectives.absolute_max,
+}
+two_temperatures = {"temperature": 0.3, "teacher_temperature": 0.2}
+IMITATION = {
+    "dr": Loss(objectives.rank_distillation, imitation.dr, {"temperature": 0.3, "length": 3}),
+    "rkd": Loss(objectives.relational_distillation, imitation.rkd, {}),
+    "dml": Loss(objectives.mutual_learning, imitation.dml, {"temperature": 0.3}),
+    "dino": Loss(objectives.self_distillation, imitation.dino, two_temperatures),
+    "dino-reversed": Loss(objectives.reversed_self_distillation, imitation.dino_reversed, two_temperatures),
+}
+sigmoids = (partial(loss, bias=-1.5) for loss in (pairwise_sigmoid, reference.pairwise_sigmoid))
 LOSSES = {
-    "triplet-sum": Loss(triplet_sum, reference.triplet_sum, "margin"),
-    "triplet-hardest": Loss(triplet_hardest, reference.triplet_hardest, "margin"),
-    "npairs": Loss(
-        npairs_hinge, lambda row, positive, m: reference.triplet_sum(row, positive, m) / (2 * 5), "margin"
-    ),
-    "infonce": Loss(info_nce, reference.info_nce, "temperature"),
-    "sigmoid": Loss(
-        partial(pairwise_sigmoid, bias=-1.5), partial(reference.pairwise_sigmoid, bias=-1.5), "scale"
-    ),
-    "cmpm": Loss(projection_matching, reference.projection_matching, "temperature"),
-    "polynomial": Loss(polynomial_hardest, reference.polynomial_hardest, "margin"),
+    "triplet-sum": alone(objectives.triplet_sum, reference.triplet_sum, margin=0.2),
+    "triplet-hardest": alone(objectives.triplet_hardest, reference.triplet_hardest, margin=0.2),
+    "npairs": alone(npairs_hinge, npairs_loop, margin=0.2),
+    "polynomial": alone(objectives.polynomial_hardest, reference.polynomial_hardest, margin=0.2),
+    "infonce": alone(objectives.info_nce, reference.info_nce, temperature=0.1),
+    "cmpm": alone(objectives.projection_matching, reference.projection_matching, temperature=0.1),
+    "sigmoid": alone(*sigmoids, scale=0.2),
+    **{
+        f"dcl-{scale}-{clamp}": alone(
+            dcl, dcl_loop, temperature=0.2, margin=0.3, positive_scale=scale, positive_clamp=clamp
+        )
+        for scale in ("one", "temperature")
+        for clamp in ("clamp", "relu")
+    },
+    **{f"{name}{'-soft' * soft}": boosted(name, soft) for name in BOOSTING for soft in (False, True)},
+    **IMITATION,
 }
 every_loss = pytest.mark.parametrize("name", LOSSES)
-of_a_softmax = pytest.mark.parametrize("name", ["infonce", "cmpm"])
-FOUR = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
-OTHERS = torch.tensor([[False, True, True, True]])
+seeds, margins = st.integers(0, 10_000), st.floats(0.01, 1)
 
 
-def one_pair(name: str, scores: Tensor, value: float = 0.1) -> Tensor:
-    """The loss with the positive in column 0 and a negative in column 1."""
-    loss = LOSSES[name]
-    return loss.fast(scores, scores[:, 0], torch.tensor([[False, True]]), **{loss.parameter: value})
+def two_branches(seed: int) -> tuple[Problem, Tensor]:
+    """A random problem of the target, and the teacher's scores of the same pairs, without gradient."""
+    return random_problem(seed), random_problem(seed + 1).scores.detach()
+
+
+def directions(seed: int) -> list[tuple[Direction, Teacher]]:
+    """Return the target's direction and the teacher's scores, both ways."""
+    problem, teacher = two_branches(seed)
+    targets, teachers = (both_directions(scores, problem.ids) for scores in (problem.scores, teacher))
+    return [(target, other[:2]) for target, other in zip(targets, teachers, strict=True)]
+
+
+def of_row(name: str, target: Tensor, teacher: Tensor | None = None, **switches: Any) -> Tensor:
+    """The loss with the positive in column 0 and negatives in all others; the target is its own teacher by default."""
+    fast, _, usual = LOSSES[name]
+    teacher = target if teacher is None else teacher
+    is_negative = (torch.arange(target.shape[1]) > 0).expand_as(target)
+    return fast(Direction(target, target[:, 0], is_negative), (teacher, teacher[:, 0]), **usual | switches)
 
 
 @every_loss
-@given(seed=st.integers(0, 10_000), value=st.floats(0.05, 1))
-def test_both_directions_agree_with_the_loops(name: str, seed: int, value: float) -> None:
-    fast, slow, parameter = LOSSES[name]
-    problem = random_problem(seed)
-    masks, matrix = negatives(problem.ids.tolist(), problem.ids.tolist()), problem.scores.tolist()
-    ways = zip(both_directions(problem.scores, problem.ids), (matrix, transposed(matrix)), strict=True)
-    for direction, rows in ways:
-        expected = [slow(kept(row, masks[i]), row[i], value) for i, row in enumerate(rows)]
-        assert fast(*direction, **{parameter: value}).tolist() == pytest.approx(expected, rel=1e-10, abs=1e-9)
+@given(seed=seeds, margin=margins, temperature=st.floats(0.05, 1), split=st.floats(0.05, 0.95))
+def test_both_directions_agree_with_the_loops(
+    name: str, seed: int, margin: float, temperature: float, split: float
+) -> None:
+    fast, slow, switches = LOSSES[name]
+    drawn = {"margin": margin, "temperature": temperature, "scale": temperature, "split": split}
+    switches = switches | {switch: value for switch, value in drawn.items() if switch in switches}
+    problem, teacher = two_branches(seed)
+    masks = negatives(problem.ids.tolist(), problem.ids.tolist())
+    matrices = problem.scores.tolist(), teacher.tolist()
+    ways = matrices, tuple(map(transposed, matrices))
+    for (target, taught), branches in zip(directions(seed), ways, strict=True):
+        expected = [
+            slow(*([rows[i][i], *kept(rows[i], mask)] for rows in branches), **switches)
+            for i, mask in enumerate(masks)
+        ]
+        assert fast(target, taught, **switches).tolist() == pytest.approx(expected, rel=1e-10, abs=1e-9)
 
 
-@every_loss
-def test_gradients(name: str) -> None:
-    fast, _, parameter = LOSSES[name]
-    problem = random_problem(3)
-    mask = both_directions(problem.scores, problem.ids)[0].negatives
-    assert gradcheck(lambda scores: fast(scores, scores.diagonal(), mask, **{parameter: 0.2}), problem.scores)
+@pytest.mark.parametrize(
+    ("name", "negatives_of"),
+    [(name, same_image_negatives) for name in LOSSES]
+    + [(name, all_except_same_image) for name in LOSSES if name.startswith("dcl")],
+)
+def test_gradients_reach_the_student_alone_not_through_soft_margins_either(
+    name: str, negatives_of: Callable[..., Any]
+) -> None:
+    fast, _, switches = LOSSES[name]
+    problem, teacher = two_branches(3)
+    teacher.requires_grad_()
+    exclusions = negatives_of(problem.ids, problem.ids)
+
+    def loss(scores: Tensor) -> Tensor:
+        return fast(
+            Direction(scores, scores.diagonal(), exclusions), (teacher, teacher.diagonal()), **switches
+        )
+
+    loss(problem.scores).sum().backward()
+    assert teacher.grad is None
+    assert problem.scores.grad is not None
+    assert problem.scores.grad.abs().max() > 0
+    teacher.requires_grad_(False)
+    assert gradcheck(loss, problem.scores)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "sigmoid"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if not name.startswith(("sigmoid", "dcl"))])
 def test_a_query_without_negatives_loses_nothing(name: str) -> None:
-    fast, _, parameter = LOSSES[name]
+    fast, _, switches = LOSSES[name]
     scores = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
-    value = fast(scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool), **{parameter: 0.2})
+    teacher = torch.full((1, 2), 0.5, dtype=torch.float64)
+    target = Direction(scores, scores[:, 0], torch.zeros(1, 2, dtype=torch.bool))
+    value = fast(target, (teacher, teacher[:, 0]), **switches)
     value.sum().backward()
     assert value.tolist() == pytest.approx([0.0], abs=1e-7)
     assert scores.grad is not None
     assert scores.grad.abs().max().item() == pytest.approx(0)
+
+
+@every_loss
+def test_half_precision_is_raised(name: str) -> None:
+    scores = torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16)
+    value = of_row(name, scores, scores.flip(1))
+    assert value.dtype == torch.float32
+    assert value.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "switch", "value"),
+    [
+        *[(name, "temperature", value) for name in ("infonce", "cmpm") for value in (0.0, -0.1, math.nan)],
+        ("dcl-one-clamp", "temperature", 0),
+        ("dcl-one-clamp", "positive_scale", "two"),
+        ("dcl-one-clamp", "positive_clamp", "none"),
+    ],
+)
+def test_impossible_switches_are_refused(name: str, switch: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{switch} must be .*{value}"):
+        of_row(name, torch.zeros(1, 2), **{switch: value})
+
+
+FOUR, TAUGHT = [0.5, 0.6, 0.4, 0.1], [0.4, 0.3, 0.2, 0.3]
+LEADS = [1 / (1 + math.exp(-lead)) for lead in (0.2, 0.4)]  # chance that the positive comes first
+SIGMOID_START = {"scale": 10, "bias": -10}
+BY_HAND: list[tuple[str, list[float], list[float] | None, dict[str, Any], float]] = [
+    # margin 0.2: hinges 0.3, 0.1 and 0; four candidates
+    ("triplet-sum", FOUR, None, {}, 0.3 + 0.1),
+    ("triplet-hardest", FOUR, None, {}, 0.3),
+    ("npairs", FOUR, None, {}, (0.3 + 0.1) / 8),
+    ("polynomial", FOUR, None, {}, (0.5 - 0.35 + 0.05) + (0.03 - 0.24 + 0.324)),
+    # negatives that are far, and a positive that is perfect, are passed over
+    ("polynomial", [0.5, 0.2, 0.1], None, {}, 0.0),
+    ("polynomial", [1.0, 0.9, 0.1], None, {}, 0.0),
+    # two equal candidates have a share of one half: −log ½, and ½ log ½ + ½ log(½ / 1e-8); any score is finite
+    ("infonce", [0.4, 0.4], None, {}, math.log(2)),
+    ("cmpm", [0.4, 0.4], None, {}, math.log(0.5) + 0.5 * math.log(1e8)),
+    ("infonce", [0.0, 1e4], None, {}, 1e5),
+    # the papers' start, logits 10·S − 10; the positive's term stays without negatives
+    ("sigmoid", FOUR, None, SIGMOID_START, sum(math.log(1 + math.exp(logit)) for logit in (5, -4, -6, -9))),
+    ("sigmoid", [0.5], None, SIGMOID_START, math.log(1 + math.exp(5))),
+    # γ = 0.2, α = 0.25: γ₁ = 0.05, γ₂ = 0.15. S^a⁺ − S^t⁺ = −0.1; S^t − S^a = 0.3, 0.2, −0.2, the first the hardest.
+    # Relative hinges 0.4, 0.3 and 0; the positive's hinge is [0.05 − 0.1]₊ = 0, the negatives' 0.45, 0.35 and 0.
+    ("rs", FOUR, TAUGHT, {}, 0.7),
+    ("rm", FOUR, TAUGHT, {}, 0.4),
+    ("as", FOUR, TAUGHT, {"split": 0.25}, 0.8),
+    ("am", FOUR, TAUGHT, {"split": 0.25}, 0.45),
+    # the hardest negative rose most above the teacher (by 0.2, not 0) and need not score best
+    ("rm", [0.5, 0.6, 0.2], [0.5, 0.6, 0.0], {}, 0.4),
+    ("am", [0.5, 0.6, 0.2], [0.5, 0.6, 0.0], {}, 0.1 + 0.3),
+    # the pull counts for each of three negatives in the sum and once in the hardest form
+    ("as", [0.5, 0.6, 0.2, -0.4], None, {}, 0.6),
+    ("am", [0.5, 0.6, 0.2, -0.4], None, {}, 0.2),
+    # of the negatives the one that the teacher scores highest is read; leads of 0.2 and 0.4 over it
+    (
+        "dr",
+        [0.5, 0.1, 0.9],
+        [0.5, 0.3, 0.2],
+        {"temperature": 1.0, "length": 2},
+        LEADS[0] * math.log(LEADS[0] / LEADS[1]) + (1 - LEADS[0]) * math.log((1 - LEADS[0]) / (1 - LEADS[1])),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "target", "teacher", "switches", "expected"), BY_HAND)
+def test_by_hand(
+    name: str, target: list[float], teacher: list[float] | None, switches: dict[str, Any], expected: float
+) -> None:
+    """The positive first, then the negatives."""
+    branches = (torch.tensor([row], dtype=torch.float64) for row in (target, teacher or target))
+    assert of_row(name, *branches, **switches).item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["infonce", "cmpm", "sigmoid"])
@@ -100,90 +260,103 @@ def test_gradients_of_a_learned_scale_and_bias(name: str) -> None:
     scale, bias = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (3.0, -1.5))
 
     def loss(scores: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        hidden = torch.where(mask, scores, math.nan) if name == "sigmoid" else scores
+        direction = Direction(hidden, scores.diagonal(), mask)
         if name == "sigmoid":
-            hidden = torch.where(mask, scores, math.nan)
-            return pairwise_sigmoid(hidden, scores.diagonal(), mask, scale=scale, bias=bias)
-        return LOSSES[name].fast(scores, scores.diagonal(), mask, temperature=1 / scale) + 0 * bias
+            return pairwise_sigmoid(*direction, scale=scale, bias=bias)
+        return LOSSES[name].fast(direction, None, temperature=1 / scale) + 0 * bias
 
     assert gradcheck(loss, (problem.scores, scale, bias))
 
 
-def test_the_sigmoid_by_hand_keeps_the_positive_of_a_query_without_negatives() -> None:
-    """The scores of the papers' start: 10 · 0.5 − 10 of the positive, 10 · (0.6, 0.4, 0.1) − 10 of the others."""
-    of_positive = math.log(1 + math.exp(5))
-    others = sum(math.log(1 + math.exp(logit)) for logit in (-4, -6, -9))
-    start = {"scale": 10.0, "bias": -10.0}
-    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS, **start).item() == pytest.approx(of_positive + others)
-    assert pairwise_sigmoid(FOUR, FOUR[:, 0], OTHERS & False, **start).item() == pytest.approx(of_positive)
-
-
-def test_the_mean_over_the_images_is_the_printed_sigmoid_loss() -> None:
-    """−1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-image pairs)."""
+def test_losses_of_a_batch_are_the_printed_ones() -> None:
+    """InfoNCE is cross-entropy where every other candidate is a negative. The mean of the sigmoid over the images is
+    −1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-image pairs)."""
     scores = random_problem(1).scores.detach()
     pair = torch.eye(len(scores), dtype=torch.bool)
+    expected = torch.nn.functional.cross_entropy(scores / 0.07, torch.arange(len(scores)), reduction="none")
+    actual = objectives.info_nce(scores, scores.diagonal(), ~pair, temperature=0.07)
+    torch.testing.assert_close(actual, expected)
     signs = torch.where(pair, 1.0, -1.0)
     printed = -torch.nn.functional.logsigmoid(signs * (4 * scores - 2)).sum() / len(scores)
     ours = pairwise_sigmoid(scores, scores.diagonal(), ~pair, scale=4.0, bias=-2.0).mean()
     torch.testing.assert_close(ours, printed)
 
 
-@every_loss
-def test_half_precision_is_raised(name: str) -> None:
-    assert one_pair(name, torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16)).dtype == torch.float32
-
-
-@of_a_softmax
-@pytest.mark.parametrize("temperature", [0.0, -0.1, math.nan])
-def test_a_temperature_that_is_not_positive_is_refused(name: str, temperature: float) -> None:
-    with pytest.raises(ValueError, match=f"temperature must be > 0, got {temperature}"):
-        one_pair(name, torch.zeros(1, 2), temperature)
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (triplet_sum, 0.3 + 0.1),
-        (triplet_hardest, 0.3),
-        (npairs_hinge, (0.3 + 0.1) / 8),  # four candidates
-        (polynomial_hardest, (0.5 - 0.35 + 0.05) + (0.03 - 0.24 + 0.324)),
-    ],
-)
-def test_by_hand(loss: Callable[..., Tensor], expected: float) -> None:
-    """Positive 0.5, negatives 0.6, 0.4 and 0.1, margin 0.2: hinges 0.3, 0.1 and 0."""
-    assert loss(FOUR, FOUR[:, 0], OTHERS, margin=0.2).item() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("infonce", math.log(2)), ("cmpm", math.log(0.5) + 0.5 * math.log(1e8))]
-)
-def test_two_equal_candidates_by_hand(name: str, expected: float) -> None:
-    """Both have a share of one half: −log ½, and ½ log ½ + ½ log(½ / 1e-8)."""
-    assert one_pair(name, torch.full((1, 2), 0.4, dtype=torch.float64)).item() == pytest.approx(
-        expected, abs=1e-6
-    )
-
-
-def test_the_polynomial_passes_over_far_negatives_and_perfect_positives() -> None:
-    scores = torch.tensor([[0.5, 0.2, 0.1], [1.0, 0.9, 0.1]], dtype=torch.float64)
-    mask = torch.tensor([[False, True, True]] * 2)
-    assert polynomial_hardest(scores, scores[:, 0], mask).tolist() == [0, 0]
-
-
-def test_info_nce_is_cross_entropy_when_every_other_candidate_is_a_negative() -> None:
-    scores = random_problem(1).scores
-    mask = ~torch.eye(len(scores), dtype=torch.bool)
-    expected = torch.nn.functional.cross_entropy(scores / 0.07, torch.arange(len(scores)), reduction="none")
-    torch.testing.assert_close(info_nce(scores, scores.diagonal(), mask, temperature=0.07), expected)
-
-
-def test_large_scores_stay_finite() -> None:
-    assert one_pair("infonce", torch.tensor([[0.0, 1e4]])).item() == pytest.approx(1e5)
-
-
-@given(seed=st.integers(0, 10_000), margin=st.floats(0, 1))
+@given(seed=seeds, margin=st.floats(0, 1))
 def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed: int, margin: float) -> None:
     problem = random_problem(seed)
     alpha = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     out, back = (npairs_hinge(*way, margin=margin) for way in both_directions(problem.scores, problem.ids))
     expected = weighted_npairs_hinge(problem.scores.tolist(), problem.ids.tolist(), alpha.tolist(), margin)
     assert (alpha * (out + back)).mean().item() == pytest.approx(expected, abs=1e-12)
+
+
+@given(seed=seeds, margin=st.floats(0, 1), split=st.floats(0, 1))
+def test_relative_never_exceeds_absolute(seed: int, margin: float, split: float) -> None:
+    """Eq. 11-13: [x + y]₊ ≤ [x]₊ + [y]₊, on any scores."""
+    for branches in directions(seed):
+        for relative, absolute in (("rs", "as"), ("rm", "am")):
+            low = BOOSTING[relative](*branches, margin=margin)
+            high = BOOSTING[absolute](*branches, margin=margin, split=split)
+            assert bool((low <= high + 1e-12).all())
+
+
+@given(margin=margins)
+def test_soft_margins_at_their_ends(margin: float) -> None:
+    """γ(d) = 0 with a slope of −1, γ far below d; γ₂(−1) = 0 with a slope of 1, γ₂ far above."""
+    ends: list[tuple[Callable[..., Tensor], float, float]] = [
+        (partial(soft_margin, largest=1.0), 1.0, -1),
+        (partial(soft_margin, largest=2.0), 2.0, -1),
+        (soft_negative_margin, -1.0, 1),
+    ]
+    for function, at, expected in ends:
+        end = torch.tensor([at], dtype=torch.float64, requires_grad=True)
+        value = function(end, margin)
+        (slope,) = torch.autograd.grad(value.sum(), end)
+        assert value.item() == 0
+        assert slope.item() == pytest.approx(expected)
+        far = torch.tensor([100.0 * expected], dtype=torch.float64)
+        assert function(far, margin).item() == pytest.approx(margin)
+        assert function(far, 0.0).item() == 0
+
+
+@given(margin=margins, score=st.floats(-1, 1))
+def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(
+    margin: float, score: float
+) -> None:
+    """Never above γ and never above the distance to the end (the paper's theoretical maximum)."""
+    at = torch.tensor(score, dtype=torch.float64)
+    for value, room in (
+        (soft_margin(at, margin, 1.0), 1 - score),
+        (soft_margin(at * 2, margin, 2.0), 2 - 2 * score),
+        (soft_negative_margin(at, margin), score + 1),
+    ):
+        assert 0 <= value.item() <= min(margin, room) + 1e-12
+
+
+@pytest.mark.parametrize("name", IMITATION)
+@given(seed=seeds)
+def test_nothing_is_better_than_to_be_the_teacher(name: str, seed: int) -> None:
+    """Except that DINO's teacher is sharper: with equal temperatures it is DML and the teacher's own entropy."""
+    fast, _, switches = LOSSES[name]
+    if "teacher_temperature" in switches:
+        switches = {**switches, "teacher_temperature": switches["temperature"]}
+    for target, taught in directions(seed):
+        floor = fast(Direction(*taught, target.negatives), taught, **switches)
+        actual = fast(target, taught, **switches)
+        assert bool((floor <= actual + 1e-12).all())
+        if name == "dino":
+            expected = objectives.mutual_learning(target, taught, temperature=0.3) + floor
+            assert actual.tolist() == pytest.approx(expected.tolist(), abs=1e-10)
+        else:
+            assert floor.abs().max().item() == pytest.approx(0, abs=1e-12)
+
+
+def test_relations_of_candidates_at_no_distance_are_finite() -> None:
+    scores = torch.ones(1, 3, dtype=torch.float64, requires_grad=True)
+    value = of_row("rkd", scores, scores.detach())
+    value.sum().backward()
+    assert value.item() == 0
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()

@@ -12,40 +12,26 @@ IDS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 SLOTS = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
 
 
-def test_same_image_negatives_by_hand() -> None:
-    """Pairs 0 and 1 show image 7, pair 2 shows image 8: of 0 only 2 is a negative."""
-    ids = torch.tensor([7, 7, 8])
-    assert pairs.same_image_negatives(ids, ids).tolist() == [
-        [False, False, True],
-        [False, False, True],
-        [True, True, False],
-    ]
-
-
-def test_the_literal_switch_keeps_other_captions_but_never_the_positive() -> None:
-    ids = torch.tensor([7, 7, 8])
-    assert pairs.same_image_negatives(ids, ids, keep_same_image=True).tolist() == [
-        [False, True, True],
-        [True, False, True],
-        [True, True, False],
-    ]
-
-
-def test_the_positive_stands_at_an_offset_among_gathered_candidates() -> None:
-    """The second of two processes: its pairs 0 and 1 are candidates 2 and 3 of four."""
-    mask = pairs.same_image_negatives(
-        torch.tensor([5, 6]), torch.tensor([5, 9, 5, 6]), True, positive_offset=2
-    )
-    assert mask.tolist() == [[True, True, False, True], [True, True, True, False]]
-
-
-@pytest.mark.parametrize("keep_same_image", [False, True])
-def test_empty_slots_are_never_negatives(keep_same_image: bool) -> None:
-    """A bank [image 5, empty, image 6] seen by an anchor of image 5; its diagonal means nothing."""
-    mask = pairs.same_image_negatives(
-        torch.tensor([5]), torch.tensor([5, -1, 6]), keep_same_image, positive_offset=None
-    )
-    assert mask.tolist() == [[keep_same_image, False, True]]
+@pytest.mark.parametrize(
+    ("queries", "candidates", "keep_same_image", "offset", "expected"),
+    [
+        # pairs 0 and 1 show image 7, pair 2 shows image 8: of 0 only 2 is a negative
+        ([7, 7, 8], [7, 7, 8], False, 0, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]),
+        # the literal switch keeps other captions but never the positive
+        ([7, 7, 8], [7, 7, 8], True, 0, [[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
+        # the second of two processes: its pairs 0 and 1 are candidates 2 and 3 of four
+        ([5, 6], [5, 9, 5, 6], True, 2, [[1, 1, 0, 1], [1, 1, 1, 0]]),
+        # a bank [image 5, empty, image 6] seen by an anchor of image 5: its diagonal means nothing
+        ([5], [5, -1, 6], False, None, [[0, 0, 1]]),
+        ([5], [5, -1, 6], True, None, [[1, 0, 1]]),
+    ],
+)
+def test_same_image_negatives_by_hand(
+    queries: list[int], candidates: list[int], keep_same_image: bool, offset: int | None, expected: list
+) -> None:
+    ids = torch.tensor(queries), torch.tensor(candidates)
+    mask = pairs.same_image_negatives(*ids, keep_same_image, positive_offset=offset)
+    assert mask.int().tolist() == expected
 
 
 @given(query_ids=IDS, slots=SLOTS)
@@ -75,17 +61,12 @@ def test_both_directions_by_hand() -> None:
 
 
 def test_a_rectangular_direction_takes_its_positives_from_the_offset() -> None:
-    scores = torch.arange(8.0).reshape(2, 4)
-    direction = pairs.in_batch_direction(
-        scores, torch.tensor([5, 6]), torch.tensor([1, 2, 5, 6]), positive_offset=2
-    )
+    scores, ids = torch.arange(8.0).reshape(2, 4), torch.tensor([5, 6])
+    direction = pairs.in_batch_direction(scores, ids, torch.tensor([1, 2, 5, 6]), positive_offset=2)
     assert direction.positive_scores.tolist() == [2.0, 7.0]
     assert direction.negatives.tolist() == [[True, True, False, True], [True, True, True, False]]
-
-
-def test_positives_outside_the_candidates_are_refused() -> None:
     with pytest.raises(ValueError, match="2 anchors at offset 3 need at least 5 candidates, got 4"):
-        pairs.in_batch_direction(torch.zeros(2, 4), torch.tensor([5, 6]), torch.arange(4), positive_offset=3)
+        pairs.in_batch_direction(scores, ids, torch.arange(4), positive_offset=3)
 
 
 def test_hardest_negatives_by_hand() -> None:

@@ -13,28 +13,20 @@ from coder_core.ops import normalise
 from tests.reference import prototypes as reference
 
 
-def test_by_hand() -> None:
-    """Logits (log 3, 0): the first prototype has probability 3/4."""
-    logits = prototype_logits(torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]]))
-    assert prototype_guided(logits, torch.tensor([0])).tolist() == pytest.approx([math.log(4 / 3)])
-    assert prototype_guided(logits, torch.tensor([1])).tolist() == pytest.approx([math.log(4)])
-
-
-def test_a_temperature_divides_the_logits() -> None:
-    """Logit difference log 3 at temperature 1, 2 · log 3 at one half: probability 9/10."""
+@pytest.mark.parametrize(
+    ("temperature", "label", "expected"), [(1.0, 0, 4 / 3), (1.0, 1, 4), (0.5, 0, 10 / 9)]
+)
+def test_by_hand(temperature: float, label: int, expected: float) -> None:
+    """Logits (log 3, 0): the first prototype has probability 3/4, at a temperature of one half 9/10."""
     rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
-    logits = prototype_logits(rows, classifier, temperature=0.5)
-    assert prototype_guided(logits, torch.tensor([0])).tolist() == pytest.approx([math.log(10 / 9)])
-    with pytest.raises(ValueError, match="temperature must be > 0"):
-        prototype_logits(rows, classifier, temperature=0.0)
+    logits = prototype_logits(rows, classifier, temperature=temperature)
+    assert prototype_guided(logits, torch.tensor([label])).tolist() == pytest.approx([math.log(expected)])
 
 
 @given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
 def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    images, texts = (
-        normalise(torch.randn(pairs, 4, generator=generator, dtype=torch.float64)) for _ in range(2)
-    )
+    images, texts = normalise(torch.randn(2, pairs, 4, generator=generator, dtype=torch.float64))
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(count, (pairs,), generator=generator)
     actual = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))
@@ -48,9 +40,8 @@ def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int)
 
 
 def test_gradients() -> None:
-    generator = torch.Generator().manual_seed(3)
-    vectors = torch.randn(4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
-    classifier = torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    vectors, classifier = (part.clone().requires_grad_() for part in rows.split([4, 5]))
     labels = torch.tensor([0, 4, 2, 2])
     assert gradcheck(lambda v, p: prototype_guided(prototype_logits(v, p), labels), (vectors, classifier))
 
@@ -63,7 +54,9 @@ def test_large_logits_stay_finite_and_half_precision_is_raised() -> None:
     assert prototype_guided(logits.bfloat16(), torch.tensor([0, 1, 2])).dtype == torch.float32
 
 
-@pytest.mark.parametrize("label", [-1, 2])
-def test_a_label_without_a_row_is_refused(label: int) -> None:
-    with pytest.raises(ValueError, match="labels run from 0 to 1"):
-        prototype_guided(torch.zeros(1, 2), torch.tensor([label]))
+def test_a_label_without_a_row_and_a_temperature_of_zero_are_refused() -> None:
+    for label in (-1, 2):
+        with pytest.raises(ValueError, match="labels run from 0 to 1"):
+            prototype_guided(torch.zeros(1, 2), torch.tensor([label]))
+    with pytest.raises(ValueError, match="temperature must be > 0"):
+        prototype_logits(torch.zeros(1, 2), torch.zeros(2, 2), temperature=0.0)

@@ -8,20 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coder_core.objectives.batch_weights import (
-    AMRANI_NEIGHBOURS,
-    HAL_SHARPNESS,
-    HAL_THRESHOLD,
-    density_weights,
-    hub_weights,
-    rank_weights,
-)
-from coder_core.objectives.combined_weights import (
-    combination_shares,
-    combined_weights,
-    mean_and_deviation,
-    pair_weights,
-)
+from coder_core.objectives import batch_weights as source
+from coder_core.objectives.combined_weights import combination_shares, combined_weights, pair_weights
 from coder_core.objectives.neighbour_scores import NeighbourScores, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour
 from coder_core.ops import normalise
@@ -99,30 +87,23 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_th
 
 
 def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average() -> None:
-    values, owner, neighbours = neighbourhood(5, rows=9)
-    owner = torch.arange(9)
-    seen = torch.ones(9, dtype=torch.bool)
-    seen[4] = False
-    actual = neighbour_scores(
-        values.index_fill(0, torch.tensor([4]), torch.nan), seen, owner, neighbours, neighbours
-    )
+    values, _, neighbours = neighbourhood(5, rows=9)
     rows = values.tolist()
+    values[4] = torch.nan
+    actual = neighbour_scores(values, torch.arange(9) != 4, torch.arange(9), neighbours, neighbours)
     for pair in range(9):
-        near = [j for j in present(neighbours[pair]) if j != 4]
-        assert actual.diversity[pair].item() == pytest.approx(
-            reference.diversity([rows[j] for j in near]), abs=1e-12
-        )
-    others = torch.tensor([pair for pair in range(9) if pair != 4])
-    assert actual.discrepancy[4].item() == pytest.approx(actual.discrepancy[others].mean().item())
+        expected = reference.diversity([rows[j] for j in present(neighbours[pair]) if j != 4])
+        assert actual.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
+    assert actual.discrepancy[4].item() == pytest.approx(
+        actual.discrepancy[torch.arange(9) != 4].mean().item()
+    )
 
 
 def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
     values, owner, neighbours = neighbourhood(6)
     neighbours[2] = -1
-    actual = scores_of(values, owner, neighbours)
-    others = torch.tensor([pair for pair in range(len(owner)) if pair != 2])
-    for raw in actual:
-        assert raw[2].item() == pytest.approx(raw[others].mean().item())
+    for raw in scores_of(values, owner, neighbours):
+        assert raw[2].item() == pytest.approx(raw[torch.arange(len(owner)) != 2].mean().item())
     nobody = torch.full_like(neighbours, -1)
     assert all(raw.tolist() == [0.0] * len(owner) for raw in scores_of(values, owner, nobody))
 
@@ -147,22 +128,23 @@ def test_weights_by_hand() -> None:
     share = 1 / (1 + 2.718281828459045)
     actual = pair_weights(images, texts, scale=2.0, modalities="sum")
     assert actual.tolist() == pytest.approx([2 * (1 - share), 2 * share])
-
-
-def test_an_unknown_way_of_combining_is_an_error() -> None:
     with pytest.raises(ValueError, match="modalities must be"):
-        pair_weights(torch.zeros(2), torch.zeros(2), scale=2.0, modalities="product")  # type: ignore[arg-type]
+        pair_weights(images, texts, scale=2.0, modalities="product")  # type: ignore[arg-type]
+
+
+LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
 def test_direction_minus_one_weighs_the_diverse_and_zero_nobody() -> None:
-    raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
-    for direction, order in ((-1, 1), (1, -1)):
-        weights = combined_weights(
-            raw, raw, shares=(1, 0), direction=direction, scale=3.0, modalities="image"
-        ).tolist()
-        assert all(order * (after - before) > 0 for before, after in pairwise(weights))
+    """Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the weights."""
+    switches = {"scale": 3.0, "modalities": "image"}
+    for shares in ((1, 0), combination_shares("combined-stats", LEVELS, LEVELS)):
+        for direction, order in ((-1, 1), (1, -1)):
+            weights = combined_weights(LEVELS, LEVELS, shares=shares, direction=direction, **switches)  # type: ignore[arg-type]
+            assert all(order * (after - before) > 0 for before, after in pairwise(weights.tolist()))
     for modalities in MODALITIES:
-        level = combined_weights(raw, raw, shares=(1, 1), direction=0, scale=3.0, modalities=modalities)  # type: ignore[arg-type]
+        switches["modalities"] = modalities
+        level = combined_weights(LEVELS, LEVELS, shares=(1, 1), direction=0, **switches)  # type: ignore[arg-type]
         assert level.tolist() == pytest.approx([1.0] * 3)
 
 
@@ -176,22 +158,12 @@ def test_shares_weigh_the_two_scores() -> None:
 def test_every_kind_has_its_shares() -> None:
     """COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5."""
     raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
-    assert mean_and_deviation(raw) == pytest.approx((2.0, 3.5**0.5))
     assert combination_shares("diversity", raw, raw) == (1, 0)
     assert combination_shares("discrepancy", raw, raw) == (0, 1)
     assert combination_shares("combined", raw, raw, validated=(0.6, 0.2)) == (0.6, 0.2)
     assert combination_shares("combined-stats", raw, 2 * raw) == pytest.approx((2 * 3.5**0.5, 8 * 3.5**0.5))
     with pytest.raises(ValueError, match="kind must be"):
         combination_shares("hal", raw, raw)
-
-
-def test_statistics_without_gamma_keep_the_direction() -> None:
-    """Γ inside would make μ·σ negative and reverse the weights."""
-    raw = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
-    shares = combination_shares("combined-stats", raw, raw)
-    weights = combined_weights(raw, raw, shares=shares, scale=3.0, modalities="image")
-    assert shares[0] > 0
-    assert weights[0] < weights[1] < weights[2]
 
 
 def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,74 +175,65 @@ def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(blocks.discrepancy, whole.discrepancy)
 
 
-def batch(seed: int, size: int = 12) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(B, 4) float64 images and captions, (B,) ids of which some repeat, and who is a negative of whom."""
+KINDS = ("hal", "mithun", "amrani")
+
+
+def batch(seed: int, size: int = 12) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, 4) float64 images and captions, and (B,) ids of which some repeat."""
     generator = torch.Generator().manual_seed(seed)
     images, captions = normalise(torch.randn(2, size, 4, generator=generator, dtype=torch.float64))
-    ids = torch.randint(size - 2, (size,), generator=generator)
-    return images, captions, ids, ids[:, None] != ids[None, :]
+    return images, captions, torch.randint(size - 2, (size,), generator=generator)
 
 
 @given(seed=st.integers(0, 10_000), scale=st.floats(0.5, 100))
 def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, scale: float) -> None:
-    images, captions, ids, negatives = batch(seed)
-    scores, names = images @ captions.T, ids.tolist()
-    matrix = scores.tolist()
-    near, close = images @ images.T, captions @ captions.T
-    weights = hub_weights(scores, negatives, scale=scale), rank_weights(scores, negatives, scale=scale)
-    sides = near.tolist(), close.tolist()
+    images, captions, ids = batch(seed)
+    scores, names, negatives = images @ captions.T, ids.tolist(), ids[:, None] != ids
+    sides = (images @ images.T).tolist(), (captions @ captions.T).tolist()
+    hal = source.HAL_SHARPNESS, source.HAL_THRESHOLD
     loops = (
-        of_batches.hub_weights(matrix, names, scale, HAL_SHARPNESS, HAL_THRESHOLD),
-        of_batches.rank_weights(matrix, names, scale),
-        of_batches.density_weights(*sides, names, scale, AMRANI_NEIGHBOURS),
+        of_batches.hub_weights(scores.tolist(), names, scale, *hal),
+        of_batches.rank_weights(scores.tolist(), names, scale),
+        of_batches.density_weights(*sides, names, scale, source.AMRANI_NEIGHBOURS),
     )
-    of_density = density_weights(near, close, negatives, scale=scale)
-    for actual, expected in zip((*weights, of_density), loops, strict=True):
+    for kind, expected in zip(KINDS, loops, strict=True):
+        actual = source.batch_weights(kind, scores, images, captions, negatives, scale=scale)
         assert actual.tolist() == pytest.approx(expected, rel=1e-9)
         assert actual.sum().item() == pytest.approx(scale)
+        one_image = source.batch_weights(kind, scores, images, captions, negatives & False, scale=12.0)
+        assert one_image.tolist() == pytest.approx([1.0] * 12)
+
+
+def others(size: int) -> Tensor:
+    return ~torch.eye(size, dtype=torch.bool)
 
 
 def test_ranks_by_hand() -> None:
     """Three pairs. The first image ranks its caption last of three, the others first; captions rank theirs first."""
     scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
-    negatives = ~torch.eye(3, dtype=torch.bool)
     first, last = 1 + 1 / 3, 2.0
     raw = torch.tensor([(last + first) / 2, first, first])
-    torch.testing.assert_close(rank_weights(scores, negatives, scale=3.0), 3 * raw / raw.sum())
+    torch.testing.assert_close(source.rank_weights(scores, others(3), scale=3.0), 3 * raw / raw.sum())
 
 
 def test_a_hub_weighs_most() -> None:
-    """Caption 2 comes near every image."""
+    """Caption 2 comes near every image; scores far from zero stay finite."""
     scores = torch.full((4, 4), -0.2)
     scores[:, 2] = 0.6
-    actual = hub_weights(scores, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    actual = source.hub_weights(scores, others(4), scale=4.0)
     assert actual.argmax().item() == 2
     assert actual[0].item() == pytest.approx(actual[1].item())
+    far = source.hub_weights(torch.full((3, 3), 50.0), others(3), scale=3.0)
+    assert far.tolist() == pytest.approx([1.0] * 3)
 
 
 def test_both_modalities_have_to_be_dense() -> None:
     """Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone."""
-    images = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0.9], [0, 0, 0.9, 1]])
-    captions = torch.tensor([[1.0, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
-    actual = density_weights(images, captions, ~torch.eye(4, dtype=torch.bool), scale=4.0)
+    images, captions = torch.eye(4), torch.eye(4)
+    for side, i, j in ((images, 0, 1), (captions, 0, 1), (images, 2, 3)):
+        side[i, j] = side[j, i] = 0.9
+    actual = source.density_weights(images, captions, others(4), scale=4.0)
     assert actual[0] == actual[1] > actual[2] == actual[3]
-
-
-def test_a_batch_of_one_image_weighs_all_alike() -> None:
-    images, captions, _, _ = batch(4)
-    nobody = torch.zeros(12, 12, dtype=torch.bool)
-    for actual in (
-        hub_weights(images @ captions.T, nobody, scale=12.0),
-        rank_weights(images @ captions.T, nobody, scale=12.0),
-        density_weights(images @ images.T, captions @ captions.T, nobody, scale=12.0),
-    ):
-        assert actual.tolist() == pytest.approx([1.0] * 12)
-
-
-def test_scores_far_from_zero_stay_finite() -> None:
-    scores = torch.full((3, 3), 1.0)
-    actual = hub_weights(scores * 50, ~torch.eye(3, dtype=torch.bool), scale=3.0)
-    assert actual.tolist() == pytest.approx([1.0] * 3)
 
 
 @given(
