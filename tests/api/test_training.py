@@ -11,17 +11,16 @@ import pytest
 
 from coder_core import train
 from coder_core.api import InputError, Run, RunSummary, list_runs, open_run
-from coder_core.api.training import sample_weights
 from coder_core.api.training import start as starting
 from coder_core.api.training.sample_weights import correlations, weight_table, weighting
 from coder_core.api.training.start import DEMO, DataSet, TeacherRun
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, settings
-from coder_core.runs.status import read_status, write_status
-from coder_core.training.launch import start_run
+from coder_core.files.sealed import write_sealed
+from coder_core.runs.status import write_status
 from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
-from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
-from tests.support.weighted_runs import train_weighted
+from tests.support.run_folders import synthetic, write_configured, write_embeddings
+from tests.support.tiny_runs import tiny_config, write_tiny_data
 
 DATA = DataSet(DEMO, DEMO)
 
@@ -41,7 +40,6 @@ def test_an_unchanged_preset_is_told_in_three_words(preset: str) -> None:
     values = {option.key: option.value for option in starting.options(preset)}
     words, _ = starting.arguments(preset, "new", DATA, values)
     assert words == (preset, "--name=new", "--data=demo")
-    assert parsed(words).objective == PRESETS[preset].config.objective
 
 
 def test_every_option_is_understood_as_it_is_meant() -> None:
@@ -57,8 +55,9 @@ def test_every_option_is_understood_as_it_is_meant() -> None:
     changes |= {"train_part": 0.5, "clip_norm": float("inf")}
     words = told(changes)
     assert "--gamma=-0.25" in words
+    config = parsed(words)
     for option in starting.options("demo"):
-        value = getattr(getattr(parsed(words), option.section), option.key)
+        value = getattr(getattr(config, option.section), option.key)
         assert value == changes.get(option.key, option.value), option.key
 
 
@@ -89,13 +88,10 @@ def test_what_training_would_refuse_is_refused_before(changes: dict[str, Any], f
         told(changes)
 
 
-@pytest.mark.parametrize("name", ["", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"])
-def test_a_name_is_a_name(name: str) -> None:
-    with pytest.raises(InputError, match="--name"):
-        told({}, name=name)
-
-
-def test_doubtful_values_are_warnings() -> None:
+def test_a_name_is_a_name_and_doubtful_values_are_warnings() -> None:
+    for name in ("", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"):
+        with pytest.raises(InputError, match="--name"):
+            told({}, name=name)
     _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
     assert [fault.place for fault in warnings] == ["--momentum"]
     with pytest.raises(InputError, match="preset 'nothing'"):
@@ -138,88 +134,75 @@ def test_pictures_with_captions_are_data_too(layout: Callable[[Path], None], tmp
 
 
 def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) -> None:
-    folder = write_tiny_data(tmp_path / "data")
-    config = tiny_config(folder)
-    config = replace(config, training=replace(config.training, epochs=1))
-    runs, data = tmp_path / "runs", DataSet("tiny", str(folder))
-    start_run(replace(config, name="first"), runs, quiet())
-    shutil.copytree(runs / "first", runs / "undone")
-    write_status(runs / "undone", "stopped", step=1, steps=2)
+    config, runs = tiny_config(tmp_path / "data", "first", epochs=1), tmp_path / "runs"
+    for name, state in {"first": "finished", "undone": "stopped"}.items():
+        write_status(write_configured(runs, replace(config, name=name)), state, step=1, steps=2)
+    data = DataSet("tiny", str(tmp_path / "data"))
     keys = ("dimension", "image_layers", "word_size", "text_layers")
     alike = {key: getattr(config.model, key) for key in keys}
     alike |= {"word_threshold": config.data.word_threshold}
-    listed = list_runs(runs)
+    summaries = list_runs(runs)
 
     def teachers(runs: list[RunSummary], data: DataSet = data, **changes: object) -> list[TeacherRun]:
         return starting.teacher_runs(runs, "demo", data, alike | changes)
 
-    (teacher,) = teachers(listed)
+    (teacher,) = teachers(summaries)
     assert teacher == TeacherRun("first", str(runs / "first"), same_model=True)
-    assert not teachers(listed, dimension=6)[0].same_model
-    older = [replace(run, config=run.config | {"model": {**run.config["model"]}}) for run in listed]
+    assert not teachers(summaries, dimension=6)[0].same_model
+    older = [replace(run, config=run.config | {"model": {**run.config["model"]}}) for run in summaries]
     for run in older:
         del run.config["model"]["region_norm"]  # a run from before the option had none
-    for versions in (listed, older):
+    for versions in (summaries, older):
         assert teachers(versions)[0].same_model
         assert not teachers(versions, region_norm="rms")[0].same_model
     for changes in ({"word_threshold": 9}, {"text_encoder": "bert"}, {"data": DATA}):
-        assert teachers(listed, **changes) == []
-    chosen = alike | {"boosting": "am", "boosting_scenario": "offline", "boosting_weight": 0.01, "epochs": 1}
-    chosen |= {"bank_size": 0, "batch_size": 8, "warmup_steps": 0, "device": "cpu", "threads": 1}
-    words = told(chosen, teacher, name="second", data=data)
-    assert f"--boosting-teacher={runs / 'first'}" in words
-    start_run(parsed(words), runs, quiet())
-    assert (read_status(runs / "second") or {})["state"] == "finished"
+        assert teachers(summaries, **changes) == []
+    boosted = alike | {"boosting": "am", "boosting_scenario": "offline", "batch_size": 8}
+    words = told(boosted, teacher, name="second", data=data)
+    assert parsed(words).boosting.boosting_teacher == str(runs / "first")
     with pytest.raises(InputError, match="--boosting-teacher: is ''"):
-        told(chosen, name="third", data=data)
+        told(boosted, name="third", data=data)
 
 
-WEIGHT, CODER = sample_weights.WEIGHT, sample_weights.CODER
-DIVERSITY, DISCREPANCY = sample_weights.DIVERSITY, sample_weights.DISCREPANCY
+def write_weights(root: Path, kind: str, document: dict[str, Any], **arrays: np.ndarray) -> Run:
+    """A run of 8 images whose analysis holds sample weights of 40 pairs, drawn at random, and these arrays."""
+    folder = write_sealed(root / kind, {"config.toml": f'name = "{kind}"\n'})
+    weights = np.random.default_rng(2).random(40).astype(np.float32)
+    documents = {"weighting": {"sample_weights": kind, "lambda": 32.0} | document}
+    write_embeddings(folder, *synthetic(8, noise=1.0), documents=documents, sample_weight=weights, **arrays)
+    return open_run(folder)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
-    return train_weighted(tmp_path_factory.mktemp("weights"))
+@pytest.mark.parametrize("direction", [-1, 1])
+def test_every_pair_has_its_weight_and_its_measures(tmp_path: Path, direction: int) -> None:
+    """Larger is more diverse, whatever Γ the raw scores were written with."""
+    names = ("diversity", "discrepancy")
+    raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}
+    document = {"mean": {name: float(raw[name].mean()) for name in names}, "direction": direction}
+    document |= {"std": {name: float(raw[name].std()) for name in names}, "neighbours": 4}
+    arrays = {f"weight_{name}": values for name, values in raw.items()}
+    run = write_weights(tmp_path, "combined", document, **arrays)
+    owner = run.image_of_text("dev")
+    for column, modality in enumerate(("image", "text")):
+        table = weight_table(run, "dev", modality)
+        np.testing.assert_array_equal(table["image"], owner)
+        assert list(correlations(table)) == ["weight", "DIVERSITY", "DISCREPANCY", "CODER"]
+        np.testing.assert_allclose(table["weight"], run.analysis("dev").array("sample_weight"))
+        np.testing.assert_array_equal(table["rank"], run.ranks("dev")["t2i"] + 1)
+        for name in names:
+            np.testing.assert_allclose(table[name.upper()], -direction * raw[name][:, column])
+        spread = run.spread("dev", modality=modality)
+        np.testing.assert_allclose(table["CODER"], spread[owner] if modality == "image" else spread)
+    noted = weighting(run, "dev")
+    assert (noted.kind, noted.total, noted.neighbours) == ("combined", 32, 4)
+    assert noted.statistics["measure"].tolist() == ["DIVERSITY", "DISCREPANCY"]
+    for column in ("mean", "std"):
+        assert noted.statistics[column].tolist() == list(document[column].values())
 
 
-@pytest.mark.parametrize(("modality", "column"), [("image", 0), ("text", 1)])
-def test_every_pair_has_its_weight_and_its_measures(root: Path, modality: str, column: int) -> None:
-    run = open_run(root / "combined")
-    analysis, owner = run.analysis("dev"), run.image_of_text("dev")
-    table = weight_table(run, "dev", modality)
-    np.testing.assert_array_equal(table["image"], owner)
-    assert list(correlations(table)) == [WEIGHT, DIVERSITY, DISCREPANCY, CODER]
-    np.testing.assert_allclose(table[WEIGHT], analysis.array("sample_weight"))
-    np.testing.assert_allclose(table[DIVERSITY], analysis.array("weight_diversity")[:, column])
-    np.testing.assert_allclose(table[DISCREPANCY], analysis.array("weight_discrepancy")[:, column])
-    spread = run.spread("dev", modality=modality)
-    np.testing.assert_allclose(table[CODER], spread[owner] if modality == "image" else spread)
-
-
-def test_larger_is_more_diverse_whatever_gamma_was(root: Path) -> None:
-    run = open_run(root / "opposite")
-    written = run.analysis("dev").array("weight_diversity")
-    assert run.analysis("dev").document("weighting")["direction"] == 1
-    np.testing.assert_allclose(weight_table(run, "dev", "text")[DIVERSITY], -written[:, 1])
-
-
-def test_statistics_are_those_of_the_raw_scores(root: Path) -> None:
-    run = open_run(root / "combined")
-    found = weighting(run, "dev")
-    assert (found.kind, found.neighbours) == ("combined", 4)
-    for row in found.statistics.itertuples():
-        raw = -np.asarray(run.analysis("dev").array(f"weight_{str(row.measure).lower()}"), dtype=np.float64)
-        assert row.mean == pytest.approx(raw.mean(), rel=1e-4)
-        assert row.std == pytest.approx(raw.std(), rel=1e-4)
-
-
-def test_weights_without_neighbours_have_no_measures(root: Path) -> None:
-    run = open_run(root / "hal")
-    assert list(correlations(weight_table(run, "dev", "image"))) == [WEIGHT, CODER]
-    assert weighting(run, "dev").statistics.empty
-
-
-def test_a_run_without_weights_says_what_to_train(run: Run) -> None:
+def test_weights_without_neighbours_have_no_measures(tmp_path: Path, run: Run) -> None:
+    hal = write_weights(tmp_path, "hal", {})
+    assert list(correlations(weight_table(hal, "dev", "image"))) == ["weight", "CODER"]
+    assert weighting(hal, "dev").statistics.empty
     with pytest.raises(InputError, match="--sample-weights"):
         weighting(run, "dev")

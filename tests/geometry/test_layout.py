@@ -4,26 +4,15 @@ import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
+from coder_core.geometry import kmeans
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
-from coder_core.geometry.kmeans import cluster_pairs, nearest_centroid
-from coder_core.geometry.layout import (
-    MEASURED,
-    STARTING,
-    lay_out,
-    layout_seconds,
-    nearest,
-    onto,
-    place_by_neighbours,
-    principal_plane,
-    usable_perplexity,
-)
-from coder_core.geometry.points import Points, stratified
+from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
+from coder_core.geometry.points import Points
 from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings, Method
+from tests.support.run_folders import unit
 
-
-def unit(rows: np.ndarray) -> np.ndarray:
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+TILE = "TILE_ELEMENTS"
 
 
 def cloud(images: int = 30, groups: int = 3, width: int = 12, seed: int = 0) -> Points:
@@ -55,8 +44,8 @@ def test_the_principal_plane_is_that_of_a_singular_value_decomposition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     points = cloud()
-    monkeypatch.setattr(clouds, "TILE_ELEMENTS", 7 * points.width)  # several tiles, the last ones short
-    plane, shares = principal_plane(points)
+    monkeypatch.setattr(clouds, TILE, 7 * points.width)  # several tiles, the last ones short
+    plane, shares = layouts.principal_plane(points)
     centred = together(points).astype(np.float64)
     centred -= centred.mean(0)
     _, singular, right = np.linalg.svd(centred, full_matrices=False)
@@ -64,11 +53,8 @@ def test_the_principal_plane_is_that_of_a_singular_value_decomposition(
     expected *= np.sign((expected * plane).sum(0))
     np.testing.assert_allclose(plane, expected, atol=1e-5)
     np.testing.assert_allclose(shares, singular[:2] ** 2 / (singular**2).sum(), atol=1e-6)
-
-
-def test_one_dimension_is_a_line() -> None:
-    points = Points(np.array([[1.0], [-1.0]], np.float32), np.array([[1.0], [-1.0]], np.float32))
-    plane, shares = principal_plane(points)
+    line = np.array([[1.0], [-1.0]], np.float32)  # one dimension
+    plane, shares = layouts.principal_plane(Points(line, line))
     np.testing.assert_allclose(plane, [[1, 0], [-1, 0], [1, 0], [-1, 0]], atol=1e-6)
     assert shares == (1.0, 0.0)
 
@@ -76,15 +62,15 @@ def test_one_dimension_is_a_line() -> None:
 def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not come before the point itself
-    monkeypatch.setattr("coder_core.geometry.layout.TILE_ELEMENTS", 11 * len(rows))
+    monkeypatch.setattr(layouts, TILE, 11 * len(rows))
     neighbours, distances = nearest(rows, rows, 6)
     assert (neighbours[:, 0] == np.arange(len(rows))).all()
     assert (distances[:, 0] == 0).all()
     everything = 1 - rows.astype(np.float64) @ rows.T.astype(np.float64)
     np.fill_diagonal(everything, -1)
     np.testing.assert_allclose(distances[:, 1:], np.clip(np.sort(everything, 1)[:, 1:6], 0, 2), atol=1e-6)
-    _, other = nearest(rows[:4], rows[10:], 3)
-    np.testing.assert_allclose(other, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
+    _, apart = nearest(rows[:4], rows[10:], 3)
+    np.testing.assert_allclose(apart, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
 
 
 def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift() -> None:
@@ -130,8 +116,11 @@ def test_the_time_of_a_layout_follows_its_points(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_layout_keeps_groups_together_and_a_second_run_is_laid_over_it(method: Method) -> None:
+def test_a_layout_keeps_groups_together_and_a_second_run_is_laid_over_it(
+    method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second run is the same joint space in other coordinates: every cosine is the same."""
+    monkeypatch.setattr(layouts, "ITERATIONS", 500)
     points = cloud(60)
     seen: list[tuple[float, str]] = []
     first = lay_out(points, settings(method), progress=lambda done, n, phase: seen.append((done / n, phase)))
@@ -139,28 +128,32 @@ def test_a_layout_keeps_groups_together_and_a_second_run_is_laid_over_it(method:
     assert share_with_their_group(first.plane) > 0.9
     shares = [share for share, _ in seen]
     assert shares == sorted(shares)
-    if method == "umap":
-        np.testing.assert_array_equal(first.plane, lay_out(points, settings(method)).plane)
-        assert any("numba" in phase for _, phase in seen)
-        assert any(0.4 < share < 1 for share in shares)
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(12, 12)))[0].astype(np.float32)
     turned = Points(points.images @ turn, points.texts @ turn)
     second = lay_out(turned, settings(method), reference=first.plane)
     assert second.disparity is not None
     assert second.disparity < 0.12
+    if method == "umap":
+        np.testing.assert_array_equal(first.plane, lay_out(points, settings(method)).plane)
+        assert any("numba" in phase for _, phase in seen)
+        assert any(0.4 < share < 1 for share in shares)
+        assert "15 neighbours were lowered to 11" in lay_out(cloud(4), LayoutSettings("umap")).notes[0]
+        monkeypatch.setattr(layouts, "MOST_FITTED", 60)
+        layout = lay_out(points, settings(method))
+        assert "60 of 180 points" in layout.notes[0]
+        assert share_with_their_group(layout.plane) > 0.95
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_one_modality_alone_and_both_centred(method: Method) -> None:
+def test_one_modality_alone_and_both_centred() -> None:
     points = cloud()
     gap = np.zeros(points.width, np.float32)
     gap[0] = 3.0
     apart = Points(unit(points.images + gap), unit(points.texts - gap))
     both, images, centred = (
-        lay_out(apart, settings(method, modalities=kind)).plane for kind in ("both", "images", "centred")
+        lay_out(apart, settings("pca", modalities=kind)).plane for kind in ("both", "images", "centred")
     )
     assert (len(both), len(images), len(centred)) == (90, 30, 90)
-    alone = lay_out(Points(apart.images, apart.texts[:0]), settings(method))
+    alone = lay_out(Points(apart.images, apart.texts[:0]), settings("pca"))
     np.testing.assert_allclose(images, alone.plane, atol=1e-4)
     between, without = (
         np.linalg.norm(plane[:30].mean(0) - plane[30:].mean(0)) / plane.std() for plane in (both, centred)
@@ -168,11 +161,10 @@ def test_one_modality_alone_and_both_centred(method: Method) -> None:
     assert without < 0.3 < between
 
 
-def test_too_large_a_perplexity_or_neighbourhood_is_lowered_and_noted() -> None:
-    points = cloud(4)
-    assert usable_perplexity(30, 12) == pytest.approx(11 / 3)
-    assert "perplexity 30 " in lay_out(points, LayoutSettings("tsne")).notes[0]
-    assert "15 neighbours were lowered to 11" in lay_out(points, LayoutSettings("umap")).notes[0]
+def test_too_large_a_perplexity_is_lowered_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert layouts.usable_perplexity(30, 12) == pytest.approx(11 / 3)
+    monkeypatch.setattr(layouts, "ITERATIONS", 250)
+    assert "perplexity 30 " in lay_out(cloud(4), LayoutSettings("tsne")).notes[0]
 
 
 def test_what_cannot_be_laid_out_is_refused() -> None:
@@ -180,63 +172,43 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     few = Points(same.images[:1], same.texts[:2])
     none = Points(same.images, same.texts[:0])
     many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
-    for points, chosen, said in (
+    for points, choice, fact in (
         (same, LayoutSettings("umap"), "collapsed"),
         (few, LayoutSettings("tsne"), r"at least 4. Take PCA"),
         (none, LayoutSettings("pca", modalities="captions"), "at least 1"),
         (many, LayoutSettings("tsne"), "6,001 points"),
     ):
-        with pytest.raises(InputError, match=said):
-            lay_out(points, chosen)
+        with pytest.raises(InputError, match=fact):
+            lay_out(points, choice)
     assert (lay_out(same, LayoutSettings("pca")).plane == 0).all()
     assert lay_out(few, LayoutSettings("pca")).plane.shape == (3, 2)
-
-
-@pytest.mark.parametrize(
-    ("values", "flag"),
-    [
-        ({"method": "mds"}, "--method"),
-        ({"neighbours": 1}, "--neighbours"),
-        ({"min_distance": 2.0}, "--min-distance"),
-        ({"perplexity": float("nan")}, "--perplexity"),
-        ({"seed": -1}, "--seed"),
-    ],
-)
-def test_a_setting_out_of_range_is_named(values: dict[str, object], flag: str) -> None:
-    with pytest.raises(InputError, match=flag):
-        LayoutSettings(**values)  # type: ignore[arg-type]
-
-
-def test_beyond_the_limit_a_random_part_is_fitted_and_the_rest_placed_among_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(layouts, "MOST_FITTED", 60)
-    layout = lay_out(cloud(), LayoutSettings("umap", neighbours=8))
-    assert "60 of 90 points" in layout.notes[0]
-    assert share_with_their_group(layout.plane) > 0.95
+    wrong = {"method": "mds", "neighbours": 1, "min_distance": 2.0, "perplexity": float("nan"), "seed": -1}
+    for name, value in wrong.items():
+        with pytest.raises(InputError, match=f"--{name.replace('_', '-')}"):
+            LayoutSettings(**{name: value})  # type: ignore[arg-type]
 
 
 def test_a_point_is_placed_nearest_to_its_nearest_neighbour() -> None:
     rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
     plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
-    placed = place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
+    placed = layouts.place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
     assert placed[0, 0] < 1
     assert placed[1, 0] == pytest.approx(5, abs=1e-4)
 
 
 def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
-    drawn = stratified((100, 500), 60, seed=1)
+    drawn = clouds.stratified((100, 500), 60, seed=1)
     assert len(drawn) == len(set(drawn.tolist())) == 60
     assert (drawn < 100).sum() == 10
     assert (np.diff(drawn) > 0).all()
     assert drawn[0] != 0 or drawn[1] != 1  # not the first ones
-    assert stratified((1, 10_000), 50, seed=0)[0] == 0  # the small stratum is not left out
-    np.testing.assert_array_equal(stratified((3, 4), 7, seed=0), np.arange(7))
+    assert clouds.stratified((1, 10_000), 50, seed=0)[0] == 0  # the small stratum is not left out
+    np.testing.assert_array_equal(clouds.stratified((3, 4), 7, seed=0), np.arange(7))
 
 
-def test_planted_groups_are_found() -> None:
+def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused() -> None:
     points, owner, shares = cloud(), np.repeat(np.arange(30), 2), list[float]()
-    clusters = cluster_pairs(
+    clusters = kmeans.cluster_pairs(
         *(points.images, points.texts, owner, ClusterSettings(3)),
         progress=lambda done, total, phase: shares.append(done / total),
     )
@@ -246,18 +218,14 @@ def test_planted_groups_are_found() -> None:
     np.testing.assert_array_equal(clusters.image_labels[owner], clusters.text_labels)
     np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-5)
     assert shares == sorted(shares)
+    with pytest.raises(InputError, match="--clusters: is 61 for 60"):
+        kmeans.cluster_pairs(points.images, points.texts, owner, ClusterSettings(61))
+    with pytest.raises(InputError, match="--clusters"):
+        ClusterSettings(1)
 
 
 def test_labels_are_the_nearest_centroids_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coder_core.geometry.kmeans.TILE_ELEMENTS", 40)
+    monkeypatch.setattr(kmeans, TILE, 40)
     points = cloud()
     expected = (points.texts @ points.images[:7].T).argmax(1)
-    np.testing.assert_array_equal(nearest_centroid(points.texts, points.images[:7]), expected)
-
-
-def test_more_clusters_than_pairs_is_refused() -> None:
-    points = cloud(4)
-    with pytest.raises(InputError, match="--clusters: is 9 for 8"):
-        cluster_pairs(points.images, points.texts, np.repeat(np.arange(4), 2), ClusterSettings(9))
-    with pytest.raises(InputError, match="--clusters"):
-        ClusterSettings(1)
+    np.testing.assert_array_equal(kmeans.nearest_centroid(points.texts, points.images[:7]), expected)

@@ -29,6 +29,11 @@ CAPTIONS_PER_IMAGE = 5
 VAGUE = 4  # the last caption of every image fits all of them
 
 
+def unit(rows: np.ndarray) -> np.ndarray:
+    """(k, D) float32 rows of length 1."""
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
 def synthetic(
     images: int, *, noise: float, seed: int = 0, dimension: int = 32, per_image: int = CAPTIONS_PER_IMAGE
 ) -> tuple[np.ndarray, ...]:
@@ -41,8 +46,7 @@ def synthetic(
     vague = np.arange(len(owner)) % per_image == VAGUE
     w[vague] *= 0.15
     w[vague, 0] = 3.0
-    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (v, w)]
-    return unit[0].astype(np.float32), unit[1].astype(np.float32), owner
+    return unit(v), unit(w), owner
 
 
 def ranks_of(v: np.ndarray, w: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -161,8 +165,7 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
         rng = np.random.default_rng(other)
         v = rng.normal(size=(images, 32))
         w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
-        v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
-        write_embeddings(folder, v, w, owner, "train", captions=texts)
+        write_embeddings(folder, unit(v), unit(w), owner, "train", captions=texts)
         folders.append(folder)
     return folders, owner != true_owner
 
