@@ -7,6 +7,7 @@ from coder_core.evaluation.hub_correction import Strength, choose_strengths, cor
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, mixture
 from coder_core.evaluation.tiles import score_tiles
+from tests.reference.ranking import every_score
 
 
 def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:
@@ -14,33 +15,19 @@ def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def scores_of(pairs: list[EmbeddingPair]) -> np.ndarray:
-    return sum(
-        pair.weight * np.asarray(pair.image, np.float64) @ np.asarray(pair.text, np.float64).T
-        for pair in pairs
-    )
-
-
 def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries() -> None:
     random = np.random.default_rng(0)
-    pairs = mixture(
-        unit_rows(random, 30, 8),
-        unit_rows(random, 50, 8),
-        (unit_rows(random, 30, 4), unit_rows(random, 50, 4)),
-        0.9,
-    )
+    wide, narrow = ((unit_rows(random, 30, size), unit_rows(random, 50, size)) for size in (8, 4))
+    pairs = mixture(*wide, narrow, 0.9)
     biases = hub_biases(pairs, (1, 7, 50))  # type: ignore[arg-type]
-    for candidate, scores in enumerate(scores_of(pairs)):  # type: ignore[arg-type]
+    total = every_score([(pair.image, pair.text, pair.weight) for pair in pairs])
+    for candidate, scores in enumerate(total):
         largest = sorted(scores.tolist(), reverse=True)
         expected = [sum(largest[:k]) / k for k in (1, 7, 50)]
         np.testing.assert_allclose(biases[candidate], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [0, 51])
-def test_k_outside_the_reference_queries_is_refused(k: int) -> None:
-    random = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
-        hub_biases([EmbeddingPair(unit_rows(random, 3, 8), unit_rows(random, 50, 8))], (k,))
+    for k in (0, 51):
+        with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
+            hub_biases(pairs, (k,))  # type: ignore[arg-type]
 
 
 def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do() -> None:

@@ -10,6 +10,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
+from tests.support.run_folders import unit
 
 
 def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -17,9 +18,7 @@ def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarra
     images = random.normal(size=(n, 32))
     owner = np.sort(np.concatenate([np.arange(n), random.integers(0, n, m - n)]))
     texts = images[owner] + noise * 3 * random.normal(size=(m, 32))
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    texts /= np.linalg.norm(texts, axis=1, keepdims=True)
-    return images.astype(np.float32), texts.astype(np.float32), owner
+    return unit(images), unit(texts), owner
 
 
 def test_keys() -> None:
@@ -27,12 +26,15 @@ def test_keys() -> None:
     assert set(retrieval_metrics(np.eye(4), np.eye(4), np.arange(4))) == {*ways, "rsum", "md"}
 
 
-def test_median_rank_of_an_even_number_of_queries_is_rounded_down() -> None:
-    """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1."""
-    scores = np.array([[0.9, 0.1], [0.8, 0.2]], np.float32)
-    metrics = retrieval_metrics(scores, np.eye(2), np.arange(2))
-    assert metrics["i2t_medr"] == 1
-    assert metrics["i2t_meanr"] == 1.5
+def test_median_ranks_and_ties_by_hand() -> None:
+    """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
+    metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
+    assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
+    same = np.eye(2), np.full((2, 2), 0.6), np.arange(2)
+    metrics = retrieval_metrics(*same)
+    assert metrics["i2t_r1"] == metrics["t2i_r1"] == 0
+    assert metrics["i2t_ties"] == metrics["t2i_ties"] == 100
+    assert retrieval_metrics(*same, ties="optimistic")["i2t_r1"] == 100
 
 
 QUERIES = {"i2t": torch.arange(40)[:, None].expand(40, 130), "t2i": torch.arange(130)[None].expand(40, 130)}
@@ -45,31 +47,19 @@ def scored(seed: int) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], torch.
     return (images, texts, owner), torch.from_numpy(images @ texts.T) + 2, relevant
 
 
-@pytest.mark.parametrize("k", [1, 5, 10])
-def test_recall_agrees_with_torchmetrics(k: int) -> None:
-    (images, texts, owner), scores, relevant = scored(seed=k)
+def test_recall_and_ranks_agree_with_torchmetrics() -> None:
+    images, texts, owner = correlated(40, 130, seed=1)
+    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
+    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0
     metrics = retrieval_metrics(images, texts, owner)
-    hit = RetrievalHitRate(top_k=k)
-    for way, query in QUERIES.items():
-        hit.reset()
-        expected = 100 * float(hit(scores, relevant, indexes=query))
-        assert metrics[f"{way}_r{k}"] == pytest.approx(expected, abs=1e-4)
-
-
-def test_ranks_agree_with_torchmetrics() -> None:
-    (images, texts, owner), scores, relevant = scored(seed=0)
-    actual = rank(score_tiles([EmbeddingPair(images, texts)], owner))
-    for ranks, query in zip((actual.image_ranks, actual.text_ranks), QUERIES.values(), strict=True):
-        expected = float(RetrievalMRR()(scores, relevant, indexes=query))
-        assert np.mean(1 / (ranks + 1)) == pytest.approx(expected)
-
-
-def test_the_same_caption_at_two_images_is_a_tie_and_counts_against() -> None:
-    images, texts = np.eye(2), np.array([[0.6, 0.6], [0.6, 0.6]])
-    metrics = retrieval_metrics(images, texts, np.arange(2))
-    assert metrics["i2t_r1"] == metrics["t2i_r1"] == 0
-    assert metrics["i2t_ties"] == metrics["t2i_ties"] == 100
-    assert retrieval_metrics(images, texts, np.arange(2), ties="optimistic")["i2t_r1"] == 100
+    ranked = rank(score_tiles([EmbeddingPair(images, texts)], owner))
+    numbers = {"i2t": torch.arange(40)[:, None], "t2i": torch.arange(130)[None]}
+    for (way, query), ranks in zip(numbers.items(), (ranked.image_ranks, ranked.text_ranks), strict=True):
+        queries = {"indexes": query.expand(40, 130)}
+        for k in (1, 5, 10):
+            expected = 100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries))
+            assert metrics[f"{way}_r{k}"] == pytest.approx(expected, abs=1e-4)
+        assert np.mean(1 / (ranks + 1)) == pytest.approx(float(RetrievalMRR()(scores, relevant, **queries)))
 
 
 def test_five_folds_average_each_fold() -> None:
@@ -84,12 +74,6 @@ def test_five_folds_average_each_fold() -> None:
         assert actual[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
     recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
     assert actual["rsum"] == pytest.approx(sum(recalls))
-
-
-def test_five_folds_need_enough_images() -> None:
-    images, texts, owner = correlated(40, 130, seed=4)
-    with pytest.raises(InputError, match="at least 5,000"):
-        five_fold([EmbeddingPair(images, texts)], owner)
 
 
 @pytest.mark.parametrize("images", [41, 2])
@@ -108,15 +92,11 @@ def test_halves_share_no_image_and_leave_none_out(images: int) -> None:
         assert scored["rsum"] == metrics["rsum"]
 
 
-def test_one_image_has_no_halves() -> None:
+def test_too_small_splits_are_refused() -> None:
+    with pytest.raises(InputError, match="at least 5,000"):
+        five_fold([EmbeddingPair(np.eye(40), np.eye(40))], np.arange(40))
     with pytest.raises(InputError, match="1 image; expected at least 2"):
         half_metrics([EmbeddingPair(np.eye(1), np.eye(1))], [0])
-
-
-def test_an_ensemble_of_a_model_with_itself_changes_nothing() -> None:
-    images, texts, owner = correlated(40, 130, seed=4)
-    alone = retrieval_metrics(images, texts, owner)
-    assert ensemble_metrics([EmbeddingPair(images, texts, 0.5)] * 2, owner) == alone
 
 
 def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
@@ -124,6 +104,7 @@ def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
     matrix = images.astype(np.float64) @ texts.T.astype(np.float64)
     kinds = (
         [EmbeddingPair(images, texts)],
+        [EmbeddingPair(images, texts, 0.5)] * 2,
         [ScoreMatrix(matrix)],
         [ScoreMatrix(matrix, 0.5), EmbeddingPair(images, texts, 0.5)],
     )

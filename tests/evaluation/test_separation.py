@@ -37,13 +37,6 @@ def test_the_means_of_a_mixture_agree_with_loops() -> None:
         assert means.mean_distance == pytest.approx(np.mean(matching) - np.mean(others), abs=1e-12)
 
 
-def test_an_image_alone_has_no_others() -> None:
-    assert np.isnan(
-        maths.separation([EmbeddingPair(np.eye(1, 3), np.eye(2, 3))], np.zeros(2, np.int64)).negative
-    )
-    assert "md" not in retrieval_metrics(np.eye(1, 3), np.eye(2, 3), np.zeros(2, np.int64))
-
-
 @pytest.mark.usefixtures("_tiles")
 def test_the_counts_of_a_mixture_agree_with_loops() -> None:
     pairs, owner, scores = two_branches()
@@ -67,3 +60,6 @@ def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble() -> None:
     mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)
     assert mixed["md"] == pytest.approx(maths.separation(pairs, owner).mean_distance)
     assert ensemble_metrics(pairs, owner)["md"] == pytest.approx(mixed["md"])
+    alone = np.eye(1, 3), np.eye(2, 3), np.zeros(2, np.int64)  # one image: there are no other pairs
+    assert np.isnan(maths.separation([EmbeddingPair(*alone[:2])], alone[2]).negative)
+    assert "md" not in retrieval_metrics(*alone)
