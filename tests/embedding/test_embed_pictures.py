@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,19 @@ from tests.support.tiny_towers import (
     write_tiny_naflex,
     write_tiny_siglip,
 )
+from tests.support.tower_runs import WORDS
 
 Capture = pytest.CaptureFixture[str]
 
-WORDS = sorted(
-    {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
-)
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads: None) -> None:
+def _one_thread_and_small_blocks(own_threads: None) -> Iterator[None]:
     torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resumable, "BLOCK_ON_CPU", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,14 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def embed_train(data: Path, model: Path, root: Path, *more: str, name: str = "run") -> int:
     flags = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
     return main(["pictures", str(data), *flags, *more])
+
+
+@pytest.fixture(scope="module")
+def whole(models: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs' folder with CLIP's run of the train split."""
+    root = tmp_path_factory.mktemp("whole")
+    assert embed_train(pictures, models / "clip", root) == 0
+    return root
 
 
 def arrays(root: Path, name: str = "run") -> dict[str, np.ndarray]:
@@ -99,14 +108,15 @@ def test_embeddings_and_metrics_are_those_of_transformers(
     assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
 
 
-def test_the_app_opens_the_run_and_knows_its_origin(models: Path, pictures: Path, tmp_path: Path) -> None:
+def test_the_app_opens_the_run_and_knows_its_origin(
+    models: Path, pictures: Path, whole: Path, tmp_path: Path
+) -> None:
     assert embed_train(pictures, models / "clip", tmp_path, "--prompt=a photo of {}") == 0
-    assert embed_train(pictures, models / "clip", tmp_path, name="plain") == 0
     assert all(run.usable and run.imported for run in list_runs(tmp_path))
     opened = open_run(tmp_path / "run")
     assert len(opened.diversity("train")) == 12
     assert opened.picture("train", 0)
-    assert len(compare(opened, open_run(tmp_path / "plain"), "train")) == 18
+    assert len(compare(opened, open_run(whole / "run"), "train")) == 18
     about = open_analysis(tmp_path / "run", "train").document("towers")
     assert (about["model"], about["prompt"], about["type"]) == (str(models / "clip"), "a photo of {}", "clip")
     assert about["processor"]["crop_size"] == {"height": 32, "width": 32}
@@ -115,18 +125,19 @@ def test_the_app_opens_the_run_and_knows_its_origin(models: Path, pictures: Path
 
 
 def test_another_split_must_come_from_the_same_towers(
-    models: Path, pictures: Path, tmp_path: Path, capsys: Capture
+    models: Path, pictures: Path, whole: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert embed_train(pictures, models / "clip", tmp_path) == 0
-    assert embed_train(pictures, models / "clip", tmp_path) == 1
-    assert "add --overwrite" in capsys.readouterr().err
-    assert embed_train(pictures, models / "clip", tmp_path, "--split=val") == 0
-    assert open_run(tmp_path / "run").splits == ("dev", "train")
-    assert embed_train(pictures, models / "clip", tmp_path, "--split=test", "--prompt=x {}") == 1
-    assert "prompt 'x {}'" in capsys.readouterr().err
+    shutil.copytree(whole / "run", tmp_path / "run")
     write_tiny_clip(tmp_path / "other", seed=1)
-    assert embed_train(pictures, tmp_path / "other", tmp_path, "--split=test") == 1
-    assert "choose another --name" in capsys.readouterr().err
+    for model, flags, message in (
+        (models / "clip", [], "add --overwrite"),
+        (models / "clip", ["--split=val"], ""),
+        (models / "clip", ["--split=test", "--prompt=x {}"], "prompt 'x {}'"),
+        (tmp_path / "other", ["--split=test"], "choose another --name"),
+    ):
+        assert embed_train(pictures, model, tmp_path, *flags) == bool(message)
+        assert message in capsys.readouterr().err
+    assert open_run(tmp_path / "run").splits == ("dev", "train")
 
 
 def killed_at_block(number: int, work: Callable[[], object]) -> int:
@@ -168,15 +179,10 @@ def end_of_two(work: Callable[[], int]) -> list[int]:
 
 
 @pytest.mark.slow
-def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
-    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_bit_depends_on_processes_or_kill_9(
+    models: Path, pictures: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
-    model = models / "clip"
-    assert embed_train(pictures, model, tmp_path / "whole") == 0
-    whole = arrays(tmp_path / "whole")
-    assert embed_train(pictures, model, tmp_path / "workers", "--workers=2", "--batch-size=5") == 0
-    assert_same_bits(whole, arrays(tmp_path / "workers"))
+    model, expected = models / "clip", arrays(whole)
     # every block is marked as it comes, and the process killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
     assert killed_at_block(5, lambda: embed_train(pictures, model, tmp_path / "killed")) == -signal.SIGKILL
@@ -194,15 +200,14 @@ def test_no_bit_depends_on_batch_size_workers_processes_or_kill_9(
     monkeypatch.setattr(resumable, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
     assert embed_train(pictures, model, tmp_path / "killed") == 0
     assert decoded == [[1]]
-    assert_same_bits(whole, arrays(tmp_path / "killed"))
+    assert_same_bits(expected, arrays(tmp_path / "killed"))
     assert end_of_two(lambda: embed_train(pictures, model, tmp_path / "two")) == [0, 0]
-    assert_same_bits(whole, arrays(tmp_path / "two"))
+    assert_same_bits(expected, arrays(tmp_path / "two"))
 
 
 def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
-    models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    models: Path, pictures: Path, whole: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 2)
     data = shutil.copytree(pictures, tmp_path / "data")
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
@@ -217,11 +222,9 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
     assert analysis.image_names == TRAIN[:2] + TRAIN[4:]
     assert analysis.captions == [caption for name in analysis.image_names for caption in CAPTIONS[name]]
     np.testing.assert_array_equal(stored["image_of_text"], np.repeat(np.arange(4), 2))
-    assert embed_train(pictures, models / "clip", tmp_path / "whole") == 0
-    whole = arrays(tmp_path / "whole")
-    np.testing.assert_array_equal(stored["image_embeddings"], np.delete(whole["image_embeddings"], [2, 3], 0))
-    texts = np.delete(whole["text_embeddings"], range(4, 8), 0)
-    np.testing.assert_array_equal(stored["text_embeddings"], texts)
+    for side, left_out in (("image", [2, 3]), ("text", range(4, 8))):
+        expected = np.delete(arrays(whole)[f"{side}_embeddings"], left_out, 0)
+        np.testing.assert_array_equal(stored[f"{side}_embeddings"], expected)
     notes = json.loads((tmp_path / "runs/run/analysis/train/imported.json").read_text())["notes"]
     assert any("2 of 6 pictures" in note for note in notes)
     # a missing picture of another split is ignored, one of this split is named
@@ -231,20 +234,19 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
     assert "1 of 3 pictures are missing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("layout", ["parquet", "webdataset"])
-def test_packed_pictures_are_embedded_where_they_are(
-    layout: str, models: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("layout", "workers"), [("parquet", 2), ("webdataset", 0)])
+def test_packed_pictures_are_embedded_where_they_are_whatever_the_workers_and_the_batch(
+    layout: str, workers: int, models: Path, whole: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(resumable, "BLOCK_ON_CPU", 4)
     LAYOUTS[layout](tmp_path / "data")
-    assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", "--workers=2") == 0
-    assert embed_train(pictures, models / "clip", tmp_path / "files") == 0
+    flags = f"--workers={workers}", "--batch-size=5"
+    assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", *flags) == 0
     packed = arrays(tmp_path / "runs")
     assert packed.pop(PICTURE_POSITIONS).shape == (6, 3)
-    assert_same_bits(arrays(tmp_path / "files"), packed)
+    assert_same_bits(arrays(whole), packed)
 
 
-WIDE = 16_384
+WIDE = 4_096
 
 
 class WideTowers:
@@ -270,7 +272,7 @@ class WideTowers:
 
 
 def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
-    captions = 640
+    captions = 512
     folder = tmp_path / "data" / "train"
     folder.mkdir(parents=True)
     (folder / "0.jpg").write_bytes(draw(0))

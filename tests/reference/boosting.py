@@ -14,15 +14,6 @@ def soft_rising(score: float, margin: float) -> float:
     return 2 * margin / (1 + math.exp(-(2 / margin) * (score + 1))) - margin
 
 
-def hardest(target: Sequence[float], teacher: Sequence[float]) -> int | None:
-    """Place of the negative with the largest S^t − S^a; the first of equals, None without negatives."""
-    best = None
-    for j in range(len(target)):
-        if best is None or target[j] - teacher[j] > target[best] - teacher[best]:
-            best = j
-    return best
-
-
 def _relative(
     t: float, a: float, positive: float, teacher_positive: float, margin: float, is_soft: bool
 ) -> float:
@@ -50,18 +41,11 @@ def loss(
     split: float,
     is_soft: bool,
 ) -> float:
-    """rs, rm, as or am (eq. 7-10, 18, 20)."""
-    best = hardest(target, teacher)
-    if best is None:
-        return 0.0
-    places = range(len(target)) if form in ("rs", "as") else [best]
+    """rs, rm, as or am (eq. 7-10, 18, 20); "m" is at the negative with the largest S^t − S^a, the first of equals."""
+    pairs = list(zip(target, teacher, strict=True))
+    if pairs and form in ("rm", "am"):
+        pairs = [max(pairs, key=lambda pair: pair[0] - pair[1])]
+    positives = positive, teacher_positive
     if form in ("rs", "rm"):
-        terms = [
-            _relative(target[j], teacher[j], positive, teacher_positive, margin, is_soft) for j in places
-        ]
-    else:
-        terms = [
-            _absolute(target[j], teacher[j], positive, teacher_positive, margin, split, is_soft)
-            for j in places
-        ]
-    return math.fsum(terms)
+        return math.fsum(_relative(t, a, *positives, margin, is_soft) for t, a in pairs)
+    return math.fsum(_absolute(t, a, *positives, margin, split, is_soft) for t, a in pairs)

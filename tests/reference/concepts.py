@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from tests.reference.arithmetic import softmax, unit
+from tests.reference.arithmetic import dot, softmax, unit
 from tests.reference.pairs import Matrix
 
 
@@ -49,26 +49,23 @@ def graph(
 
 def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0.2) -> list[list[float]]:
     """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
-    rows = []
-    for row in adjacency:
-        spread = [
-            math.fsum(a * node[c] for a, node in zip(row, nodes, strict=True)) for c in range(len(nodes[0]))
-        ]
-        out = [math.fsum(x * weight[c][f] for c, x in enumerate(spread)) for f in range(len(weight[0]))]
-        rows.append([value if value > 0 else slope * value for value in out])
-    return rows
+    return [
+        [value if value > 0 else slope * value for value in mixed(mixed(row, nodes), weight)]
+        for row in adjacency
+    ]
+
+
+def mixed(weights: Sequence[float], rows: Matrix) -> list[float]:
+    """Σ_i w_i · row i."""
+    return [dot(weights, column) for column in zip(*rows, strict=True)]
 
 
 def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: float) -> list[float]:
     """a_i = exp(λ · q W y_i) / Σ_k exp(λ · q W y_k)."""
-    turned = [math.fsum(q * weight[d][f] for d, q in enumerate(query)) for f in range(len(weight[0]))]
-    logits = [smoothing * math.fsum(t * y for t, y in zip(turned, node, strict=True)) for node in nodes]
-    return softmax(logits)
+    turned = mixed(query, weight)
+    return softmax([smoothing * dot(turned, node) for node in nodes])
 
 
 def read(attention: Sequence[float], nodes: Matrix) -> list[float]:
     """Σ_i a_i y_i, normalised."""
-    mixed = [
-        math.fsum(a * node[f] for a, node in zip(attention, nodes, strict=True)) for f in range(len(nodes[0]))
-    ]
-    return unit(mixed)
+    return unit(mixed(attention, nodes))

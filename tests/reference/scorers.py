@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from tests.reference.arithmetic import dot, softmax, unit
+from tests.reference.concepts import mixed
 
 Rows = Sequence[Sequence[float]]
 
@@ -31,20 +32,15 @@ def several(
 ) -> list[list[float]]:
     """K embeddings of one sample before they are normalised: LayerNorm(pooled + sigmoid(W a_k + b))."""
     scores = [linear([math.tanh(value) for value in linear(row, hidden)], heads) for row in features]
-    found = []
+    embeddings = []
     for head in range(len(heads)):
-        share = softmax([row[head] for row in scores])
-        read = [
-            math.fsum(a * row[d] for a, row in zip(share, features, strict=True)) for d in range(len(pooled))
-        ]
-        sums = [
-            base + 1 / (1 + math.exp(-value))
-            for base, value in zip(pooled, linear(read, weight, bias), strict=True)
-        ]
+        read = mixed(softmax([row[head] for row in scores]), features)
+        shifts = [1 / (1 + math.exp(-value)) for value in linear(read, weight, bias)]
+        sums = [base + value for base, value in zip(pooled, shifts, strict=True)]
         mean = math.fsum(sums) / len(sums)
         spread = math.sqrt(math.fsum((value - mean) ** 2 for value in sums) / len(sums) + epsilon)
-        found.append([(v - mean) / spread * a + b for v, a, b in zip(sums, scale, shift, strict=True)])
-    return found
+        embeddings.append([(v - mean) / spread * a + b for v, a, b in zip(sums, scale, shift, strict=True)])
+    return embeddings
 
 
 def head_diversity(residuals: Rows) -> float:
@@ -58,9 +54,8 @@ def discrepancy(images: Rows, texts: Rows, sharpness: float = 0.5) -> float:
     """E k(v, v') − 2 E k(v, w) + E k(w, w') with k = exp(−γ ‖x − y‖)."""
 
     def mean_kernel(side: Rows, other: Rows) -> float:
-        return math.fsum(math.exp(-sharpness * math.dist(x, y)) for x in side for y in other) / (
-            len(side) * len(other)
-        )
+        kernels = [math.exp(-sharpness * math.dist(x, y)) for x in side for y in other]
+        return math.fsum(kernels) / len(kernels)
 
     return mean_kernel(images, images) - 2 * mean_kernel(images, texts) + mean_kernel(texts, texts)
 
@@ -78,12 +73,8 @@ def interaction(
     kept = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
     normed = [unit(row) for row in kept]
     total = [0.0] * len(align)
-    for place, word in enumerate(words):
-        share = softmax([sharpness * row[place] for row in normed])
-        read = [
-            math.fsum(a * region[d] for a, region in zip(share, regions, strict=True))
-            for d in range(len(word))
-        ]
+    for number, word in enumerate(words):
+        read = mixed(softmax([sharpness * row[number] for row in normed]), regions)
         aligned = unit(linear([(a - b) ** 2 for a, b in zip(word, read, strict=True)], align, align_bias))
         total = [a + b / len(words) for a, b in zip(total, aligned, strict=True)]
     return math.tanh(dot(score, total) + score_bias)

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, Verdict, append_review, image_keys
 from coder_core.embedding.exports.cleaned import WRITTEN
 from coder_core.reviews import main
-from coder_core.training.launch import start_run
+from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.reviewed import named_reviews
 from tests.support.picture_folders import CAPTIONS, NAMES, coco, flickr8k, flickr30k_results, kaggle
 from tests.support.precomp_folders import features, write_split
-from tests.support.tiny_runs import quiet, tiny_config, told, with_data
+from tests.support.tiny_runs import tiny_config, with_data
 
 
 def export(data: Path, folder: Path, *verdicts: tuple[str, str, Verdict]) -> list[str]:
@@ -56,17 +58,20 @@ def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
 
 
-@pytest.mark.usefixtures("own_threads")
-def test_training_on_it_equals_training_with_the_reviews(data: Path, tmp_path: Path) -> None:
+def test_training_reads_of_it_what_it_reads_with_the_reviews(data: Path, tmp_path: Path) -> None:
     train = read_split(data, "train")
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     rows = [0, 1, 7, 12]  # image 0 loses both
     pairs = [(keys[train.image_of_text[row]], train.captions[row]) for row in rows]
     assert main(export(data, tmp_path, *((*pair, "wrong-caption") for pair in pairs))) == 0
-    cleaned = start_run(tiny_config(tmp_path / "clean", epochs=1), tmp_path / "cleaned", quiet())
-    config = with_data(tiny_config(data, epochs=1), reviews=str(tmp_path / "reviews.jsonl"))
-    reviewed = start_run(config, tmp_path / "reviewed", quiet())
-    assert told(cleaned) == told(reviewed) != []
+    cleaned = prepare(tiny_config(tmp_path / "clean"))
+    config = with_data(tiny_config(data), reviews=str(tmp_path / "reviews.jsonl"))
+    reviewed = prepare(config, Inputs(reviews=named_reviews(config)))
+    assert cleaned.batches.per_epoch == reviewed.batches.per_epoch > 0
+    for step in range(cleaned.batches.per_epoch):
+        for part in ("regions", "region_lengths", "words", "word_lengths"):
+            batches = (getattr(prepared.batches(step), part) for prepared in (cleaned, reviewed))
+            torch.testing.assert_close(*batches, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("write", [flickr8k, flickr30k_results, kaggle])

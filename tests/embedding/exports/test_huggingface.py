@@ -10,13 +10,17 @@ import pytest
 import torch
 from PIL import Image
 
+from coder_core.config.schema import Config
 from coder_core.embedding.exports.huggingface import FIX
+from coder_core.embedding.exports.huggingface import _of_two_models as of_two_models
 from coder_core.export import main as export
+from coder_core.model.run_towers import open_towers
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.load import best_save
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
+from tests.support.precomp_folders import refusal
 from tests.support.run_folders import write_run
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import WIDTH, embedded_by_transformers, write_tiny_clip, write_tiny_naflex
@@ -73,37 +77,39 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     assert config.data.data in card
 
 
-def test_towers_of_two_models_become_one_dual_encoder(
-    towers_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_towers_of_two_models_become_one_dual_encoder(towers_folder: Path, tmp_path: Path) -> None:
     clip = write_tiny_clip(towers_folder / "wide", seed=1, space=WIDTH)
-    other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
     naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)
-    siglip = towers_folder / "siglip"
-    values: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "full", "learning_rate": 1e-2}
-    for image, text, refusal in (
-        (siglip, clip, ""),
+    siglip, values = towers_folder / "siglip", {"image_tuning": "lora", "learning_rate": 1e-2}
+
+    def two_models(image: Path, text: Path) -> Config:
+        towers = {"image_tower": str(image), "text_tower": str(text)}
+        return tower_config(towers_folder, "two", epochs=1, **towers, **values)
+
+    run, out = start_run(two_models(siglip, clip), tmp_path, quiet()), tmp_path / "out"
+    assert export([str(run), "--to", "huggingface", str(out)]) == 0
+    analysis = open_analysis(run, "dev")
+    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+    assert_embeds(out, pictures, analysis)
+    towers = DualEncoder(str(out))  # embed pictures takes it, too
+    rows, _ = towers.encode_texts(analysis.captions)
+    np.testing.assert_allclose(rows, analysis.text_embeddings, atol=1e-6)
+
+    other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
+    for image, text, refused in (
         (other, clip, ""),
         (naflex, clip, "the image tower, a Siglip2VisionModel, "),
         (clip, siglip, "the text tower, a SiglipTextModel, "),
     ):
-        name = f"{image.name}-{text.name}"
-        out = tmp_path / f"{name}-out"
-        config = tower_config(
-            towers_folder, name, image_tower=str(image), text_tower=str(text), epochs=1, **values
-        )
-        run = start_run(config, tmp_path, quiet())
-        assert export([str(run), "--to", "huggingface", str(out)]) == bool(refusal)
-        if refusal:
-            assert refusal in " ".join(capfd.readouterr().err.split())
-            assert not out.exists()
-            continue
-        analysis = open_analysis(run, "dev")
-        pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-        assert_embeds(out, pictures, analysis)
-        towers = DualEncoder(str(out))  # embed pictures takes it, too
-        rows, _ = towers.encode_texts(analysis.captions)
-        np.testing.assert_allclose(rows, analysis.text_embeddings, atol=1e-6)
+        halves = open_towers(two_models(image, text))
+        assert halves is not None
+        modules = halves.image.module, halves.text.module
+        with torch.no_grad():
+            if refused:
+                assert refused in str(refusal(of_two_models, run, *modules))
+            else:
+                projection = of_two_models(run, *modules).visual_projection.weight
+                assert torch.equal(projection, modules[0].projection.weight)
 
 
 def test_what_no_transformers_model_has_is_refused(
