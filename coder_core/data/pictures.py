@@ -42,7 +42,7 @@ def picture_path(folder: Path, name: str) -> Path | None:
     if reason:
         raise InputError.at(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
     path = find_file(folder, name)
-    if path is not None and not _inside(folder, path):
+    if path is not None and not _inside(os.path.realpath(folder), path):
         raise InputError.at(path, "a link that leaves the picture folder", INSIDE, "copy the file here")
     return path
 
@@ -55,8 +55,8 @@ def find_file(folder: Path, name: str) -> Path | None:
         return None
 
 
-def _inside(folder: Path, path: Path) -> bool:
-    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+def _inside(real_folder: str, path: Path) -> bool:
+    return os.path.realpath(path).startswith(real_folder + os.sep)
 
 
 def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
@@ -193,12 +193,12 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     ]
     if folder is None or unsafe:
         return faults
-    missing, linked = [], []
+    missing, linked, real_folder = [], [], os.path.realpath(folder)
     for name in names:
         path = find_file(folder, name)
         if path is None:
             missing.append(name)
-        elif not _inside(folder, path):
+        elif not _inside(real_folder, path):
             linked.append(name)
     outside = "are links out of the folder, which the app does not show"
     for cases, problem, fix in (

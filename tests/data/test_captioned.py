@@ -27,7 +27,7 @@ from tests.support.precomp_folders import reason, refusal
 
 WITHOUT_SPLITS = ("kaggle", "flickr30k-results", "img2dataset")
 WITHOUT_TEST = ("coco", "parquet")
-Edit = Callable[[bytes], bytes]
+Edit = bytes | tuple[str, str] | dict[str, bytes] | Callable[[bytes], bytes]
 
 
 def number_of(split: CaptionedSplit, image: int) -> int:
@@ -35,21 +35,9 @@ def number_of(split: CaptionedSplit, image: int) -> int:
     return [draw(number) for number in range(PICTURES)].index(split.read(image))
 
 
-def faults_of(path: Path) -> list[tuple[Severity, str]]:
-    """Severity and text of every fault of a data set, refused or read."""
-    try:
-        faults = read_captioned(path).faults
-    except InputError as error:
-        faults = list(error.faults)
-    return [(fault.severity, str(fault)) for fault in faults]
-
-
-def test_every_layout_has_its_writer_and_its_flag():
-    assert set(FORMATS) == set(LAYOUTS) == set(get_args(Format)) - {"auto"}
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path, capsys):
+    assert set(FORMATS) == set(LAYOUTS) == set(get_args(Format)) - {"auto"}
     LAYOUTS[layout](tmp_path)
     data = read_captioned(tmp_path)
     assert data.layout == layout
@@ -123,92 +111,119 @@ def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path):
     assert len(read_captioned(tmp_path, pictures=tmp_path / "elsewhere").splits) >= 1
 
 
-def add(text: str) -> Edit:
-    return lambda content: content + text.encode()
+def add_members(file: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(file, "a") as content:
+        for name, data in members.items():
+            if name == "link.jpg":
+                link = tarfile.TarInfo(name)
+                link.type, link.linkname = tarfile.SYMTYPE, data.decode()
+                content.addfile(link)
+            else:
+                add_to_tar(content, name, data)
 
 
-def put(old: str, new: str) -> Edit:
-    return lambda content: content.replace(old.encode(), new.encode())
+def without_pages(content: bytes) -> bytes:
+    """A parquet file of empty pages before a whole footer."""
+    footer = len(content) - int.from_bytes(content[-8:-4], "little") - 8
+    return content[:4] + bytes(footer - 4) + content[footer:]
 
 
-def cut_before(text: str) -> Edit:
-    return lambda content: content[: content.index(text.encode())]
-
-
-def write(content: bytes) -> Edit:
-    return lambda _: content
+def one_zero_block(content: bytes) -> bytes:
+    return content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512]
 
 
 NAME, OTHER, DEV = NAMES[0], NAMES[3], NAMES[6]
-HEAD = b"file_name,text\n"
+HEAD, LATIN = (
+    b"file_name,text\n",
+    "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file",
+)
 FIRST, SECOND = (f'{{"image_id": 6, "id": {12 + k}, "caption": "{CAPTIONS[DEV][k]}"}}' for k in range(2))
+# file → its edits: another content, a text to put at the end or in place of another, members of a tar file
 CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
     "flickr8k/Flickr8k.token.txt": [
-        (add(f"{NAME}#0\tagain\n"), "error", f"line 25: '{NAME}#0' is also the number of"),
-        (add("no tab here\n"), "error", "token.txt line 25: is 'no tab here'"),
-        (add("other.jpg.1#0\tin no list\n"), "note", "the first: 'other.jpg.1'"),
+        (("", f"{NAME}#0\tagain\n"), "error", f"line 25: '{NAME}#0' is also the number of"),
+        (("", "no tab here\n"), "error", "token.txt line 25: is 'no tab here'"),
+        (("", "other.jpg.1#0\tin no list\n"), "note", "the first: 'other.jpg.1'"),
     ],
     "flickr8k/Flickr_8k.devImages.txt": [
-        (add(f"{NAME}\n"), "warning", f"1 pictures are in both; the first: '{NAME}'"),
-        (add("never.jpg\n"), "warning", "left out; the first: 'never.jpg'"),
+        (("", f"{NAME}\n"), "warning", f"1 pictures are in both; the first: '{NAME}'"),
+        (("", "never.jpg\n"), "warning", "left out; the first: 'never.jpg'"),
     ],
     "kaggle/captions.txt": [
-        (put("image,caption\n", ""), "note", "captions.txt line 1: "),
-        (add("nothing\n"), "error", "captions.txt line 26: is 'nothing'"),
-        (put(f"{CAPTIONS[OTHER][1]}", ""), "warning", "captions.txt line 9"),
-        (add("bare.jpg,\n"), "warning", "left out; the first: 'bare.jpg'"),
+        (("image,caption\n", ""), "note", "captions.txt line 1: "),
+        (("", "nothing\n"), "error", "captions.txt line 26: is 'nothing'"),
+        ((CAPTIONS[OTHER][1], ""), "warning", "captions.txt line 9"),
+        (("", "bare.jpg,\n"), "warning", "left out; the first: 'bare.jpg'"),
     ],
     "flickr30k-results/results.csv": [
-        (put(f"{OTHER}| 1| ", f"{OTHER}| 1   "), "warning", "1 lines lack the bar"),
-        (add(f"{OTHER}| 0| again\n"), "error", f"'{OTHER}| 0' is also the number of"),
+        ((f"{OTHER}| 1| ", f"{OTHER}| 1   "), "warning", "1 lines lack the bar"),
+        (("", f"{OTHER}| 0| again\n"), "error", f"'{OTHER}| 0' is also the number of"),
     ],
     "flickr30k-annotations/flickr_annotations_30k.csv": [
-        (put('"[2, 3]"', '"[0, 3]"'), "error", "0 is also the sentid of"),
-        (write(b"raw,filename\n[,x.jpg\n"), "error", "line 2, column raw: is not JSON"),
+        (('"[2, 3]"', '"[0, 3]"'), "error", "0 is also the sentid of"),
+        (b"raw,filename\n[,x.jpg\n", "error", "line 2, column raw: is not JSON"),
     ],
     "coco/annotations/captions_val2017.json": [
-        (put(SECOND, FIRST), "error", "annotations[1]: 12 is also the id of"),
-        (put(SECOND, '{"id": 98}'), "error", "annotations[1].image_id: the key is missing"),
-        (put(SECOND, '{"id": 9, "image_id": 99, "caption": "a"}'), "warning", "with image_id 99"),
-        (put(f"{FIRST}, {SECOND}", FIRST.replace("a ring, number 6", " ")), "warning", f"val2017/{DEV}'"),
-        (write(b"[]"), "error", "the file: is of type list"),
-        (write(b"{"), "error", "is not JSON"),
+        ((SECOND, FIRST), "error", "annotations[1]: 12 is also the id of"),
+        ((SECOND, '{"id": 98}'), "error", "annotations[1].image_id: the key is missing"),
+        ((SECOND, '{"id": 9, "image_id": 99, "caption": "a"}'), "warning", "with image_id 99"),
+        ((f"{FIRST}, {SECOND}", FIRST.replace("a ring, number 6", " ")), "warning", f"val2017/{DEV}'"),
+        (b"[]", "error", "the file: is of type list"),
+        (b"{", "error", "is not JSON"),
+        (lambda content: content.replace(b"a ring", b"\xe4 ring"), "error", "captions_val2017.json: "),
     ],
     "imagefolder/train/metadata.csv": [
-        (write(b"000_drawn.jpg,a\n"), "error", "metadata.csv line 1: the header is '000_drawn.jpg'"),
-        (write(HEAD + b"000_drawn.jpg,a,b\n"), "error", "line 2: has 3 fields, the header 2"),
-        (write(b"file_name,width\n000_drawn.jpg,3\n"), "error", "its columns are 'width'"),
-        (write(HEAD + b"../../x.jpg,a\n"), "error", "line 2: the name 'train/../../x.jpg'"),
-        (
-            write(HEAD + b"000_drawn.jpg,caf\xe9\n"),
-            "error",
-            "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv",
-        ),
+        (b"000_drawn.jpg,a\n", "error", "metadata.csv line 1: the header is '000_drawn.jpg'"),
+        (HEAD + b"000_drawn.jpg,a,b\n", "error", "line 2: has 3 fields, the header 2"),
+        (b"file_name,width\n000_drawn.jpg,3\n", "error", "its columns are 'width'"),
+        (HEAD + b"../../x.jpg,a\n", "error", "line 2: the name 'train/../../x.jpg'"),
+        (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", f"{LATIN} as UTF-8 (iconv"),
     ],
-    "precomp/precomp/dev_ids.txt": [(add("3\n"), "error", "7 ids for the 6 captions of dev_caps.txt")],
+    "imagefolder/test/metadata.parquet": [(without_pages, "error", "metadata.parquet: ")],
+    "parquet/data/train-00000-of-00002.parquet": [(without_pages, "error", "00002.parquet: ")],
+    "precomp/precomp/dev_ids.txt": [(("", "3\n"), "error", "7 ids for the 6 captions of dev_caps.txt")],
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
-        (write(b"\x1f\x8b" + bytes(600)), "error", "0.tar: cannot be read as a tar file"),
-        (cut_before("s0000007.jpg"), "error", "0.tar: lacks the two blocks of zeros"),
+        (b"\x1f\x8b" + bytes(600), "error", "0.tar: cannot be read as a tar file"),
         (
-            lambda content: content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512],
+            lambda content: content.partition(b"s0000007.jpg")[0],
             "error",
-            "0.tar: lacks",
+            "0.tar: lacks the two blocks of zeros",
         ),
-        (put("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: holds no member and no end at byte"),
+        (one_zero_block, "error", "0.tar: lacks"),
+        (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: holds no member and no end at byte"),
+        ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name holds .."),
+        ({"/x.jpg": draw(0)}, "error", "'/x.jpg': the name is an absolute path"),
+        ({"link.jpg": b"/etc/passwd"}, "error", "'link.jpg': "),
+        ({"alone.txt": b"-", "s0000006.jpg": draw(0)}, "error", "'s0000006' is also the key of"),
+        ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt, byte 1: the byte 0xe4"),
+        ({"alone.txt": b"no picture"}, "warning", "'alone'"),
+        ({"bare.jpg": draw(0)}, "warning", "the first: 'dev/0/bare.jpg'"),
     ],
 }
 
 
-@pytest.mark.parametrize(("file", "case"), [(file, case) for file, cases in CASES.items() for case in cases])
-def test_faults_name_the_file_and_its_line_or_object(tmp_path, file, case):
-    layout, _, name = file.partition("/")
-    edit, severity, text = case
+@pytest.mark.parametrize(
+    ("path", "edit", "severity", "text"), [(path, *case) for path, cases in CASES.items() for case in cases]
+)
+def test_faults_name_the_file_and_its_line_or_object(tmp_path, path, edit, severity, text):
+    layout, _, name = path.partition("/")
     LAYOUTS[layout](tmp_path)
-    whole = (tmp_path / name).read_bytes()
-    assert edit(whole) != whole
-    (tmp_path / name).write_bytes(edit(whole))
-    assert [fault for fault in faults_of(tmp_path) if fault[0] == severity and text in fault[1]]
+    file = tmp_path / name
+    whole = file.read_bytes()
+    if isinstance(edit, dict):
+        add_members(file, edit)
+    elif isinstance(edit, tuple):
+        old, new = (part.encode() for part in edit)
+        file.write_bytes(whole.replace(old, new) if old else whole + new)
+    else:
+        file.write_bytes(edit if isinstance(edit, bytes) else edit(whole))
+    assert file.read_bytes() != whole
+    try:
+        faults = list(read_captioned(tmp_path).faults)
+    except InputError as error:
+        faults = list(error.faults)
+    assert [fault for fault in faults if fault.severity == severity and text in str(fault)]
 
 
 def test_quotes_of_csv_are_no_part_of_a_caption(tmp_path):
@@ -246,48 +261,6 @@ def test_captions_keep_the_ids_of_their_layout(tmp_path):
     assert all(split.caption_ids is None for split in read_captioned(tmp_path / "flickr8k").splits)
 
 
-@pytest.mark.parametrize("name", ["imagefolder", "parquet", "coco"])
-def test_a_damaged_file_of_captions_is_named(tmp_path, name):
-    """Empty pages of parquet before a whole footer; a byte of Latin-1 in COCO's JSON."""
-    LAYOUTS[name](tmp_path)
-    file = sorted(tmp_path.rglob("*.json" if name == "coco" else "*.parquet"))[0]
-    damaged = file.read_bytes().replace(b"a ring", b"\xe4 ring")
-    if name != "coco":
-        footer = len(damaged) - int.from_bytes(damaged[-8:-4], "little") - 8
-        damaged = damaged[:4] + bytes(footer - 4) + damaged[footer:]
-    file.write_bytes(damaged)
-    assert refusal(read_captioned, tmp_path).faults[0].place == str(file)
-
-
-def add_members(file: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(file, "a") as content:
-        for name, data in members.items():
-            if name == "link.jpg":
-                link = tarfile.TarInfo(name)
-                link.type, link.linkname = tarfile.SYMTYPE, data.decode()
-                content.addfile(link)
-            else:
-                add_to_tar(content, name, data)
-
-
-@pytest.mark.parametrize(
-    ("members", "severity", "text"),
-    [
-        ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name holds .."),
-        ({"/x.jpg": draw(0)}, "error", "'/x.jpg': the name is an absolute path"),
-        ({"link.jpg": b"/etc/passwd"}, "error", "'link.jpg': "),
-        ({"alone.txt": b"-", "s0000006.jpg": draw(0)}, "error", "'s0000006' is also the key of"),
-        ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt, byte 1: the byte 0xe4"),
-        ({"alone.txt": b"no picture"}, "warning", "'alone'"),
-        ({"bare.jpg": draw(0)}, "warning", "the first: 'dev/0/bare.jpg'"),
-    ],
-)
-def test_odd_members_of_tar_files_are_named(tmp_path, members, severity, text):
-    LAYOUTS["webdataset"](tmp_path)
-    add_members(tmp_path / "dev" / "0.tar", members)
-    assert [fault for fault in faults_of(tmp_path) if fault[0] == severity and text in fault[1]]
-
-
 @pytest.mark.parametrize("layout", ["img2dataset", "webdataset"])
 def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
     members = {"a.jpg": draw(0), "a.json": b'{"caption": "from JSON", "status": "success"}'}
@@ -298,8 +271,9 @@ def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
         (tmp_path / "00000").mkdir()
         for name, data in members.items():
             (tmp_path / "00000" / name).write_bytes(data)
-    assert [split.captions for split in read_captioned(tmp_path).splits] == [["from JSON"]]
-    assert "warning" in [severity for severity, text in faults_of(tmp_path) if "b.jpg" in text]
+    data = read_captioned(tmp_path)
+    assert [split.captions for split in data.splits] == [["from JSON"]]
+    assert "warning" in [fault.severity for fault in data.faults if "b.jpg" in fault.found]
 
 
 def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):

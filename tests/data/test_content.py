@@ -84,30 +84,27 @@ def test_planted_copies_are_found_across_splits(report):
     assert 0.9 < finding.likeness < 1
 
 
-def test_a_report_is_kept_until_the_data_changes(splits, report):
+def test_a_report_is_kept_until_the_data_changes(splits, report, tmp_path, monkeypatch):
     phases: list[str] = []
     assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
     assert phases == ["reading the captions", "finished"]  # no picture was looked at again
-    assert cached_report(content_key(splits)) == report
+    key = content_key(splits)
+    assert cached_report(key) == report
     other = replace(splits[1], captions=[*splits[1].captions[:-1], "another"])
-    assert content_key([splits[0], other]) != content_key(splits)
     file = Path(splits[1].positions.folder or "") / "8.png"
     before = file.stat()
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
     changed = content_key(splits)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert changed != content_key(splits)
-    stored = Path(os.environ["CODER_CACHE"]) / "content" / f"{content_key(splits)}.json"
+    assert len({key, changed, content_key([splits[0], other])}) == 3
+    stored = Path(os.environ["CODER_CACHE"]) / "content" / f"{key}.json"
     whole = stored.read_text()
     stored.write_text(whole[: len(whole) // 2])
-    assert cached_report(content_key(splits)) is None
+    assert cached_report(key) is None
     stored.write_text(whole)
-
-
-def test_a_cache_that_cannot_be_written_is_named(splits, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(InputError, match="CODER_CACHE"):
+    with pytest.raises(InputError, match="CODER_CACHE"):  # which cannot be written
         check_content([replace(splits[0], positions=GuardedFiles(None, splits[0].image_names))])
 
 
@@ -148,7 +145,7 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
 def test_duplicate_captions_are_those_of_a_slow_comparison():
     rng = np.random.default_rng(0)
     words = np.array(["a", "the", "dogs", "doggs", "running", "runing", "sand", "beach", "Two", "on"])
-    captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(400)]
+    captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(250)]
 
     def key(caption: str) -> list[str]:
         return [word for word in caption.lower().split() if word not in ("a", "an", "the")]
@@ -171,7 +168,7 @@ def test_duplicate_captions_are_those_of_a_slow_comparison():
 
 
 @pytest.mark.parametrize(
-    "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 200_000]
+    "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 50_000]
 )
 def test_a_strange_caption_is_compared_in_time(caption):
     groups = duplicate_captions([caption, "two dogs on the beach", caption])

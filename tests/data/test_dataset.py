@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import psutil
-import pytest
 
 from coder_core.data import split as checksums
 from coder_core.data.dataset import available_splits, read_split
@@ -13,23 +12,18 @@ from coder_core.data.split import Split, compare_splits, fingerprint, split_chec
 from tests.support.precomp_folders import features, reason, refusal, write_split
 
 
-@pytest.mark.parametrize("inner", ["", "precomp", "f30k_precomp"])
-def test_the_folder_or_its_parent(tmp_path, inner):
-    write_split(tmp_path / inner)
-    assert available_splits(tmp_path) == ["train"]
-    assert read_split(str(tmp_path), "train").n_images == 4
-    assert read_split(tmp_path / inner, "train").n_images == 4
-
-
 def test_splits_are_listed_train_first_and_one_that_is_missing_names_them(tmp_path):
-    for name in ("testall", "test", "val", "train"):
-        write_split(tmp_path, name)
-    (tmp_path / "we\x1b[31mird_ims.npy").write_bytes(b"")
-    (tmp_path / "..\n_caps.txt").write_bytes(b"")
-    assert available_splits(tmp_path) == ["train", "val", "test", "testall"]
-    assert read_split(tmp_path, "dev").n_images == 4
-    for name in ("extra", "../train", "", "*"):
-        assert "test, testall, train, val" in refusal(read_split, tmp_path, name).faults[0].expected
+    for inner in ("", "precomp", "f30k_precomp"):  # the folder, or its parent
+        folder = tmp_path / f"in {inner}"
+        for name in ("testall", "test", "val", "train"):
+            write_split(folder / inner, name)
+        (folder / inner / "we\x1b[31mird_ims.npy").write_bytes(b"")
+        (folder / inner / "..\n_caps.txt").write_bytes(b"")
+        for path in (folder, folder / inner):
+            assert available_splits(path) == ["train", "val", "test", "testall"]
+            assert read_split(str(path), "dev").n_images == 4
+        for name in ("extra", "../train", "", "*"):
+            assert "test, testall, train, val" in refusal(read_split, folder, name).faults[0].expected
 
 
 def test_test_is_the_first_thousand_of_testall(tmp_path):
@@ -57,20 +51,14 @@ def test_missing_files_and_several_data_sets_are_named(tmp_path):
 
 
 def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
-    base = fingerprint(read_split(write_split(tmp_path), "train"))
-    assert base == fingerprint(read_split(write_split(tmp_path), "train"))
     array = features()
     array[3, 2, 4] += 1
-    changed = [
-        write_split(tmp_path / "a", array=array),
-        write_split(tmp_path / "b", array=features(dtype="<f8")),
-        write_split(tmp_path / "c", captions=[f"a cat number {row} runs" for row in range(8)]),
-        write_split(tmp_path / "d", ids=list("aabbccdd")),
-        write_split(tmp_path / "e", ids=list("aaabccdd")),
-    ]
-    prints = [fingerprint(read_split(folder, "train")) for folder in changed]
-    assert prints[3] == base  # the same pairing, named
-    assert len({base, *prints}) == 5
+    changes = ({}, {}, {"ids": "aabbccdd"}, {"array": array}, {"array": features(dtype="<f8")})
+    changes += ({"captions": [f"a cat number {row} runs" for row in range(8)]}, {"ids": "aaabccdd"})
+    folders = [write_split(tmp_path / f"{k}", **values) for k, values in enumerate(changes)]
+    prints = [fingerprint(read_split(folder, "train")) for folder in folders]
+    assert prints[0] == prints[1] == prints[2]  # the same pairing, named
+    assert len(set(prints)) == 5
 
 
 def test_splits_must_agree_and_not_share_images(tmp_path):
@@ -90,31 +78,17 @@ def test_splits_must_agree_and_not_share_images(tmp_path):
 
 def test_large_features_are_never_loaded_whole(tmp_path):
     """128 MiB of features, read and scanned, must not stay in memory."""
-    images = 2_048
-    shape = (images, 16, 1_024)
+    shape = (2_048, 16, 1_024)
     array = np.lib.format.open_memmap(tmp_path / "train_ims.npy", mode="w+", dtype="<f4", shape=shape)
-    for row in range(0, images, 256):
+    for row in range(0, len(array), 256):
         array[row : row + 256] = 1
     del array
-    (tmp_path / "train_caps.txt").write_text("a dog runs\n" * images)
+    (tmp_path / "train_caps.txt").write_text("a dog runs\n" * shape[0])
     process = psutil.Process()
     before = process.memory_info().rss
     split = read_split(tmp_path, "train")
     assert process.memory_info().rss - before < 64 * 2**20
     assert split.features.nbytes == 128 * 2**20
-
-
-@pytest.fixture
-def read(monkeypatch, tmp_path):
-    """Numbers of rows hashed, call by call."""
-    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("coder_core.files.atomic.SETTLED_NS", 0)
-    counts: list[int] = []
-    hash_rows = checksums._hash
-    monkeypatch.setattr(
-        checksums, "_hash", lambda rows, bar: (counts.append(len(rows)), hash_rows(rows, bar))[1]
-    )
-    return counts
 
 
 def checksum(folder):
@@ -123,11 +97,11 @@ def checksum(folder):
 
 def test_every_value_counts_and_no_place_does(tmp_path, monkeypatch):
     monkeypatch.setattr(checksums, "PIECE_BYTES", 100)
-    array = features(images=200)
+    array = features(images=100)
     base = checksum(write_split(tmp_path / "a", array=array))
     assert checksum(write_split(tmp_path / "b", array=array)) == base
     assert checksum(write_split(tmp_path / "c", array=np.asfortranarray(array))) == base
-    for row in range(0, 200, 13):
+    for row in range(0, 100, 13):
         array[row, -1, -1] += 1
         changed = checksum(write_split(tmp_path / "d", array=array))
         array[row, -1, -1] -= 1
@@ -135,11 +109,29 @@ def test_every_value_counts_and_no_place_does(tmp_path, monkeypatch):
         assert changed["captions"] == base["captions"]
 
 
-def test_an_unchanged_file_is_read_once_and_a_changed_one_again(tmp_path, read):
+def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_time_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    started = time.monotonic()
     folder = write_split(tmp_path / "data", array=features(images=6))
-    first = checksum(folder)
+    first = checksum(folder)  # of a file that has just changed: not kept
+    cache = tmp_path / "cache" / "checksums"
+    assert not cache.exists() or time.monotonic() - started > 2
+    monkeypatch.setattr("coder_core.files.atomic.SETTLED_NS", 0)
+    reads: list[int] = []
+    hash_rows = checksums._hash
+    monkeypatch.setattr(checksums, "_hash", lambda rows, bar: reads.append(1) or hash_rows(rows, bar))
+    assert checksum(folder) == checksum(folder) == first
+    assert len(reads) == 1
+    (cached,) = cache.iterdir()
+    cached.write_bytes(b"\xff\x00")
     assert checksum(folder) == first
-    assert read == [6]
+    cached.unlink()
+    cache.rmdir()
+    cache.write_text("a file in its place")
+    assert checksum(folder) == first
+    assert len(reads) == 3
+    cache.unlink()
+    checksum(folder)
     file = folder / "train_ims.npy"
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
     rows = np.lib.format.open_memmap(file, mode="r+")
@@ -147,24 +139,4 @@ def test_an_unchanged_file_is_read_once_and_a_changed_one_again(tmp_path, read):
     rows.flush()
     os.utime(file, ns=times)  # as before: the time of change of the inode differs
     assert checksum(folder)["features"] != first["features"]
-    assert read == [6, 6]
-
-
-def test_a_damaged_or_unwritable_cache_costs_time_only(tmp_path, read):
-    folder = write_split(tmp_path / "data", array=features(images=6))
-    first = checksum(folder)
-    (kept,) = (tmp_path / "cache" / "checksums").iterdir()
-    kept.write_bytes(b"\xff\x00")
-    assert checksum(folder) == first
-    kept.unlink()
-    kept.parent.rmdir()
-    kept.parent.write_text("a file in its place")
-    assert checksum(folder) == first
-    assert read == [6, 6, 6]
-
-
-def test_a_file_that_has_just_changed_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
-    started = time.monotonic()
-    checksum(write_split(tmp_path / "data"))
-    assert not (tmp_path / "cache" / "checksums").exists() or time.monotonic() - started > 2
+    assert len(reads) == 5

@@ -53,10 +53,10 @@ WIDTHS = ["cat 1", "bird 1", "cat 1.0 2.0 3.0", "bird 1.0 2.0 3.0", "cat", ""]
 NUMBERS = ["nan", "inf", "-inf", "1e40", "x", "1_0x"]
 
 
-@pytest.mark.parametrize("line", [*WIDTHS, *(f"cat 1.0 {number}" for number in NUMBERS)])
-def test_another_width_and_numbers_that_are_none_are_an_error_with_its_line(tmp_path, line):
-    error = refusal(read, tmp_path, f"dog 1.0 2.0\n{line}\nruns 1.0 2.0\n")
-    assert error.faults[0].place == f"{tmp_path / 'vectors.txt'} line 2"
+def test_another_width_and_numbers_that_are_none_are_an_error_with_its_line(tmp_path):
+    for line in (*WIDTHS, *(f"cat 1.0 {number}" for number in NUMBERS)):
+        error = refusal(read, tmp_path, f"dog 1.0 2.0\n{line}\nruns 1.0 2.0\n")
+        assert error.faults[0].place == f"{tmp_path / 'vectors.txt'} line 2", line
 
 
 def test_words_with_spaces_are_split_from_the_right(tmp_path):
@@ -66,36 +66,32 @@ def test_words_with_spaces_are_split_from_the_right(tmp_path):
     np.testing.assert_allclose(vectors.matrix[[2, 4, 6]], [[1, 2], [3, 3], [0.5, 0.5]])
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04\0\0\0", b"\x80\x04\x95\0\0", b"x" * 3_000_000, b"dog\n"])
-def test_other_files_are_refused(tmp_path, data):
-    assert "vectors.txt" in refusal(read, tmp_path, data).faults[0].place
-
-
-def test_another_dimension_and_a_missing_file_are_refused(tmp_path):
+def test_other_files_and_another_dimension_are_refused(tmp_path):
+    for data in (b"", b"PK\x03\x04\0\0\0", b"\x80\x04\x95\0\0", b"x" * 3_000_000, b"dog\n"):
+        assert "vectors.txt" in refusal(read, tmp_path, data).faults[0].place
     assert refusal(read, tmp_path, "dog 1 2\n", dimension=300).faults[0].expected == "300"
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "none", tmp_path, tmp_path / "pipe"):
         assert refusal(read_word_vectors, path, WORDS).faults[0].place == str(path)
 
 
-def test_learned_vectors_put_words_of_equal_use_side_by_side():
+def unit(vectors):
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+
+
+def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promised():
     """dog and cat are used alike, car and bus in another way."""
-    animals = [f"the {animal} eats {food}" for animal in ("dog", "cat") for food in ("meat", "fish", "bread")]
-    things = [
+    captions = [
+        f"the {animal} eats {food}" for animal in ("dog", "cat") for food in ("meat", "fish", "bread")
+    ]
+    captions += [
         f"a red {thing} drives along {road}" for thing in ("car", "bus") for road in ("roads", "streets")
     ]
-    captions = 5 * (animals + things)
     vocabulary = Vocabulary.build(captions, threshold=1)
-    vectors = learn_word_vectors(captions, vocabulary, dimension=6, seed=0)
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-    dog, cat, car, bus = (unit[vocabulary.number[word]] for word in ("dog", "cat", "car", "bus"))
+    vectors = learn_word_vectors(5 * captions, vocabulary, dimension=6, seed=0)
+    dog, cat, car, bus = (unit(vectors)[vocabulary.number[word]] for word in ("dog", "cat", "car", "bus"))
     assert min(dog @ cat, car @ bus) > 0.9
     assert dog @ car < 0.5
-
-
-def test_learned_vectors_have_the_shape_and_scale_promised():
-    captions = ["a dog runs", "a cat runs", "two dogs"] * 3
-    vocabulary = Vocabulary.build(captions, threshold=1)
     vectors = learn_word_vectors(captions, vocabulary, dimension=50, seed=1)
     assert (vectors.shape, vectors.dtype) == ((len(vocabulary), 50), np.float32)
     assert not vectors[0].any()
@@ -116,7 +112,6 @@ def test_real_vectors_and_learned_ones_agree_on_neighbours():
     assert given.matrix.shape == (len(vocabulary), 50)
     assert given.token_coverage > 0.96
     learned = learn_word_vectors(captions, vocabulary, dimension=100, seed=0)
-    for matrix in (given.matrix, learned):
-        unit = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
-        near = np.argsort(-unit @ unit[vocabulary.number["red"]])[:9]
+    for rows in (unit(given.matrix), unit(learned)):
+        near = np.argsort(-rows @ rows[vocabulary.number["red"]])[:9]
         assert len({"blue", "yellow", "green", "orange", "white"} & {vocabulary.words[i] for i in near}) >= 3

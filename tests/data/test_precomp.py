@@ -1,4 +1,4 @@
-"""Image of every caption: ids, ratios, and the lengths that could mean two things."""
+"""The precomp layout: lines, bytes and lengths of its text files, links, and the image of every caption."""
 
 import json
 
@@ -8,11 +8,97 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.data.dataset import read_split
-from tests.support.precomp_folders import features, reason, write_split
+from tests.support.precomp_folders import features, places, reason, refusal, write_split
+
+FOUR = b"one dog\ntwo dogs\nthree dogs\nfour dogs\n"
+FILES = ("train_ims.npy", "train_caps.txt", "train_ids.txt")
 
 
 def captions(count):
     return [f"caption {row}" for row in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "lines", "fact"),
+    [
+        ("captions", b"one dog\n\nthree dogs\n \t \n", ["line 2", "line 4"], "the line is empty"),
+        ("captions", b"one\ncaf\xe9 dogs\nthree\n\xff\n", ["line 2, byte 4", "line 4, byte 1"], "0xe9"),
+        ("captions", b"\xef\xbb\xbf\n\ntwo\n\n", ["line 1", "line 2", "line 4"], ""),
+        ("captions", b"", [""], ""),
+        ("captions", b"\n" * 40, [*(f"line {line}" for line in range(1, 21)), ""], "and 1 more"),
+        ("captions", FOUR.replace(b"\n", b"\r"), [""], f"tr '\\r' '\\n' < {FILES[1]}"),
+        ("ids", ["a\rb\rc\rd"], [""], f"tr '\\r' '\\n' < {FILES[2]}"),
+        *(("captions", captions(m), [""], f"{m} captions for 4 images, {m / 4:.4f}") for m in (3, 7, 21)),
+        ("ids", "abc", [""], "3 ids for 4 rows of features and 8 captions; expected one id an image (4) or"),
+        ("ids", "aabbccde", [""], "5 different ones, for 4 rows"),
+        ("ids", "01234567", [""], "remove the file, then every 2 captions are one image"),
+        ("ids", "abad", ["line 3"], "train_ids.txt line 1"),
+    ],
+)
+def test_lines_and_counts_that_do_not_fit_are_named(tmp_path, kind, content, lines, fact):
+    file = FILES[1 if kind == "captions" else 2]
+    assert places(write_split(tmp_path, **{kind: content})) == [f"{file} {line}".strip() for line in lines]
+    assert fact in reason(tmp_path)
+
+
+def test_only_a_newline_ends_a_caption(tmp_path):
+    for inside in "\u2028\u2029\x85\x0b\x0c\x1c\r":
+        lines = [f"one{inside}dog", "two dogs", "three dogs", "four dogs"]
+        assert read_split(write_split(tmp_path, captions=lines), "train").captions == lines
+
+
+@pytest.mark.parametrize(
+    ("content", "notes"),
+    [
+        (FOUR, 0),
+        (FOUR[:-1], 0),
+        (FOUR[:-1] + b"\r\n", 0),
+        (b"\xef\xbb\xbf" + FOUR, 1),
+        (FOUR.replace(b"\n", b"\r\n"), 1),
+    ],
+)
+def test_line_ends_and_a_byte_order_mark_are_removed_with_a_note(tmp_path, content, notes):
+    split = read_split(write_split(tmp_path, captions=content), "train")
+    assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
+    assert [fault.severity for fault in split.faults] == ["note"] * notes
+
+
+def test_captions_of_over_200_words_are_cut_and_counted(tmp_path):
+    lines = ["one dog", " ".join(["dog"] * 201), "x" * 5000, " ".join(["a"] * 200)]
+    split = read_split(write_split(tmp_path, captions=lines), "train")
+    assert [len(caption.split()) for caption in split.captions] == [2, 200, 1, 200]
+    assert len(split.captions[2]) == 4000
+    (warning,) = [fault for fault in split.faults if fault.severity == "warning"]
+    assert "captions 2, 3" in warning.found
+
+
+@pytest.mark.parametrize("name", [*FILES, "precomp", "f30k_precomp"])
+def test_a_link_is_followed_with_a_note_and_one_that_leads_nowhere_is_named(tmp_path, name):
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    write_split(data / ("" if name in FILES else name), ids="abcd")
+    (tmp_path / "linked").symlink_to(data)
+    plain = read_split(tmp_path / "linked", "train")
+    assert plain.faults == []  # the path that a user gives may be a link
+    link = (data / name).rename(elsewhere) and data / name
+    link.symlink_to(elsewhere)
+    split = read_split(data, "train")
+    assert split.captions == plain.captions
+    np.testing.assert_array_equal(split.features, plain.features)
+    (note,) = split.faults
+    assert (note.place, note.severity) == (str(link), "note")
+    assert str(elsewhere) in note.found
+    for target in ("gone", name):  # which is the link itself
+        link.unlink()
+        link.symlink_to(target)
+        (fault,) = refusal(read_split, data, "train").faults
+        assert fault.place == str(link)
+        assert ("back to itself" in fault.found) == (target == name)
+
+
+def test_faults_of_all_files_come_together(tmp_path):
+    write_split(tmp_path, captions=b"one\n\n", ids=["a", "", "c", "d"])
+    (tmp_path / "train_ims.npy").write_bytes(b"text")
+    assert places(tmp_path) == ["train_caps.txt line 2", "train_ids.txt line 2", "train_ims.npy"]
 
 
 def test_without_ids_an_exact_ratio_decides(tmp_path):
@@ -21,28 +107,11 @@ def test_without_ids_an_exact_ratio_decides(tmp_path):
         assert split.image_of_text.tolist() == [row // each for row in range(4 * each)]
         assert split.image_of_text.dtype == np.int64
         assert split.image_names is None
-    for count in (3, 7, 9, 21):
-        write_split(tmp_path, captions=captions(count))
-        assert f"{count} captions for 4 images, {count / 4:.4f}" in reason(tmp_path)
     write_split(tmp_path, "dev", array=features(1_200, 1, 2), captions=captions(6_000))
     assert read_split(tmp_path, "dev").n_texts == 6_000  # dev is never cut to 5,000
 
 
-@pytest.mark.parametrize(
-    ("ids", "names", "owners"),
-    [
-        ("dcba", "dcba", [0, 0, 1, 1, 2, 2, 3, 3]),  # one id an image
-        ("ddacdbab", "dacb", [0, 0, 1, 2, 0, 3, 1, 3]),  # one id a caption, in any order
-        ("aabbccdd", "abcd", [0, 0, 1, 1, 2, 2, 3, 3]),
-    ],
-)
-def test_ids_name_images_and_decide(tmp_path, ids, names, owners):
-    split = read_split(write_split(tmp_path, ids=list(ids)), "train")
-    assert split.image_names == list(names)
-    assert split.image_of_text.tolist() == owners
-
-
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))
 def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
     first = list(dict.fromkeys(of_text))
@@ -52,21 +121,8 @@ def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
     names = [f"p{i}.jpg" for i in of_text]
     write_split(folder, array=features(len(first)), captions=captions(len(of_text)), ids=names)
     split = read_split(folder, "train")
+    assert split.image_names == list(dict.fromkeys(names))  # in order of first appearance
     assert [split.image_names[image] for image in split.image_of_text] == names
-
-
-@pytest.mark.parametrize(
-    ("ids", "parts"),
-    [
-        ("abc", ["3 ids for 4 rows of features and 8 captions", "an image (4) or one a caption (8)"]),
-        ("aabbccde", ["5 different ones, for 4 rows"]),
-        ("01234567", ["remove the file, then every 2 captions are one image"]),
-        ("abad", ["train_ids.txt line 3: 'a'", "train_ids.txt line 1"]),
-    ],
-)
-def test_ids_that_do_not_fit_are_refused_with_the_counts_or_lines(tmp_path, ids, parts):
-    write_split(tmp_path, ids=list(ids))
-    assert [part for part in parts if part not in reason(tmp_path)] == []
 
 
 @pytest.mark.parametrize("with_ids", [True, False])
@@ -83,19 +139,22 @@ def test_rows_stored_once_a_caption_are_read_once(tmp_path, with_ids):
     assert split.image_names == (["a", "b", "c", "d"] if with_ids else None)
     assert "note" in [fault.severity for fault in split.faults]
     assert split.zero_regions.tolist() == [2 * 3 + 1]  # counted once
-    write_split(tmp_path, array=features(8), captions=captions(8), ids=list("aabbccdd"))
-    assert "train_ids.txt line 2: 'a'" in reason(tmp_path)  # equal ids, different rows
+    write_split(tmp_path, array=features(8), captions=captions(8), ids="aabbccdd")
+    assert places(tmp_path) == [f"train_ids.txt line {line}" for line in (2, 4, 6, 8)]  # the rows differ
 
 
-def test_numbers_become_picture_names_through_a_mapping(tmp_path):
-    folder = write_split(tmp_path / "precomp", ids=["11", "12", "13", "14"])
-    names = {str(11 + row): f"t/{row}.jpg" for row in range(4)}
+def test_ids_name_images_and_a_mapping_gives_them_file_names(tmp_path):
+    folder = write_split(tmp_path / "precomp", ids="dcba")
     mapping = tmp_path / "id_mapping.json"
-    mapping.write_text(json.dumps(names))
-    for path in (tmp_path, folder):
-        assert read_split(path, "train").image_names == list(names.values())
-    for content in ('{"11": "a.jpg"}', "[1, 2]", "{", '{"11": 1, "12": 2, "13": 3, "14": 4}'):
+    names = {name: f"t/{name}.jpg" for name in "dcba"}
+    for content, expected in (
+        (json.dumps(names), list(names.values())),
+        *((bad, list(names)) for bad in ('{"a": "a.jpg"}', "[1]", "{", '{"a": 1, "b": 2, "c": 3, "d": 4}')),
+    ):
         mapping.write_text(content)
-        split = read_split(folder, "train")
-        assert split.image_names == ["11", "12", "13", "14"]
-        assert [fault.severity for fault in split.faults if str(mapping) in fault.place] == ["warning"]
+        for path in (tmp_path, folder):
+            split = read_split(path, "train")
+            assert split.image_names == expected
+            assert split.image_of_text.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        severity = "note" if expected != list(names) else "warning"
+        assert [fault.severity for fault in split.faults if str(mapping) in fault.place] == [severity]

@@ -39,13 +39,18 @@ def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(
 
 
 def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
-    path = tmp_path / "r.jsonl"
-    for more, verdict in (
-        ([review(), review(verdict="label-right", who="ben")], "label-right"),
-        ([review(who="cleo")], "wrong-caption"),
-        ([review(verdict="none", who="dora"), review(verdict="none", who="eli")], "wrong-caption"),
+    path, prints = tmp_path / "r.jsonl", []
+    for who, given, verdict in (
+        ("anna", "wrong-caption", "wrong-caption"),
+        ("ben", "label-right", "label-right"),
+        ("cleo", "wrong-caption", "wrong-caption"),
+        ("dora", "none", "wrong-caption"),
+        ("eli", "none", "wrong-caption"),
     ):
-        assert read_reviews(written(path, *more)).verdicts == {PAIR: verdict}
+        reviews = read_reviews(written(path, review(verdict=given, who=who)))
+        assert reviews.verdicts == {PAIR: verdict}
+        prints.append(reviews.fingerprint())
+    assert prints[1] != prints[0] == prints[2] == prints[4]  # it follows the verdicts alone
 
 
 CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
@@ -78,7 +83,7 @@ def test_images_without_names_are_known_by_their_captions():
     keys = module.image_keys(None, CAPTIONS, OWNER, 2)
     for names in (["image 0", "image 1"], ["0", "1"], ["x", "x"]):  # row numbers, a name of two images
         assert module.image_keys(names, CAPTIONS, OWNER, 2) == keys
-    assert module.image_keys(None, ["a pet", "a cat", "a dog"], np.array([0, 0, 1]), 2) == keys[::-1]
+    assert module.image_keys(None, CAPTIONS[::-1], np.array([0, 0, 1]), 2) == keys[::-1]
     assert module.image_keys(["1", "0"], CAPTIONS, OWNER, 2) == ["1", "0"], "no row numbers, so names"
 
 
@@ -126,7 +131,7 @@ def test_other_lines_are_refused_with_their_number(tmp_path, line, fact):
     assert fact in fault.found
 
 
-def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path):
+def test_hostile_text_comes_back_as_it_was_and_what_is_refused_is_not_written(tmp_path):
     given = Review(HOSTILE, HOSTILE, "none", HOSTILE, (HOSTILE[:50],), HOSTILE)
     path = written(tmp_path / "r.jsonl", given)
     assert read_reviews(path).all == (given,)
@@ -135,15 +140,13 @@ def test_hostile_text_comes_back_as_it_was_and_the_file_stays_plain(tmp_path):
     assert not set(path.read_bytes()) & {0, 27}
     long = Review("x.jpg", "a", "none", "anna", note="x" * (module.LONGEST["note"] + 1))
     assert "key note" in refusal(append_review, path, long).faults[0].found
+    link, none = tmp_path / "link.jsonl", tmp_path / "none.jsonl"
+    link.symlink_to(none)
+    assert refusal(append_review, link, review()).faults[0].place == str(link), (
+        "nothing is written through it"
+    )
+    assert refusal(read_reviews, none).faults[0].place == str(none)
     assert read_reviews(path).all == (given,), "what is refused is not written"
-
-
-def test_a_link_is_not_written_through_and_a_missing_file_is_named(tmp_path):
-    link = tmp_path / "link.jsonl"
-    link.symlink_to(tmp_path / "elsewhere.jsonl")
-    assert refusal(append_review, link, review()).faults[0].place == str(link)
-    assert not (tmp_path / "elsewhere.jsonl").exists()
-    assert refusal(read_reviews, tmp_path / "none.jsonl").faults[0].place == str(tmp_path / "none.jsonl")
 
 
 def _write_many(path: Path, who: str, count: int) -> None:
@@ -154,17 +157,17 @@ def _write_many(path: Path, who: str, count: int) -> None:
 def test_two_processes_lose_nothing(tmp_path):
     path = tmp_path / "r.jsonl"
     context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_write_many, args=(path, who, 60)) for who in ("anna", "ben")]
+    writers = [context.Process(target=_write_many, args=(path, who, 25)) for who in ("anna", "ben")]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
     reviews = read_reviews(path)
     assert not reviews.faults
-    assert len(reviews.all) == 120
+    assert len(reviews.all) == 50
     for who in ("anna", "ben"):
         captions = [each.caption for each in reviews.all if each.reviewer == who]
-        assert captions == [f"caption {number}" for number in range(60)]
+        assert captions == [f"caption {number}" for number in range(25)]
 
 
 def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path, monkeypatch):
@@ -186,22 +189,14 @@ def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path, monkeypatch):
 
 def test_merging_keeps_every_line_once(tmp_path):
     shared = review()
-    left = written(tmp_path / "a.jsonl", shared, review("a cat"))
+    left = read_reviews(written(tmp_path / "a.jsonl", shared, review("a cat")))
     right = written(tmp_path / "b.jsonl", shared, review("a cat", "label-right", who="ben"))
     append_undo(right, shared.id, "ben")
-    text = module.merge([read_reviews(left), read_reviews(right)])
+    text = module.merge([left, read_reviews(right)])
     merged = module.parse_reviews(text.encode(), "merged")
     assert len(merged.lines) == 4
     assert PAIR not in merged.verdicts, "undone in one file is undone"
-    assert module.merge([merged, read_reviews(left)]) == text
+    assert module.merge([merged, left]) == text
     other = json.dumps(shared.document() | {"verdict": "duplicate"}).encode()
     error = refusal(module.merge, [merged, module.parse_reviews(other, "other")])
     assert shared.id in error.faults[0].place
-
-
-def test_the_fingerprint_follows_the_verdicts_alone(tmp_path):
-    left = written(tmp_path / "a.jsonl", review(), review("a cat"))
-    right = written(tmp_path / "b.jsonl", review("a cat", who="ben"), review(who="ben"))
-    assert read_reviews(left).fingerprint() == read_reviews(right).fingerprint()
-    written(right, review("a cat", "too-vague", who="ben"))
-    assert read_reviews(left).fingerprint() != read_reviews(right).fingerprint()

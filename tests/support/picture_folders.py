@@ -5,6 +5,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ OF_SPLIT = {split: [name for name in NAMES if SPLITS[name] == split] for split i
 PAIRS = [(name, k, caption) for name in NAMES for k, caption in enumerate(CAPTIONS[name])]
 
 
+@cache
 def draw(number: int) -> bytes:
     """A JPEG file of 60 × 40 pixels."""
     picture = Image.new("RGB", (60, 40), COLOURS[number % 7])

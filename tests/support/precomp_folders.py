@@ -1,6 +1,7 @@
 """Small data sets in the field's formats, and where the real one lies."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def write_split(
     *,
     array: np.ndarray | None = None,
     captions: list[str] | bytes | None = None,
-    ids: list[str] | None = None,
+    ids: Iterable[str] | None = None,
 ) -> Path:
     """Write one split; by default 4 images and 8 captions. `captions` may be raw bytes."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +48,12 @@ def refusal(call: object, *arguments: object, **named: object) -> InputError:
 def reason(path: Path, split: str = "train", **named: object) -> str:
     """The message with which a data set is refused."""
     return str(refusal(read_split, path, split, **named))
+
+
+def places(folder: Path) -> list[str]:
+    """Files and lines of the errors for which the train split of a folder is refused."""
+    faults = refusal(read_split, folder, "train").faults
+    return [fault.place.removeprefix(f"{folder}/") for fault in faults if fault.severity == "error"]
 
 
 def real_flickr8k() -> Path:
