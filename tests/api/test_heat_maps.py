@@ -69,22 +69,20 @@ def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
     np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
     np.testing.assert_allclose(laid.y, [0, 0.5, 0.75, 1])
     np.testing.assert_allclose(laid.values, [[1, 2, 3], [np.nan] * 3, [7, 7, 7]])
-
-
-def test_the_demo_knows_where_its_regions_lie() -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (2 * CELLS, 2 * CELLS, 3), dtype=np.uint8)
-    np.testing.assert_allclose(region_boxes(), region_features(cell_features(pixels)[None])[0, :, -4:])
+    of_demo = region_features(cell_features(pixels)[None])[0, :, -4:]  # the demo knows where its regions lie
+    np.testing.assert_allclose(region_boxes(), of_demo)
 
 
 @pytest.mark.parametrize("name", ["plain", "words"])
 def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str) -> None:
     run = open_run(base / "runs" / name)
-    ways = heat_maps.heat_map_ways(run, "dev")
+    ways = heat_map_ways(run, "dev")
     assert ways == (("attention", "cosine") if name == "words" else ("cosine",))
     words = torch.from_numpy(run.model.word_features(CAPTION)[1])
     regions = torch.from_numpy(run.model.region_features(np.load(base / "features" / "dev_ims.npy")[0]))
     for way in ways:
-        heat = heat_maps.heat_map(run, "dev", CAPTION, 0, way)
+        heat = heat_map(run, "dev", CAPTION, 0, way)
         assert heat.words == CAPTION.replace(",", "").split()
         assert heat.values.shape == (len(heat.words), 4)
         np.testing.assert_allclose(heat.boxes, np.load(base / "features" / "dev_boxes.npy")[0])
@@ -93,10 +91,8 @@ def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str
             np.testing.assert_allclose(heat.values, expected, atol=1e-5)
         else:
             np.testing.assert_allclose(heat.values.sum(1), 1, atol=1e-5)
-    new = heat_maps.heat_map(
-        run, "dev", CAPTION, read_picture(draw(6), "new"), "cosine"
-    )  # the first picture of dev
-    old = heat_maps.heat_map(run, "dev", CAPTION, 0, "cosine")
+    first = read_picture(draw(6), "new")  # the first picture of dev
+    new, old = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (first, 0))
     np.testing.assert_allclose(new.values, old.values, atol=1e-5)
     np.testing.assert_allclose(new.boxes, old.boxes)
 
@@ -105,7 +101,7 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
     shutil.copytree(base / "runs", tmp_path / "runs")
 
     def heat_of(name: str) -> heat_maps.HeatMap:
-        return heat_maps.heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
+        return heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
 
     full = {name: heat_of(name) for name in ("plain", "words")}
     away = (base / "features").rename(base / "features-away")
@@ -115,9 +111,7 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
         np.testing.assert_allclose(plain.values, full["plain"].values, atol=1e-5)
         no_picture = open_run(tmp_path / "runs" / "words")
         no_picture.analysis("dev").manifest["documents"].remove("regions")
-        words = heat_maps.heat_map(
-            no_picture, "dev", CAPTION, 0, "cosine"
-        )  # by the parts that its analysis keeps
+        words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # by the parts that its analysis keeps
         np.testing.assert_allclose(words.values, full["words"].values, atol=1e-3)
         assert (words.boxes, words.unknown) == (None, heat_maps.PARTS_ONLY)
     finally:
@@ -141,9 +135,9 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
 
 def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) -> None:
     run = open_run(base / "runs" / "clip")
-    assert heat_maps.heat_map_ways(run, "dev") == ("cosine", "tower")
+    assert heat_map_ways(run, "dev") == ("cosine", "tower")
     picture = read_picture(draw(6), "6.jpg")
-    heat = heat_maps.heat_map(run, "dev", CAPTION, picture, "cosine")
+    heat = heat_map(run, "dev", CAPTION, picture, "cosine")
     assert heat.words == CAPTION.replace(",", "").split()
     patches = encode_patches(run.towers, picture).features
     unit = patches / np.linalg.norm(patches, axis=1, keepdims=True)
@@ -151,9 +145,9 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) ->
     np.testing.assert_allclose(heat.values, embedded @ unit.T, atol=1e-5)
     square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
-    same = heat_maps.heat_map(run, "dev", CAPTION, 0, "cosine")
+    same = heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
-    attention = heat_maps.heat_map(run, "dev", CAPTION, picture, "tower")
+    attention = heat_map(run, "dev", CAPTION, picture, "tower")
     assert attention.values.shape == (1, 16)
 
 
@@ -197,18 +191,17 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_p
         pooled = vision.head(tokens)[0]
     assert patches.attention.shape == (16,)
     assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(
-        towers.encode_pictures([towers.prepare(picture)])[0], pooled / pooled.norm(), atol=1e-5
-    )
+    row = towers.encode_pictures([towers.prepare(picture)])[0]
+    np.testing.assert_allclose(row, pooled / pooled.norm(), atol=1e-5)
 
 
 def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
     run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
-    assert heat_maps.heat_map_ways(run, "dev") == ()
+    assert heat_map_ways(run, "dev") == ()
     with pytest.raises(InputError, match="imported embeddings"):
-        heat_maps.heat_map(run, "dev", "a dog", 0, "cosine")
+        heat_map(run, "dev", "a dog", 0, "cosine")
     with pytest.raises(InputError, match="'tower'"):
-        heat_maps.heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
+        heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +212,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     towers = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}
     poolings = {"image_pooling": "mean", "text_pooling": "mean"}
     sizes = {"dimension": 8, "word_size": 6, "word_threshold": 1}
-    start_run(
-        tower_config(folder, "pooled", epochs=1, **towers, **poolings, **sizes), folder / "runs", quiet()
-    )
+    pooled = tower_config(folder, "pooled", epochs=1, **towers, **poolings, **sizes)
+    start_run(pooled, folder / "runs", quiet())
     return folder / "runs"
 
 
