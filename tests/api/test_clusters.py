@@ -23,17 +23,15 @@ def offline(run: Run) -> Clusters:
     return stored.value
 
 
-def test_pairs_lie_at_their_nearest_centroid(run: Run, offline: Clusters) -> None:
+def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run: Run, offline: Clusters) -> None:
+    owner = run.image_of_text("dev")
     v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
     for j in (0, 7, 149):
-        pair = w[j] + v[run.image_of_text("dev")[j]]
+        pair = w[j] + v[owner[j]]
         cosines = offline.centroids @ (pair / np.linalg.norm(pair))
         assert offline.pairs[j] == cosines.argmax()
         assert offline.cosines[j] == pytest.approx(cosines.max(), abs=1e-5)
-
-
-def test_the_table_counts_every_pair_once(run: Run, offline: Clusters) -> None:
-    table, owner = api.cluster_table(run, "dev", offline), run.image_of_text("dev")
+    table = api.cluster_table(run, "dev", offline)
     assert table["size"].sum() == 150
     assert table["size"].is_monotonic_decreasing
     first = int(table["cluster"][0])

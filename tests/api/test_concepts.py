@@ -37,9 +37,7 @@ def test_scores_are_the_mixture_of_both_cosines(both: Run, run: Run, scores: np.
     assert run.scoring("dev")[0] is run.embeddings("dev")[0]
 
 
-def test_a_search_ranks_by_the_mixture_and_agrees_with_the_ranks_of_the_analysis(
-    both: Run, scores: np.ndarray
-) -> None:
+def test_searches_and_margins_are_those_of_the_mixture(both: Run, scores: np.ndarray) -> None:
     for text in (0, 77, 149):
         results = both.search(text, split="dev", modality="text", top=30)
         np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[:, text], kind="stable"))
@@ -49,12 +47,10 @@ def test_a_search_ranks_by_the_mixture_and_agrees_with_the_ranks_of_the_analysis
     instance, _ = two_branches(30)
     by_instance = np.argsort(-(instance.images @ instance.texts.T), axis=0)
     assert (np.argsort(-scores, axis=0) != by_instance).any()
-
-
-def test_margins_are_those_of_the_mixture(both: Run, scores: np.ndarray) -> None:
     table = margins(both, "dev", "t2i")
-    owner = both.image_of_text("dev")
-    np.testing.assert_allclose(table["match_score"], scores[owner, np.arange(150)], atol=1e-5)
+    np.testing.assert_allclose(
+        table["match_score"], scores[both.image_of_text("dev"), np.arange(150)], atol=1e-5
+    )
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
 
 
@@ -132,15 +128,16 @@ def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
     np.testing.assert_array_equal(shared_attention(view, owner, np.array([7])).own, shared.own[[7]])
 
 
-def test_the_strongest_concepts_by_each_strength(view: ConceptView) -> None:
+def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge(view: ConceptView) -> None:
     table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
-    assert strongest(table, "captions", "", 2).tolist() == [0, 1]
-    assert strongest(table, "read", "", 3).tolist() == [1, 3, 4]
-    assert strongest(table, "captions", "motion", 9).tolist() == [4]
-    assert strongest(table, "edges", "", 1).tolist() == [(table["reads"] + table["read_by"]).idxmax()]
-
-
-def test_a_neighbourhood_holds_both_ends_of_every_edge() -> None:
+    most_edges = (table["reads"] + table["read_by"]).idxmax()
+    for by, kind, count, expected in (
+        ("captions", "", 2, [0, 1]),
+        ("read", "", 3, [1, 3, 4]),
+        ("captions", "motion", 9, [4]),
+        ("edges", "", 1, [most_edges]),
+    ):
+        assert strongest(table, by, kind, count).tolist() == expected
     rows = [(0, 1, 0.2, 1), (3, 0, 0.9, 2), (0, 3, 0.5, 3), (2, 4, 1.0, 4)]
     edges = pd.DataFrame(rows, columns=["concept", "neighbour", "weight", "together"])
     for concept, count, expected in ((0, 9, [0, 3, 1]), (0, 2, [0, 3]), (7, 9, [7])):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import Run, joint_space, open_run
-from coder_core.api.joint_space import LayoutSettings, draw_points, principal_layout, stored_layout
+from coder_core.api.joint_space import LayoutSettings, principal_layout, stored_layout
 from coder_core.api.sampling import draw_points_sample
 from coder_core.runs.derived.compute import make_layouts
 from tests.support.run_folders import flip, write_run
@@ -25,21 +25,16 @@ def a(root: Path) -> Run:
     return open_run(root / "a")
 
 
-def test_gap_and_means_agree_with_loops(a: Run) -> None:
+def test_gap_means_and_distributions_agree_with_loops(a: Run) -> None:
     v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
     own = np.arange(14)[:, None] == a.image_of_text("dev")[None]
     scores, gap = v @ w.T, joint_space.modality_gap(a, "dev")
     assert gap.gap == pytest.approx(np.linalg.norm(v.mean(0) - w.mean(0)), abs=1e-6)
-    assert gap.positive == pytest.approx(scores[own].mean(), abs=1e-6)
-    assert gap.negative == pytest.approx(scores[~own].mean(), abs=1e-6)
-    assert gap.mean_distance == pytest.approx(scores[own].mean() - scores[~own].mean(), abs=1e-6)
-
-
-def test_distributions_count_every_pair_once(a: Run) -> None:
-    whole = joint_space.distributions(a, "dev")
+    means = scores[own].mean(), scores[~own].mean()
+    assert (gap.positive, gap.negative) == pytest.approx(means, abs=1e-6)
+    whole, part = (joint_space.distributions(a, "dev", pairs=pairs) for pairs in (14 * 70, 5 * 70))
     assert (whole.positive.sum(), whole.negative.sum()) == (70, 14 * 70 - 70)
     assert (whole.images, whole.of_images) == (14, 14)
-    part = joint_space.distributions(a, "dev", pairs=5 * 70)
     assert (part.images, part.positive.sum(), part.negative.sum()) == (5, 25, 5 * 70 - 25)
 
 
@@ -72,12 +67,6 @@ def test_a_stored_map_is_missing_then_there_then_damaged(a: Run, root: Path) -> 
     damaged = stored_layout(b, "dev", settings, a)
     assert damaged.state == "damaged"
     assert "plane.npy" in damaged.fault
-
-
-def test_points_are_drawn_at_random_and_in_proportion() -> None:
-    drawn = draw_points(1_000, 5_000, 600)
-    assert (len(drawn), (drawn < 1_000).sum()) == (600, 100)
-    np.testing.assert_array_equal(draw_points(3, 4, 600), np.arange(7))
 
 
 def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a: Run) -> None:

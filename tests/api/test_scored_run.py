@@ -1,32 +1,18 @@
 """A run whose analysis holds scores gives the same answers as one with the embeddings behind them."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import Loss, Run, compare, margins, occurrences, open_run
-from coder_core.api.joint_space import modality_gap, score_distributions, score_separation
-from coder_core.api.similarity import (
-    choose_samples,
-    hardest_in_cell,
-    matrix_sides,
-    open_pair,
-    ordered,
-    scaled_matrix,
-    spread_over,
-)
+from coder_core.api import Loss, Run, compare, joint_space, margins, occurrences, open_run, similarity
 from coder_core.console.faults import InputError
 from coder_core.files.sealed import write_sealed
-from tests.support.run_folders import write_embeddings
+from tests.support.run_folders import unit, write_embeddings
 
-CHOICES = [
-    {"candidates": "split"},
-    {"candidates": "batch", "batch_size": 8},
-    {"candidates": "bank", "bank_size": 20},
-]
+CHOICES = [{"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "bank_size": 20}, {}]
 
 
 def written(root: Path, name: str, *, scored: bool) -> Run:
@@ -36,7 +22,7 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
     owner = random.permutation(np.repeat(np.arange(24), 2))
     owner[owner == 5] = 6
     w += 0.8 * v[owner]
-    v, w = ((rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32) for rows in (v, w))
+    v, w = unit(v), unit(w)
     values = {"scores": v @ w.T} if scored else {}
     folder = write_sealed(root / name, {"config.toml": 'name = "x"\n'})
     write_embeddings(folder, v, w, owner, **values)
@@ -67,6 +53,10 @@ def test_the_two_are_read_alike(runs: tuple[Run, Run]) -> None:
     for modality in ("image", "text"):
         for query in (0, 7):
             close(*(run.search(query, split="dev", modality=modality, top=5) for run in runs))
+    one, other = (joint_space.score_separation(run, "dev").mean_distance for run in runs)
+    assert one == pytest.approx(other, abs=1e-6)
+    counted, known = (joint_space.score_distributions(run, "dev") for run in runs)
+    assert abs(counted.positive - known.positive).sum() <= 2
 
 
 @pytest.mark.parametrize("modality", ["image", "text"])
@@ -86,40 +76,28 @@ def test_diversity_is_the_same(
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])
 @pytest.mark.parametrize("source", ["seed", "hardest", "split"])
 def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: str) -> None:
-    batches = [choose_samples(run, "dev", source, size=16) for run in runs]
+    batches = [similarity.choose_samples(run, "dev", source, size=16) for run in runs]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
     batch, loss = batches[0], Loss()
-    sides = [matrix_sides(run, "dev", batch, direction) for run in runs]
-    np.testing.assert_allclose(*(spread_over(s, loss) for s in sides), atol=1e-6)
-    one, other = (scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run in runs)
+    sides = [similarity.matrix_sides(run, "dev", batch, direction) for run in runs]
+    np.testing.assert_allclose(*(similarity.spread_over(s, loss) for s in sides), atol=1e-6)
+    one, other = (similarity.scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run in runs)
     for name in ("similarity", "exponent", "change", "share"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4, err_msg=name)
-    cells = [hardest_in_cell(s, one, 1, 2) for s in sides]
-    assert cells[0] == cells[1]
-    pairs = [asdict(open_pair(s, one.spread, one.loss, *cells[0], paired=batch.paired)) for s in sides]
-    assert pairs[0].pop("loss") == pairs[1].pop("loss")
-    assert pairs[0] == pytest.approx(pairs[1], rel=1e-5, abs=1e-4, nan_ok=True)
-
-
-@pytest.mark.parametrize("source", ["seed", "split"])
-@pytest.mark.parametrize("by", ["diversity", "cluster"])
-def test_every_order_is_of_the_same_samples(runs: tuple[Run, Run], source: str, by: str) -> None:
-    batch = choose_samples(runs[0], "dev", source, size=16)
-    in_order = ordered(runs[0], "dev", batch, by, "t2i", Loss())
-    assert sorted(in_order.texts) == sorted(batch.texts)
-    assert in_order.texts.tolist() != batch.texts.tolist()
-
-
-def test_md_and_the_distributions_are_the_same(runs: tuple[Run, Run]) -> None:
-    one, other = (score_separation(run, "dev").mean_distance for run in runs)
-    assert one == pytest.approx(other, abs=1e-6)
-    counted, known = (score_distributions(run, "dev") for run in runs)
-    assert abs(counted.positive - known.positive).sum() <= 2
+    first, second = (similarity.hardest_in_cell(s, one, 1, 2) for s in sides)
+    assert first == second
+    pairs = (similarity.open_pair(s, one.spread, one.loss, *first, paired=batch.paired) for s in sides)
+    numbers, expected = (asdict(replace(pair, loss=0)) for pair in pairs)
+    assert numbers == pytest.approx(expected, rel=1e-5, abs=1e-4, nan_ok=True)
+    for by in ("diversity", "cluster") if source != "hardest" else ():
+        in_order = similarity.ordered(runs[0], "dev", batch, by, direction, loss)
+        assert sorted(in_order.texts) == sorted(batch.texts)
+        assert in_order.texts.tolist() != batch.texts.tolist()
 
 
 def test_what_needs_embeddings_says_so(runs: tuple[Run, Run]) -> None:
     scored = runs[0]
-    for question in (modality_gap, Run.embeddings, Run.part):
+    for question in (joint_space.modality_gap, Run.embeddings, Run.part):
         with pytest.raises(InputError, match="scores pair by pair"):
             question(scored, "dev")
     assert not scored.reads_pictures("dev")
