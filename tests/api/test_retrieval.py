@@ -8,7 +8,7 @@ import pytest
 
 from coder_core.api import InputError, Run, open_run, retrieval, sampling
 from coder_core.api.reviews import data_folder
-from tests.support.run_folders import write_embeddings, write_run
+from tests.support.run_folders import unit, write_embeddings, write_run
 
 both_directions = pytest.mark.parametrize("direction", ["i2t", "t2i"])
 LINES = "1.png#0\t0.png\n2.png#0\t0.png\nelsewhere.png#0\t0.png\n"
@@ -44,13 +44,9 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
     even = retrieval.hubness(count, k)
     assert even.mean == pytest.approx(len(scores) * k / scores.shape[1])
     assert even.never == pytest.approx(100 * (count == 0).mean())
-
-
-def test_hubness_by_hand() -> None:
-    """Three candidates found 0, 0, 3 times: mean 1, deviations −1, −1, 2, second moment 2, third 2, 2 / 2^1.5."""
+    # Three candidates found 0, 0, 3 times: mean 1, deviations −1, −1, 2, second moment 2, third 2, 2 / 2^1.5
     uneven = retrieval.hubness(np.array([0, 0, 3]), 1)
-    assert uneven.skewness == pytest.approx(2 / 2**1.5)
-    assert uneven.never == pytest.approx(200 / 3)
+    assert (uneven.skewness, uneven.never) == pytest.approx((2 / 2**1.5, 200 / 3))
     assert retrieval.hubness(np.array([2, 2]), 1).skewness == 0.0
     assert retrieval.hubness(np.zeros(0), 1).mean == 0.0
 
@@ -75,34 +71,29 @@ def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
     """Twelve captions of one image, and one of another: the ten best of the first image are all its own."""
     folder = write_run(tmp_path, "many", images=1, pictures=False)
     v = np.eye(3, dtype=np.float32)[:2]
-    w = np.array([[1.0, 0.001 * i, 0.0] for i in range(12)] + [[0.3, 1.0, 0.0]], np.float32)
-    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    w = unit(np.array([[1.0, 0.001 * i, 0.0] for i in range(12)] + [[0.3, 1.0, 0.0]]))
     write_embeddings(folder, v, w, np.array([0] * 12 + [1]))
     table = retrieval.margins(open_run(folder), "dev", "i2t")
     assert table["wrong"].tolist() == [12, 11]
     np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
 
 
-def test_changes_of_diversity_by_hand() -> None:
-    """Anchor 0 goes from the most to the least diverse of three."""
+def test_changes_of_diversity_and_rank_correlation_by_hand() -> None:
+    """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing value
+    leaves its pair out."""
     tables = [
         pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values, "spread": values})
         for values in ([1.0, 0.8, 0.9], [0.6, 0.8, 1.0])
     ]
     changes = retrieval.diversity_changes(*tables)
-    assert changes["place_a"].tolist() == [100.0, 0.0, 50.0]
-    assert changes["place_b"].tolist() == [0.0, 50.0, 100.0]
-    assert changes["change"].tolist() == [-100.0, 50.0, 50.0]
+    places = {"place_a": [100, 0, 50], "place_b": [0, 50, 100], "change": [-100, 50, 50]}
+    assert changes[list(places)].to_dict("list") == places
     with pytest.raises(InputError, match="3 anchors and 2 others"):
         retrieval.diversity_changes(tables[0], tables[1].iloc[:2])
-
-
-def test_rank_correlation_by_hand() -> None:
-    """1 − 6·Σd²/(n(n² − 1)) without ties; a missing value leaves its pair out."""
     for first, second, rho in (
         ([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60),
         ([1.0, 2, np.nan], [5.0, 1, 9], -1),
-        (np.ones(4), np.arange(4), np.nan),
+        ([1.0, 1, 1], [0.0, 1, 2], np.nan),
     ):
         value = retrieval.rank_correlation(np.array(first), np.array(second))
         assert value == pytest.approx(rho, nan_ok=True)
@@ -120,6 +111,11 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direc
             assert guesses.likeness[query, place] == pytest.approx(likeness, abs=1e-6)
             same = owner[query] == result if direction == "t2i" else owner[result] == query
             assert guesses.match[query, place] == same
+    gaps, owner = open_run(run.path), np.where(owner == 2, 3, owner)  # nothing describes image 2
+    gaps.image_of_text = lambda split: owner
+    if direction == "t2i":
+        of_gaps = retrieval.likely_matches(gaps, "dev", direction, vectors).likeness
+        assert (of_gaps[run.best("dev", direction) == 2] == -1).all()
     labelled, with_likely = guesses.recall(1)
     assert labelled == pytest.approx(run.metrics("dev")[f"{direction}_r1"])
     assert with_likely >= labelled
@@ -162,22 +158,12 @@ def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
     assert guesses.recall(1, 0.5, queries[:3]) == pytest.approx(whole.recall(1, 0.5, queries[:3]))
 
 
-def test_images_without_captions_are_like_nothing(tmp_path: Path) -> None:
-    run = open_run(write_run(tmp_path, "gaps", images=6, pictures=False))
-    owner = run.image_of_text("dev").copy()
-    owner[owner == 2] = 3  # nothing is left that describes image 2
-    run.image_of_text = lambda split: owner
-    guesses = retrieval.likely_matches(run, "dev", "t2i", retrieval.text_vectors(run, "dev"))
-    assert (guesses.likeness[run.best("dev", "t2i") == 2] == -1).all()
-
-
 @pytest.fixture
 def three(tmp_path: Path) -> Run:
     """Three images with a caption each. By score captions have the images 0 1 2, 0 1 2 and 1 0 2, images the captions
     1 0 2, 2 0 1 and 2 1 0."""
     folder = write_run(tmp_path / "runs", "three", images=3, pictures=False, per_image=1)
-    w = np.array([[0.8, 0.6, 0.0], [0.94, 0.33, 0.1], [0.65, 0.7, 0.29]], np.float32)
-    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    w = unit(np.array([[0.8, 0.6, 0.0], [0.94, 0.33, 0.1], [0.65, 0.7, 0.29]]))
     write_embeddings(folder, np.eye(3, dtype=np.float32), w, np.arange(3))
     (tmp_path / "positives.tsv").write_text(LINES)
     return open_run(folder)
@@ -208,16 +194,13 @@ def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) 
 
 @both_directions
 def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path, direction: str) -> None:
-    judgements = retrieval.run_judgements(three, "dev", tmp_path / "positives.tsv")
+    file = tmp_path / "positives.tsv"
+    judgements = retrieval.run_judgements(three, "dev", file)
     best = three.best("dev", direction)
     judged = np.argwhere(retrieval.judged_results(three, "dev", direction, judgements))
     pairs = {(int(query), int(best[query, place])) for query, place in judged}
     assert pairs == ({(1, 0), (2, 0)} if direction == "t2i" else {(0, 1), (0, 2)})
-
-
-def test_a_file_about_other_splits_is_no_damage_and_another_line_is(three: Run, tmp_path: Path) -> None:
-    file = tmp_path / "positives.tsv"
-    file.write_text("elsewhere.png#0\t0.png\n")
+    file.write_text("elsewhere.png#0\t0.png\n")  # about other splits: no damage
     with pytest.raises(retrieval.OtherSplitError):
         retrieval.run_judgements(three, "dev", file)
     file.write_text(LINES + "1.png 0.png\n")

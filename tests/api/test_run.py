@@ -9,19 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import (
-    ORIGINS,
-    InputError,
-    Run,
-    RunSummary,
-    config_differences,
-    facts,
-    list_runs,
-    listing,
-    numbers_from,
-    open_run,
-)
-from coder_core.api.retrieval.comparison import outcomes, rank_changes
+from coder_core.api import InputError, Run, RunSummary, listing, open_run
+from coder_core.api.retrieval import comparison
 from coder_core.files.manifest import render_manifest
 from coder_core.runs.status import read_status, write_status
 from tests.support.run_folders import damage, reseal, write_embeddings, write_run
@@ -41,45 +30,40 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -> None:
-    runs = {run.name: run for run in list_runs(root)}
+    runs = {run.name: run for run in listing.list_runs(root)}
     assert list(runs) == ["a-baseline", "b", "torn"]
-    assert runs["b"].state == "finished"
-    assert runs["b"].usable
+    assert (runs["b"].state, runs["b"].usable) == ("finished", True)
     assert runs["b"].metrics["dev"]["rsum"] > 0
     assert "config.toml" in runs["torn"].fault
     assert not runs["torn"].usable
-    assert list_runs(root / "nowhere") == []
+    assert listing.list_runs(root / "nowhere") == []
 
 
-def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path) -> None:
-    small = ("status.json", "analysis/dev/manifest.json")
-    for number in range(4):
-        write_run(tmp_path / "runs", str(number), images=3, pictures=False)
-    for number, part in enumerate(small):
-        (tmp_path / "runs" / str(number) / part).write_text("[" * 100_000)
-    analyses = tmp_path / "runs" / "2" / "analysis"
-    (analyses / "dev").rename(analyses / EVIL)
-    *runs, intact = list_runs(tmp_path / "runs")
-    for run, fault in zip(runs, [*(Path(part).name for part in small), f"'{EVIL}' of 2:"], strict=True):
-        assert fault in run.fault
-        assert run.splits == ()
-    assert intact.usable
-
-
-def test_one_huge_integer_or_any_exception_is_a_fault_of_its_run_alone(
+def test_damage_or_any_exception_is_a_fault_of_its_run_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("epochs", "metric", "step", "unforeseen", "whole"):
-        write_run(tmp_path / "runs", name, images=3, pictures=False)
-    config, manifest = (
-        tmp_path / "runs" / part for part in ("epochs/config.toml", "metric/analysis/dev/manifest.json")
-    )
+    """Deep nesting, a split that is no name, integers of 400 digits, and what nobody foresaw."""
+    faults = {
+        "nested status": "status.json",
+        "nested manifest": "manifest.json",
+        "name": f"'{EVIL}' of name:",
+        "epochs": "key epochs: is 1000",
+        "metric": "metrics key rsum: is 1000",
+        "step": "key step: is 1000",
+        "unforeseen": "unforeseen: cannot be read (MemoryError: no room)",
+        "whole": "",
+    }
+    runs = {name: write_run(tmp_path / "runs", name, images=3, pictures=False) for name in faults}
+    for name, file in (("nested status", "status.json"), ("nested manifest", "analysis/dev/manifest.json")):
+        (runs[name] / file).write_text("[" * 100_000)
+    (runs["name"] / "analysis" / "dev").rename(runs["name"] / "analysis" / EVIL)
+    config, manifest = runs["epochs"] / "config.toml", runs["metric"] / "analysis" / "dev" / "manifest.json"
     config.write_text(config.read_text().replace("epochs = 3", f"epochs = {10**400}"))
     reseal(config.parent)
     document = json.loads(manifest.read_text())
     document["metrics"]["rsum"] = 10**400
     manifest.write_bytes(render_manifest(document))
-    write_status(tmp_path / "runs" / "step", "finished", step=10**400)
+    write_status(runs["step"], "finished", step=10**400)
 
     def read(folder: Path) -> dict[str, object] | None:
         if folder.name == "unforeseen":
@@ -87,15 +71,10 @@ def test_one_huge_integer_or_any_exception_is_a_fault_of_its_run_alone(
         return read_status(folder)
 
     monkeypatch.setattr(listing, "read_status", read)
-    faults = {run.name: run.fault for run in list_runs(tmp_path / "runs")}
-    places = {
-        "epochs": "key epochs: is 1000",
-        "metric": "metrics key rsum: is 1000",
-        "step": "key step: is 1000",
-    }
-    for name, text in {**places, "unforeseen": "unforeseen: cannot be read (MemoryError: no room)"}.items():
-        assert text in faults[name]
-    assert faults["whole"] == ""
+    for run in listing.list_runs(tmp_path / "runs"):
+        assert faults.pop(run.name) in run.fault
+        assert run.usable == (run.name == "whole") == (run.fault == "")
+    assert not faults
 
 
 def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> None:
@@ -104,17 +83,17 @@ def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> Non
     (tmp_path / "runs" / "a").symlink_to("b")
     (tmp_path / "runs" / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "runs" / "x").symlink_to(tmp_path / "elsewhere" / "x")
-    a, b, x = list_runs(tmp_path / "runs")
+    a, b, x = listing.list_runs(tmp_path / "runs")
     assert (a.fault, b.fault) == ("", "")
     assert (x.name, x.state, x.usable, x.config, x.splits) == ("x", "left out", False, {}, ())
     assert f"runs/x: is a link to {tmp_path / 'elsewhere' / 'x'}," in x.fault
     assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
 
 
-@pytest.mark.parametrize("split", ["../dev", "/etc", "test", ""])
-def test_only_a_known_split_is_opened(root: Path, split: str) -> None:
-    with pytest.raises(InputError, match=f"split '{split}'; expected one of: dev"):
-        open_run(root / "b").captions(split)
+def test_only_a_known_split_is_opened(root: Path) -> None:
+    for split in ("../dev", "/etc", "test", ""):
+        with pytest.raises(InputError, match=f"split '{split}'; expected one of: dev"):
+            open_run(root / "b").captions(split)
 
 
 def test_search_finds_what_a_full_matrix_finds(run: Run) -> None:
@@ -135,27 +114,30 @@ def test_outcomes_by_hand() -> None:
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}
     after = {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])}
-    changes = rank_changes(before, after)
+    changes = comparison.rank_changes(before, after)
     assert changes["query"].tolist() == [0, 1, 2, 3, 0]
     assert changes["outcome"].tolist() == ["both right", "fixed", "both wrong", "broken", "broken"]
     assert changes["change"].tolist() == [0, 1, -4, -3, -2]
-    assert outcomes(np.array([4]), np.array([5]), at=5).tolist() == ["broken"]
+    assert comparison.outcomes(np.array([4]), np.array([5]), at=5).tolist() == ["broken"]
 
 
 def test_differences_name_only_what_differs(root: Path) -> None:
-    table = config_differences({run.name: run.config for run in list_runs(root)[:2]})
+    table = comparison.config_differences({run.name: run.config for run in listing.list_runs(root)[:2]})
     assert table.index.tolist() == ["objective.loss"]
     assert table.loc["objective.loss"].tolist() == ["btr-hardest", "dcl"]
     # An older run did not know settings of today, and a weight of no boosting is not a difference
     plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}
     today = {"objective": {"loss": "dcl", "margin": 0.2}, "data": {"reviews": ""}, "name": "b"}
-    assert config_differences({"a": plain, "b": today}).empty
+    assert comparison.config_differences({"a": plain, "b": today}).empty
     boosted = {**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}
-    table = config_differences({"a": boosted, "b": today})
+    table = comparison.config_differences({"a": boosted, "b": today})
     assert table.loc["boosting.boosting"].tolist() == ["rm", "none"]
     assert table.loc["boosting.boosting_weight"].tolist() == ["0.2", "1"]
     unknown = {"objective": {"loss": "dcl", "of_tomorrow": 3}}
-    assert config_differences({"a": unknown, "b": {}}).loc["objective.of_tomorrow"].tolist() == ["3", "—"]
+    assert comparison.config_differences({"a": unknown, "b": {}}).loc["objective.of_tomorrow"].tolist() == [
+        "3",
+        "—",
+    ]
 
 
 def test_torch_is_not_imported(root: Path, both: Run) -> None:
@@ -186,25 +168,21 @@ def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path: Path) -> 
     assert [run.picture("dev", image, 64) for image in range(2, 6)] == [None] * 4
 
 
-@pytest.mark.parametrize(
-    ("state", "documents", "towers", "expected"),
-    [
+def test_the_folder_of_a_run_tells_where_its_numbers_come_from() -> None:
+    regions, tuned, clip = ("regions",), ("tuned",), {"image_tower": "clip"}
+    for state, documents, towers, origin in (
         ("finished", (), {}, "features"),
         ("running", (), {"image_tower": "", "text_tower": ""}, "features"),
-        ("finished", ("regions",), {}, "tower features"),
-        ("finished", ("tuned",), {"image_tower": "clip", "image_tuning": "frozen"}, "frozen towers"),
-        ("finished", ("tuned",), {"image_tower": "clip", "image_tuning": "lora"}, "tuned towers"),
+        ("finished", regions, {}, "tower features"),
+        ("finished", tuned, clip | {"image_tuning": "frozen"}, "frozen towers"),
+        ("finished", tuned, clip | {"image_tuning": "lora"}, "tuned towers"),
         ("running", (), {"text_tower": "clip", "text_tuning": "full"}, "tuned towers"),
-        ("finished", ("regions",), {"text_tower": "clip", "text_tuning": "full"}, "tuned towers"),
+        ("finished", regions, {"text_tower": "clip", "text_tuning": "full"}, "tuned towers"),
         ("imported", ("imported", "towers"), {}, "zero-shot"),
         ("imported", ("imported",), {}, "imported"),
-    ],
-)
-def test_the_folder_of_a_run_tells_where_its_numbers_come_from(
-    state: str, documents: tuple[str, ...], towers: dict[str, str], expected: str
-) -> None:
-    values = {"documents": frozenset(documents), "config": {"towers": towers}}
-    run = RunSummary("run", Path("run"), state, **values)
-    assert numbers_from(run) == facts(run)["from"] == expected
-    assert expected in ORIGINS
-    assert numbers_from(replace(run, fault="damaged")) == ""
+    ):
+        values = {"documents": frozenset(documents), "config": {"towers": towers}}
+        run = RunSummary("run", Path("run"), state, **values)
+        assert listing.numbers_from(run) == listing.facts(run)["from"] == origin
+        assert origin in listing.ORIGINS
+        assert listing.numbers_from(replace(run, fault="damaged")) == ""
