@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 
 from coder_core.config.model import ModelConfig
@@ -29,14 +28,12 @@ def test_the_papers_model() -> None:
     assert model.image_pooling is not model.text_pooling
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)]
-)
-def test_poolings_by_name(name: str, kind: type) -> None:
-    config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")  # type: ignore[arg-type]
-    model = build_model(config, feature_size=4, words=5)
-    assert isinstance(model.image_pooling, kind)
-    assert isinstance(model.text_pooling, MaxPooling)
+def test_poolings_by_name() -> None:
+    for name, kind in (("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)):
+        config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")  # type: ignore[arg-type]
+        model = build_model(config, feature_size=4, words=5)
+        assert isinstance(model.image_pooling, kind)
+        assert isinstance(model.text_pooling, MaxPooling)
 
 
 def test_scorers_by_name() -> None:

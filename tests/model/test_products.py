@@ -27,10 +27,7 @@ def _unset() -> Iterator[None]:
     settings.fp32_precision = before
 
 
-@pytest.mark.parametrize(
-    ("rows", "inner", "columns"),
-    [(1, 7, 3), (5, 64, 17), (128, 300, 768), (128, 256, 4096), (3000, 128, 256)],
-)
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768)])
 def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     use_onednn()
     generator = torch.Generator().manual_seed(1)
@@ -53,18 +50,11 @@ def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(chos
     assert product_library() == DEFAULT_PRODUCTS
 
 
-def test_again_is_the_same_and_draws_no_random_numbers() -> None:
-    state = torch.get_rng_state()
-    use_onednn()
-    first = product_library()
-    use_onednn()
-    assert product_library() == first
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
 def test_only_amd_processors_with_avx512_change() -> None:
+    state = torch.get_rng_state()
     use_onednn()
+    assert torch.equal(torch.get_rng_state(), state)
     amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     assert product_library() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)

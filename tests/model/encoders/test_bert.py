@@ -20,11 +20,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_bert(tmp_path_factory.mktemp("models") / "bert", WORDS)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_tiny_bert(tmp_path / "bert", WORDS)
-
-
 def change_json(path: Path, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
@@ -98,35 +93,27 @@ def _own_code(file: str) -> Callable[[Path], None]:
     return change
 
 
-def _config(text: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / "config.json").write_text(text)
-
-
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "reason"),
     [
         (_no_tokenizer, r"no tokenizer files.* would become"),
         (_own_code("config.json"), r"config\.json key auto_map"),
         (_own_code("tokenizer_config.json"), r"tokenizer_config\.json key auto_map"),
         (
             lambda folder: change_json(folder / "config.json", model_type="roberta"),
-            "key model_type: is 'roberta'",
+            "model_type: is 'roberta'",
         ),
         (lambda folder: change_json(folder / "config.json", vocab_size=7), "11 words; expected .* 7"),
-        (_config("{"), r"config\.json: cannot be read as JSON"),
-        (_config("[]"), r"config\.json: holds no JSON object"),
-        (_config("[" * 100_000), r"config\.json: cannot be read as JSON"),
-        (lambda folder: (folder / "config.json").unlink(), r"config\.json: is missing"),
     ],
 )
 def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
-    damage: Callable[[Path], object], said: str, folder: Path
+    damage: Callable[[Path], object], reason: str, tmp_path: Path
 ) -> None:
+    folder = write_tiny_bert(tmp_path / "bert", WORDS)
     damage(folder)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=reason):
         load_tokeniser(str(folder))
-    if "words" not in said:
-        with pytest.raises(InputError, match=said):
-            BertWords(str(folder), 8)
-        with pytest.raises(InputError, match=said):
-            check_folder(folder)
+    for load in (lambda: BertWords(str(folder), 8), lambda: check_folder(folder)):
+        if "words" not in reason:
+            with pytest.raises(InputError, match=reason):
+                load()

@@ -40,9 +40,7 @@ def pvse(channels: int = 6) -> PVSEPooling:
     return module
 
 
-EVERY = pytest.mark.parametrize(
-    "make", [gpo, MeanPooling, MaxPooling, pvse], ids=["gpo", "mean", "max", "pvse"]
-)
+EVERY = pytest.mark.parametrize("make", [gpo, MeanPooling, MaxPooling, pvse])
 
 
 def weights_in_float64(pool: GeneralisedPooling, length: int) -> list[float]:
@@ -92,13 +90,11 @@ def test_gpo_with_the_papers_sizes_on_36_regions() -> None:
 
 def test_weights_depend_on_the_length_only() -> None:
     pool = gpo()
-    alone = pool.weights(torch.tensor([3]), 3)[0]
     among = pool.weights(LENGTHS, 7)
-    torch.testing.assert_close(among[0, :3], alone)
+    torch.testing.assert_close(among[0, :3], pool.weights(LENGTHS[:1], 3)[0])
     assert torch.equal(among[0], among[3])
     assert among.sum(1).tolist() == pytest.approx([1.0] * 4)
-    for row, length in enumerate(LENGTHS.tolist()):
-        assert not among[row, length:].any()
+    assert not among[torch.arange(7) >= LENGTHS[:, None]].any()
 
 
 def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one() -> None:
@@ -130,8 +126,9 @@ def test_padding_never_leaks_however_long_it_is(make: type[nn.Module], garbage: 
     torch.testing.assert_close(pool(longer, LENGTHS), pool(clean, LENGTHS))
 
 
-@pytest.mark.parametrize(("longest", "channels"), [(36, 130), (300, 7), (5, 4000)])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("longest", "channels", "threads"), [(36, 130, 1), (36, 130, 3), (300, 7, 1), (5, 4000, 3)]
+)
 def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
     longest: int, channels: int, threads: int
 ) -> None:
@@ -182,8 +179,8 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(
 
 @EVERY
 def test_gradients(make: type[nn.Module]) -> None:
-    pool, features = make().double(), random_features(dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(lambda rows: pool(rows, LENGTHS), (features,))
+    pool, features = make().double(), random_features(dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda rows: pool(rows, LENGTHS[:2]), features[:2].requires_grad_())
 
 
 def test_gradients_of_the_rank_weights() -> None:

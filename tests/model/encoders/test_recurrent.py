@@ -66,20 +66,6 @@ def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
     assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == real
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_gradients_of_the_kernel(layers: int) -> None:
-    """Finite differences in the word vectors, which equal words share, and in every weight."""
-    lengths = torch.tensor([2, 3, 1])
-    words, model = words_of(lengths), encoder(layers, dimension=3)
-    names = [name for name, _ in model.named_parameters()]
-
-    def run(*weights: Tensor) -> Tensor:
-        return torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (words, lengths))
-
-    weights = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
-    assert torch.autograd.gradcheck(run, weights)
-
-
 def test_word_dropout_works_on_training_only() -> None:
     torch.manual_seed(0)
     model = RecurrentWords(9, 4, 5, dropout=0.5)

@@ -21,10 +21,10 @@ def test_two_layers_are_linear_plus_mlp() -> None:
     torch.testing.assert_close(encoder(regions), expected.view(3, 4, 8))
 
 
-@pytest.mark.parametrize(("layers", "hidden"), [(0, 0), (1, 1), (2, 2), (3, 3)])
-def test_depth(layers: int, hidden: int) -> None:
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_depth(layers: int) -> None:
     encoder = RegionEncoder(6, 8, layers=layers)
-    assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == hidden
+    assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == layers
     assert encoder(torch.randn(2, 3, 6)).shape == (2, 3, 8)
     assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
 
@@ -89,7 +89,7 @@ def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> N
     assert torch.equal(encoder.eval()(ones), ones)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p: float) -> None:
     """A binomial count of a million draws lies within five standard deviations of its mean."""
     torch.manual_seed(0)
@@ -110,21 +110,12 @@ def test_elements_are_dropped_independently_of_their_neighbours() -> None:
         assert abs(float((flat[shift:] * flat[:-shift]).mean())) / 0.25 < 5e-3
 
 
-def test_the_chance_comes_from_torchs_random_state() -> None:
-    features, dropout = torch.randn(5, 7), Dropout(0.5)
-    torch.manual_seed(3)
-    first, second = dropout(features), dropout(features)
-    torch.manual_seed(3)
-    assert torch.equal(dropout(features), first)
-    assert torch.equal(dropout(features), second)
-    assert not torch.equal(first, second)
-
-
-def test_the_mask_of_a_seed_never_changes() -> None:
+def test_the_chance_comes_from_torchs_random_state_and_the_mask_of_a_seed_never_changes() -> None:
     """A run continued years later draws the same numbers."""
     torch.manual_seed(0)
     mask = scaled_mask(torch.empty(18), 0.5) > 0
     assert "".join(str(int(stays)) for stays in mask) == "100100001011110110"
+    assert not torch.equal(scaled_mask(torch.empty(18), 0.5) > 0, mask)
 
 
 def test_the_gradient_passes_where_the_value_does() -> None:
@@ -141,15 +132,12 @@ def test_the_gradient_passes_where_the_value_does() -> None:
     assert torch.autograd.gradcheck(repeat, features)
 
 
-@pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.4, False)])
-def test_nothing_is_dropped_without_a_chance_or_in_evaluation(p: float, training: bool) -> None:
+def test_nothing_is_dropped_without_a_chance_or_in_evaluation_and_extreme_chances_are_finite() -> None:
     features = torch.randn(4, 3)
-    assert torch.equal(Dropout(p).train(training)(features), features)
-
-
-@pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
-def test_a_chance_beyond_the_steps_is_the_last_step(p: float) -> None:
-    assert bool(torch.isfinite(Dropout(p)(torch.ones(200))).all())
+    for p, training in ((0.0, True), (0.4, False)):
+        assert torch.equal(Dropout(p).train(training)(features), features)
+    for p in (1e-9, 1 - 1e-9):
+        assert bool(torch.isfinite(Dropout(p)(torch.ones(200))).all())
 
 
 def test_a_half_precision_input_takes_pytorchs_dropout() -> None:

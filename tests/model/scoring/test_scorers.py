@@ -60,17 +60,16 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
 
 def test_gradients() -> None:
     """Derivatives by samples and by parameters, through blocks that are computed again in the backward pass."""
-    (images, image_lengths), (texts, text_lengths) = samples(2, 3, 4, 6), samples(3, 3, 4, 7)
+    (images, image_lengths), (texts, text_lengths) = samples(2, 2, 3, 6), samples(2, 3, 3, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
     assert torch.autograd.gradcheck(PVSEScorer(), inputs)
-    model = scorer(4, block=1)
+    model = scorer(3, block=1)
     names = [name for name, _ in model.named_parameters()]
     values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
 
     def scores(v: Tensor, w: Tensor, *parameters: Tensor) -> Tensor:
         named = dict(zip(names, parameters, strict=True))
-        matrix: Tensor = torch.func.functional_call(model, named, (v, w, image_lengths, text_lengths))
-        return matrix
+        return torch.func.functional_call(model, named, (v, w, image_lengths, text_lengths))
 
     assert torch.autograd.gradcheck(scores, (*inputs, *values))
 
