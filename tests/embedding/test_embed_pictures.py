@@ -8,6 +8,7 @@ import signal
 import socket
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,42 +141,33 @@ def test_another_split_must_come_from_the_same_towers(
     assert open_run(tmp_path / "run").splits == ("dev", "train")
 
 
-def killed_at_block(number: int, work: Callable[[], object]) -> int:
-    """Exit status of a child that is killed when it writes a block."""
-    pid = os.fork()
-    if pid == 0:
-        put, calls = resumable.BlockArrays.put, iter(range(1, 100))
-
-        def put_or_die(self: resumable.BlockArrays, *arguments: Any) -> None:
-            if next(calls) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            put(self, *arguments)
-
-        resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
+def forked(work: Callable[[], int], **environment: str) -> int:
+    """The number of a child that works and leaves with its exit status."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        os.environ.update(environment)
         try:
-            work()
+            os._exit(work())
         finally:
             os._exit(70)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return child
 
 
-def end_of_two(work: Callable[[], int]) -> list[int]:
-    """Exit statuses of two children that share the work as processes of torchrun do."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    children = []
-    for rank in ("0", "1"):
-        children.append(os.fork())
-        if children[-1] == 0:
-            signal.alarm(120)
-            os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
-            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-            try:
-                os._exit(work())
-            finally:
-                os._exit(70)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+def exit_status(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_at_block(number: int) -> None:
+    """Let this process be killed when it writes a block."""
+    put, calls = resumable.BlockArrays.put, iter(range(1, 100))
+
+    def put_or_die(*arguments: Any) -> None:
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        put(*arguments)
+
+    resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
 
 
 @pytest.mark.slow
@@ -185,7 +177,8 @@ def test_no_bit_depends_on_processes_or_kill_9(
     model, expected = models / "clip", arrays(whole)
     # every block is marked as it comes, and the process killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
-    assert killed_at_block(5, lambda: embed_train(pictures, model, tmp_path / "killed")) == -signal.SIGKILL
+    child = forked(lambda: die_at_block(5) or embed_train(pictures, model, tmp_path / "killed"))
+    assert exit_status(child) == -signal.SIGKILL
     assert list_runs(tmp_path / "killed") == []
     [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
     finished = {kind: np.load(folder / kind / "done.npy")[:, 0] > 0 for kind in ("images", "texts")}
@@ -201,7 +194,13 @@ def test_no_bit_depends_on_processes_or_kill_9(
     assert embed_train(pictures, model, tmp_path / "killed") == 0
     assert decoded == [[1]]
     assert_same_bits(expected, arrays(tmp_path / "killed"))
-    assert end_of_two(lambda: embed_train(pictures, model, tmp_path / "two")) == [0, 0]
+    # two processes as torchrun starts them
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    work = partial(embed_train, pictures, model, tmp_path / "two")
+    children = [forked(work, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", **address) for rank in "01"]
+    assert [exit_status(child) for child in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
 
@@ -213,8 +212,7 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
     assert embed_train(data, models / "clip", tmp_path / "runs") == 1
     message = capsys.readouterr().err
-    for part in ("train: 2 of 6 pictures", f"'{TRAIN[2]}'", "--skip-broken"):
-        assert part in message
+    assert all(part in message for part in ("train: 2 of 6 pictures", f"'{TRAIN[2]}'", "--skip-broken"))
     assert list_runs(tmp_path / "runs") == []
     assert embed_train(data, models / "clip", tmp_path / "runs", "--skip-broken") == 0
     stored = arrays(tmp_path / "runs")
@@ -254,21 +252,15 @@ class WideTowers:
 
     device = torch.device("cpu")
     prepare = staticmethod(lambda picture: picture.size)
-
-    def __init__(self) -> None:
-        self.about = {"kind": "own", "tower": "tests:wide", "fingerprint": "0", "prompt": "{}"}
-        self.random = np.random.default_rng(0)
-
-    def _rows(self, count: int) -> np.ndarray:
-        rows = self.random.standard_normal((count, WIDE), np.float32)
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows
+    about = {"kind": "own", "tower": "tests:wide", "fingerprint": "0", "prompt": "{}"}  # noqa: RUF012
+    random = np.random.default_rng(0)
 
     def encode_pictures(self, prepared: list[Any]) -> np.ndarray:
-        return self._rows(len(prepared))
+        rows = self.random.standard_normal((len(prepared), WIDE), np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def encode_texts(self, texts: list[str]) -> tuple[np.ndarray, int]:
-        return self._rows(len(texts)), 0
+        return self.encode_pictures(texts), 0
 
 
 def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
@@ -308,9 +300,3 @@ def test_flags_that_cannot_work_are_refused(
     assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
     assert culprit in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_flags_are_explained(capsys: Capture) -> None:
-    with pytest.raises(SystemExit):
-        main(["pictures", "--help"])
-    assert "--skip-broken" in capsys.readouterr().out

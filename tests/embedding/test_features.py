@@ -1,5 +1,6 @@
 """python -m coder_core.features: a tower's patches in the layout that training reads, resumable."""
 
+import itertools
 import json
 import shutil
 from collections import namedtuple
@@ -114,33 +115,31 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
     base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    blocks, numbers = resumable.prepared_blocks, []
+    blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
+
+    def until_killed(*arguments: Any) -> Any:
+        yield from itertools.islice(blocks(*arguments), 2)
+        raise KeyboardInterrupt
 
     def counted(*arguments: Any) -> Any:
         numbers.append(list(arguments[2]))
         return blocks(*arguments)
 
-    def killed(*arguments: Any) -> Any:
-        for number, block in enumerate(blocks(*arguments)):
-            if number == 2:
-                raise KeyboardInterrupt
-            yield block
-
-    monkeypatch.setattr(resumable, "prepared_blocks", killed)
-    assert extract(base, tmp_path / "out", "--grid=2") == 130
-    assert not list((tmp_path / "out").glob("*_ims.npy"))
+    monkeypatch.setattr(resumable, "prepared_blocks", until_killed)
+    assert extract(base, out, "--grid=2") == 130
+    assert not list(out.glob("*_ims.npy"))
     monkeypatch.setattr(resumable, "prepared_blocks", counted)
-    assert extract(base, tmp_path / "out", "--grid=2") == 0
-    assert numbers == [[2], [0, 1], [0, 1]]
-    for name in [f"{split}_{kind}.npy" for split in ("train", "dev", "test") for kind in ("ims", "boxes")]:
-        np.testing.assert_array_equal(np.load(whole / name), np.load(tmp_path / "out" / name))
-    assert extract(base, tmp_path / "out", "--grid=2") == 0
-    assert numbers[3:] == []
-    assert not list((tmp_path / "out").glob(".*"))
-    assert extract(base, tmp_path / "out", "--grid=4") == 1
+    for _ in range(2):  # the second finds all done
+        assert extract(base, out, "--grid=2") == 0
+        assert numbers == [[2], [0, 1], [0, 1]]
+    for split in ("train", "dev", "test"):
+        for first, second in zip(arrays(whole, split), arrays(out, split), strict=True):
+            np.testing.assert_array_equal(first, second)
+    assert not list(out.glob(".*"))
+    assert extract(base, out, "--grid=4") == 1
     assert "tower.json: " in capsys.readouterr().err
-    (tmp_path / "out" / "tower.json").unlink()
-    assert extract(base, tmp_path / "out", "--grid=2") == 1
+    (out / "tower.json").unlink()
+    assert extract(base, out, "--grid=2") == 1
     assert "dev_ims.npy: " in capsys.readouterr().err
 
 

@@ -19,15 +19,13 @@ from tests.reference import neighbourhood as reference
 MODALITIES = ["difference", "sum", "image", "text"]
 
 
-def neighbourhood(
-    seed: int, *, pairs: int = 9, count: int = 4, rows: int = 5
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(M, 3) float64 unit rows, (p,) their owners, (p, N) neighbours, some of them missing."""
+def neighbourhood(seed: int, *, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+    """(M, 3) float64 unit rows, (9,) their owners, (9, 4) neighbours, some of them missing."""
     generator = torch.Generator().manual_seed(seed)
     values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
-    owner = torch.randint(rows, (pairs,), generator=generator)
-    neighbours = torch.stack([torch.randperm(pairs, generator=generator)[:count] for _ in range(pairs)])
-    missing = torch.rand(pairs, count, generator=generator) < 0.2
+    owner = torch.randint(rows, (9,), generator=generator)
+    neighbours = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(9)])
+    missing = torch.rand(9, 4, generator=generator) < 0.2
     missing[:, 0] = False
     return values, owner, torch.where(missing, -1, neighbours)
 

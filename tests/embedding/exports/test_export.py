@@ -1,7 +1,6 @@
 """python -m coder_core.export: what other programs read back is what the run holds and ranks by."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +19,16 @@ from coder_core.runs.analysis.write import write_analysis
 from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import import_run_folder, write_run
 
-KINDS: dict[str, Callable[[Path], Path]] = {
-    "trained": lambda root: write_run(root, "trained"),
-    "imported": lambda root: import_run_folder(root, "imported"),
-    "two branches": lambda root: write_concept_run(root, "concepts"),
-}
+
+@pytest.fixture(scope="module", params=[write_run, import_run_folder, write_concept_run])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was trained, imported, or trained with two branches."""
+    return request.param(tmp_path_factory.mktemp("runs"), "exported")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
+def test_faiss_ranks_as_the_run_does(folder: Path, tmp_path: Path) -> None:
     import faiss
 
-    folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     for rows, queries, candidates, names in (
         ("images", w, v, analysis.image_names),
@@ -55,12 +52,10 @@ def test_faiss_ranks_as_the_run_does(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(positions, analysis.text_ranks)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_parquet_holds_ids_captions_names_and_embeddings(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
-    folder = KINDS[kind](tmp_path / "runs")
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
     images, captions = (

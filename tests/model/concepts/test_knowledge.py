@@ -1,6 +1,8 @@
 """Counts → probabilities → graph, by hand and against loops; concepts stored with a run, read back, refused damaged."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from coder_core.model.concepts.knowledge import (
     ARRAYS,
     NAMES,
     Concepts,
-    GraphNorm,
     conditional,
     connect,
     count_together,
@@ -68,14 +69,14 @@ def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself
         ("cvse", (ONE_WAY + np.eye(3)) / 2),  # with loops rows have (2, 2, 2)
     ],
 )
-def test_three_readings_of_the_normalisation_by_hand(norm: GraphNorm, expected: np.ndarray) -> None:
+def test_three_readings_of_the_normalisation_by_hand(norm: Any, expected: np.ndarray) -> None:
     np.testing.assert_allclose(normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
 @pytest.mark.parametrize("rescaled", [True, False])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: GraphNorm) -> None:
+def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: Any) -> None:
     random = np.random.default_rng(seed)
     captions = [random.integers(0, 9, random.integers(0, 6)).tolist() for _ in range(40)]
     together, occurrences = count_together(captions, 9)
@@ -92,8 +93,8 @@ STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
 
 
 def files() -> tuple[bytes, bytes]:
-    written = STORED.to_files()
-    return str(written[NAMES]).encode(), bytes(written[ARRAYS])  # type: ignore[arg-type]
+    written: dict[str, Any] = STORED.to_files()
+    return written[NAMES].encode(), written[ARRAYS]
 
 
 def test_read_back() -> None:
@@ -105,37 +106,33 @@ def test_read_back() -> None:
     assert len(loaded) == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
-        (lambda d: d.update(source="magic"), "not a run's list"),
-        (lambda d: d["concepts"].pop(), "two or more"),
-        (lambda d: d["concepts"][0].pop("forms"), "'dog'.* word, kind, count and forms"),
-        (lambda d: d["concepts"][0].update(forms=[1]), "'dog'"),
-        (lambda d: d["concepts"][0].update(kind="colour"), "'dog'"),
-        (lambda d: d["concepts"][0].update(count=1.5), "'dog'"),
-        (lambda d: d["concepts"].append(d["concepts"][0]), r"expected together int64\[3, 3\]"),
-    ],
-)
-def test_damaged_names_are_refused(change: object, said: str) -> None:
-    names, arrays = files()
-    document = json.loads(names)
-    change(document)  # type: ignore[operator]
-    with pytest.raises(InputError, match=said):
-        Concepts.from_files(json.dumps(document).encode(), arrays, "run")
+DAMAGES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
+    (lambda d: d.update(source="magic"), "not a run's list"),
+    (lambda d: d["concepts"].pop(), "two or more"),
+    (lambda d: d["concepts"][0].pop("forms"), "'dog'.* word, kind, count and forms"),
+    (lambda d: d["concepts"][0].update(forms=[1]), "'dog'"),
+    (lambda d: d["concepts"][0].update(kind="colour"), "'dog'"),
+    (lambda d: d["concepts"][0].update(count=1.5), "'dog'"),
+    (lambda d: d["concepts"].append(d["concepts"][0]), r"expected together int64\[3, 3\]"),
+]
 
 
-def test_damaged_arrays_are_refused() -> None:
+def test_damaged_files_are_refused() -> None:
     names, arrays = files()
     content = load(arrays)
     wide = content | {"vectors": content["vectors"].astype(np.float64)}
     few = {name: array for name, array in content.items() if name != "occurrences"}
-    for damaged, said in (
+    cases = [
         ((b"[" * 100_000, arrays), rf"run/{NAMES}: cannot be read"),
         ((names, arrays[:20]), rf"run/{ARRAYS}: cannot be read"),
         ((names, save(wide)), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
         ((names, save(few)), r"holds together int64\[2, 2\] vectors"),
-    ):
-        with pytest.raises(InputError, match=said):
+    ]
+    for change, reason in DAMAGES:
+        document = json.loads(names)
+        change(document)
+        cases.append(((json.dumps(document).encode(), arrays), reason))
+    for damaged, reason in cases:
+        with pytest.raises(InputError, match=reason):
             Concepts.from_files(*damaged, "run")
