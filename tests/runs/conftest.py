@@ -1,7 +1,8 @@
 """A small run with every kind of file in it."""
 
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from coder_core.console.faults import InputError
 from coder_core.files.sealed import write_sealed
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
 from tests.support.run_folders import write_embeddings
+
+NOBODY = 65534
 
 
 def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes: Any) -> Path:
@@ -28,6 +32,26 @@ def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes:
 def save_step(store: SaveStore, step: int) -> None:
     weights = {"weight": torch.full((4, 3), float(step))}
     store.write(str(step), {"model": weights}, {"progress": {"step": step}})
+
+
+def in_a_child(task: Callable[[], object], *, user: int = 0) -> str:
+    """The result of a task in a forked process, or its refusal; as this user where root runs the tests."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if user and os.geteuid() == 0:
+                os.seteuid(user)
+            os.write(writing, str(task()).encode())
+        except BaseException as error:
+            os.write(writing, (str(error) if isinstance(error, InputError) else repr(error)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        result = pipe.read()
+    os.waitpid(child, 0)
+    return result
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 import json
 import os
-import subprocess
+import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -106,11 +107,11 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_a_reader_meets_one_save_or_the_next(tmp_path: Path) -> None:
+def test_a_reader_meets_one_save_or_the_next(memory_folder: Path) -> None:
     """The best model of a run is replaced while somebody evaluates it."""
-    store = SaveStore(tmp_path / "best", keep=1)
+    store = SaveStore(memory_folder / "best", keep=1)
     save_step(store, 1)
-    writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 100)])
+    writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 60)])
     writer.start()
     seen = []
     while writer.is_alive():
@@ -170,69 +171,68 @@ def test_only_saves_are_pruned(tmp_path: Path) -> None:
     assert sorted(path.name for path in store.folder.iterdir()) == ["5.old", "9", "notes", "zz"]
 
 
-ROOT = Path(__file__).resolve().parents[2]
+CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
 
-@pytest.fixture(scope="module")
-def crashes(memory_folder: Path) -> list[dict[str, Any]]:
-    """The reports of `tests.support.killing`."""
-    command = [sys.executable, "-m", "tests.support.killing", str(memory_folder), "30", "20"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [30, 20])
-def test_a_crash_before_any_line_of_a_save_loses_nothing(crashes: list[dict[str, Any]], step: int) -> None:
-    """Step 30 is a new save, step 20 replaces one."""
-    reports = [report for report in crashes if report["step"] == step]
-    assert len(reports) > 100
-    for report in reports:
-        assert report["newest"] in ("20", str(step)), report
-        assert report["skipped"] == 0
-        assert report["rest"] == [], "the next writer tidies up"
-        assert report["names"] == [report["newest"], "40"]
-    assert reports[0]["newest"] == "20"
-    assert reports[-1]["newest"] == str(step)
-    assert not reports[-1]["died"]
-
-
-def test_an_interrupt_at_any_line_of_a_save_loses_nothing(tmp_path: Path) -> None:
-    """Ctrl-C raises wherever Python is; the earlier saves stay and nothing half-written is seen."""
-    for number in range(0, 1000, 5):
-        store = SaveStore(tmp_path / str(number), keep=2)
-        save_step(store, 20)
-        interrupted = interrupt_at_line(number, store)
-        newest = store.newest()
-        assert newest.skipped == []
-        assert newest.name in ("20", "30")
-        if not interrupted:
-            assert number > 100
-            return
-    pytest.fail("the save never ended")
-
-
-def interrupt_at_line(number: int, store: SaveStore) -> bool:
-    """Interrupt the save of step 30 before a line of ours; False if it ended earlier."""
+def stopped_at_line(number: int, store: SaveStore, step: int, stop: Callable[[], object]) -> bool:
+    """Save a step, and call `stop` before the `number`-th line of our code that runs; False if the save has fewer."""
     left = number
-    code = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
-        if not frame.f_code.co_filename.startswith(code):
+        if not frame.f_code.co_filename.startswith(CODE):
             return None
         left -= event == "line"
         if left == -1:
             left = -2
-            raise KeyboardInterrupt
+            stop()
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        save_step(store, 30)
+        save_step(store, step)
     except KeyboardInterrupt:
         return True
     finally:
         sys.settrace(before)
     return False
+
+
+def interrupted(number: int, store: SaveStore, step: int) -> bool:
+    """Ctrl-C raises wherever Python is."""
+    return stopped_at_line(number, store, step, lambda: signal.default_int_handler(signal.SIGINT, None))
+
+
+def killed(number: int, store: SaveStore, step: int) -> bool:
+    """A kill leaves everything as it is."""
+    writer = os.fork()
+    if writer == 0:
+        try:
+            stopped_at_line(number, store, step, lambda: os._exit(9))
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("step", [30, 20])
+@pytest.mark.parametrize("stopped", [interrupted, killed])
+def test_a_save_that_ends_at_any_line_loses_nothing(
+    memory_folder: Path, stopped: Callable[[int, SaveStore, int], bool], step: int
+) -> None:
+    """Step 30 is a new save, step 20 replaces one; after a kill the next writer tidies up."""
+    for number in range(0, 1000, 5):
+        store = SaveStore(memory_folder / f"{stopped.__name__}-{step}-{number}", keep=2)
+        save_step(store, 10)
+        save_step(store, 20)
+        ended = not stopped(number, store, step)
+        newest = store.newest()
+        assert newest.skipped == []
+        assert newest.name in (("20", str(step)) if not ended else (str(step),))
+        if stopped is killed:
+            save_step(store, 40)
+            assert sorted(path.name for path in store.folder.iterdir()) == [newest.name, "40"]
+        if ended:
+            assert number > 100
+            return
+    pytest.fail("the save never ended")

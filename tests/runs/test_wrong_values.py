@@ -9,8 +9,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator
@@ -33,10 +31,10 @@ from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.load import load_model
+from tests.runs.conftest import NOBODY, in_a_child
 from tests.support.run_folders import reseal, write_run
 
-ROOT = Path(__file__).resolve().parents[2]
-FIXTURE = ROOT / "tests" / "fixtures" / "finished_runs" / "checkpoints"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints"
 VALUES: list[Any] = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
 
@@ -49,20 +47,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def variants(document: Any, unwritable: Any) -> Iterator[Any]:
-    """The document replaced by each writable one of `VALUES`; then each value in it, at any depth, by one in turn."""
-    values = [value for value in VALUES if value != unwritable]
-    for value in values:
-        yield copy.deepcopy(value)
-    yield from nested_variants(document, itertools.cycle(values))
-
-
-def nested_variants(document: Any, values: Iterator[Any]) -> Iterator[Any]:
-    items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))[:2]
+def variants(document: Any, values: Iterator[Any], depth: int = 0) -> Iterator[Any]:
+    """The document with each value in it, at any depth, replaced by one in turn; of entries that are alike, of two."""
+    items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
+    if isinstance(document, list) or (depth and {type(part) for _, part in items} in ({dict}, {float})):
+        items = items[:2]
     for key, part in items:
         replacements = [copy.deepcopy(next(values))]
         if isinstance(part, dict | list):
-            replacements.extend(nested_variants(part, values))
+            replacements.extend(variants(part, values, depth + 1))
         for value in replacements:
             changed = copy.copy(document)
             changed[key] = value
@@ -115,11 +108,12 @@ def harm(file: Path, use: Callable[[], None]) -> int:
     if file.suffix == ".jsonl":
         texts = list({json.loads(line)["event"]: line for line in texts[0].splitlines()}.values())
     count = 0
+    values = [value for value in VALUES if value != unwritable]
     for text in texts:
         document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if isinstance(document, dict):
             document.pop("crc", None)  # a line without one is believed
-        for variant in variants(document, unwritable):
+        for variant in [*values, *variants(document, itertools.cycle(values))]:
             try:
                 write(file, variant)
             except (TypeError, ValueError, AttributeError):  # TOML has no null, a manifest no infinity
@@ -134,23 +128,27 @@ def harm(file: Path, use: Callable[[], None]) -> int:
     return count
 
 
-SMALL = ["config.toml", "manifest.json", "status.json", "history.jsonl"]
-ANALYSIS = ["analysis/dev/manifest.json", "analysis/dev/images.json", "analysis/dev/captions.json"]
+ANALYSIS = [f"analysis/dev/{name}.json" for name in ("manifest", "images", "captions", "concepts")]
+LISTED = ["config.toml", "manifest.json", "status.json", "history.jsonl", *ANALYSIS]
+LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
 
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("whole", file) for file in [*SMALL, *ANALYSIS, "analysis/dev/concepts.json"]]
-    + [("weighted", "analysis/dev/weighting.json"), ("weighted", "status.json")],
+    [("whole", file) for file in dict.fromkeys([*LISTED, *LOADED])]
+    + [("weighted", "analysis/dev/weighting.json")],
 )
 def test_a_value_of_another_kind_takes_down_nothing(root: Path, name: str, file: str) -> None:
-    assert harm(root / name / file, lambda: use(root, name)) > 5
+    """The run is listed and shown beside the others, and its model loaded, as far as they read the file."""
+    [path] = (root / name).glob(file)
 
+    def read() -> None:
+        if file not in LOADED or file in LISTED:
+            use(root, name)
+        if file in LOADED:
+            attempt(lambda: load_model(root / name))
 
-@pytest.mark.parametrize("file", ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"])
-def test_a_model_is_loaded_or_the_fault_named(root: Path, file: str) -> None:
-    [path] = (root / "whole").glob(file)
-    assert harm(path, lambda: attempt(lambda: load_model(root / "whole"))) > 5
+    assert harm(path, read) > 5
 
 
 def test_derived_results_are_read_or_named(root: Path) -> None:
@@ -166,9 +164,8 @@ def test_a_process_number_that_is_none_is_named(root: Path) -> None:
     key = run_key(root / "whole")
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):
         status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
-        spelt = json.dumps(
-            json.loads(status), separators=(",", ":")
-        )  # a stranger can write a fitting checksum
+        # a stranger can write a fitting checksum
+        spelt = json.dumps(json.loads(status), separators=(",", ":"))
         checksum = f"{zlib.crc32(spelt.encode(), zlib.crc32(key.encode())):08x}"
         (root / "whole" / "status.json").write_text(f'{status[:-1]},"crc":"{checksum}"}}')
         assert "status.json key pid: is" in next(run.fault for run in list_runs(root) if run.name == "whole")
@@ -195,19 +192,13 @@ def test_a_state_of_other_values_is_not_continued(
     assert str(path) in capsys.readouterr().err.replace("\n", "")
 
 
-LIST_AS_NOBODY = """
-import os, sys
-from coder_core.api import InputError, list_runs, open_run
-from pathlib import Path
-os.geteuid() == 0 and os.seteuid(65534)
-root = Path(sys.argv[1])
-for run in list_runs(root):
-    print(run.name, run.state, run.fault)
-    try:
-        print(run.name, "opens", len(open_run(run.path).captions("dev")))
-    except InputError as error:
-        print(run.name, "refused", error)
-"""
+def listed_and_opened(root: Path) -> list[str]:
+    lines = []
+    for run in list_runs(root):
+        lines.append(f"{run.name} {run.state} {run.fault}")
+        with suppress(InputError):
+            lines.append(f"{run.name} opens {len(open_run(run.path).captions('dev'))}")
+    return lines
 
 
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json"])
@@ -217,12 +208,10 @@ def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, public_fold
     closed = root / "whole" / place
     mode = closed.stat().st_mode
     closed.chmod(0)
-    command = [sys.executable, "-c", LIST_AS_NOBODY, str(root)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    printed = in_a_child(lambda: "\n".join(listed_and_opened(root)), user=NOBODY)
     closed.chmod(mode)
-    assert ended.returncode == 0, ended.stderr
-    *lines, damaged = ended.stdout.splitlines()[:5]
-    assert lines == ["good finished ", "good opens 20", "weighted finished ", "weighted opens 40"]
+    *lines, damaged = printed.splitlines()[:5]
+    assert lines == ["good finished ", "good opens 20", "weighted finished ", "weighted opens 40"], printed
     assert damaged.startswith("whole damaged ")
     assert str(closed) in damaged
     assert "ermission denied" in damaged
