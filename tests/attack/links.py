@@ -3,35 +3,94 @@
 python -m tests.attack.links --cases 0 --seed 0        (0: every kind at every place)
 
 Three subjects: a trained run, an imported one that gets another split, and the folder of the app's jobs.
+`tests/runs/test_links.py` tries the kinds in turn.
 """
 
+import hashlib
 import os
 import random
 import shutil
+import socket
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from app import jobs
-from coder_core import embed
+from coder_core import cluster, embed, evaluate, project, train
 from coder_core.api import list_runs, open_run
 from coder_core.console.faults import InputError
-from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, command, try_all
-from tests.runs.test_links import COMMANDS, KINDS, PLACES, digest, put
+from tests.attack.campaign import ROOT, USUAL_EXITS, Campaign, Finding, command, try_all
 from tests.support.run_folders import import_run_folder
 
+FIXTURE = ROOT / "tests" / "fixtures" / "finished_runs"
+DATA = str(FIXTURE / "data")
+PLACES = ["best", "state", "analysis", "derived", "analysis/dev", "derived/dev", "best/99", "best/x/y/z"]
+PLACES += ["state/.tmp-5-old", "history.jsonl", "status.json", "config.toml", "words.json", "manifest.json"]
+PLACES += [".lock", ".lock.json", ".tmp-.lock.json", ".tmp-status.json", "analysis/dev/captions.json"]
 OUTSIDE = "outside"
 HARD_LINK = "hard link to a file"
+JOB = "name"
+Door = Callable[[Path], int]
+COMMANDS: dict[str, Door] = {
+    "resume": lambda run: train.main(["--resume", str(run), f"--data={DATA}"]),
+    "evaluate": lambda run: evaluate.main([str(run), "--data", DATA]),
+    "project": lambda run: project.main([str(run), "--method", "pca"]),
+    "cluster": lambda run: cluster.main([str(run), "--clusters", "3"]),
+}
+
+
+def make_socket(path: Path) -> None:
+    """Bind a socket; its address has at most 108 letters."""
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
 MADE: dict[str, Callable[[Path, Path], object]] = {
     "link to a folder": lambda path, outside: path.symlink_to(outside / "folder"),
     "link to a file": lambda path, outside: path.symlink_to(outside / "dotfile"),
+    "pipe": lambda path, outside: os.mkfifo(path),
     "link to the folder of the runs": lambda path, outside: path.symlink_to(outside.parent / "runs"),
     "link to another run": lambda path, outside: path.symlink_to(outside.parent / "runs" / "neighbour"),
     HARD_LINK: lambda path, outside: path.hardlink_to(outside / "dotfile"),
-    **{kind: lambda path, outside, make=make: make(path) for kind, (make, _) in KINDS.items()},  # type: ignore[misc]
+    "socket": lambda path, outside: make_socket(path),
+    "link to a device": lambda path, outside: path.symlink_to("/dev/zero"),
+    "dead link": lambda path, outside: path.symlink_to("nowhere"),
 }
-JOB = "name"
-Door = Callable[[Path], int]
+
+
+class Hearing(Protocol):
+    """Starts a command; its exit status, None when it raised, and all it printed."""
+
+    def hear(self, call: Callable[[], int | None]) -> tuple[int | None, str]: ...
+
+
+def digest(folder: Path) -> str:
+    """sha256 of every name, kind, time of change and content below a folder."""
+    sha256 = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        sha256.update(f"{path.relative_to(folder)} {status.st_mode} {status.st_mtime_ns}".encode())
+        if stat.S_ISREG(status.st_mode):
+            sha256.update(path.read_bytes())
+    return sha256.hexdigest()
+
+
+def put(folder: Path, place: str, make: Callable[[Path], object]) -> Path:
+    """Make something at a place of a folder, in the stead of what is there."""
+    path = folder / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    make(path)
+    return path
 
 
 @dataclass(frozen=True)
@@ -148,7 +207,7 @@ def surroundings(folder: Path, subject: str) -> Path:
     return subject_folder
 
 
-def attack(case: Case, folder: Path, listener: Listener) -> Iterator[Finding]:
+def attack(case: Case, folder: Path, listener: Hearing) -> Iterator[Finding]:
     """One thing at one place, then every door."""
     subject_folder = surroundings(folder, case.subject)
     path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))

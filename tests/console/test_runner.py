@@ -20,7 +20,7 @@ from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
 from coder_core.model.build import build_model
 from coder_core.runs.saves import SaveStore
-from tests.runs.test_links import digest
+from tests.attack.links import digest
 from tests.support.tiny_runs import WORDS, tiny_config
 
 pytestmark = pytest.mark.usefixtures("own_threads")
