@@ -1,11 +1,14 @@
-"""A place that cannot be written to is named before the work; the wording of faults."""
+"""A place that cannot be written to is named before the work; the wording of faults; a bar."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from coder_core.console.faults import Fault
 from coder_core.console.plain_files import check_file, check_folder
+from coder_core.console.progress import watching
 
 LONG = 300 * "a"
 
@@ -62,3 +65,14 @@ def test_a_place_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.
 )
 def test_a_fix_begins_with_a_capital_letter_unless_it_is_a_command(fix: str, shown: str) -> None:
     assert str(Fault("here", "is missing", fix=fix)) == f"here: is missing. {shown}"
+
+
+def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:
+    terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)
+    with watching(terminal, "encoding") as watch:
+        watch(5, 10)
+        watch(1, 4, "neighbours")
+    last = terminal.export_text().split("encoding")[-1]  # it is drawn once more at the end
+    assert "neighbours" in last
+    assert "25%" in last
+    assert "50%" not in last

@@ -21,10 +21,8 @@ from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import TABLES
 from coder_core.runs.load import load_model
-from coder_core.training.launch import start_run
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
-from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -74,17 +72,19 @@ def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)
 
 
-def cut(arrays: dict[str, np.ndarray], name: str, rows: int) -> None:
-    arrays[name] = arrays[name][:rows]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda a, d: a.pop("concept_graph"), "concept_graph.npy: is missing"),
-        (lambda a, d: cut(a, "concept_together", 3), r"concept_together.npy: has shape \(3, 5\)"),
-        (lambda a, d: cut(a, "concept_text_embeddings", 4), "concept_text_embeddings"),
-        (lambda a, d: cut(a, "concept_image_attention", 4), r"expected \(6, 5\)"),
+        (
+            lambda a, d: a.update(concept_together=a["concept_together"][:3]),
+            r"_together.npy: has shape \(3, 5\)",
+        ),
+        (lambda a, d: a.update(concept_text_embeddings=a["concept_text_embeddings"][:4]), "text_embeddings"),
+        (
+            lambda a, d: a.update(concept_image_attention=a["concept_image_attention"][:4]),
+            r"expected \(6, 5\)",
+        ),
         (lambda a, d: a.pop("concept_text_attention"), "concept_text_strongest.npy: is missing"),
         (lambda a, d: d["words"].pop(), "key words: does not name 5 concepts"),
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
@@ -111,14 +111,14 @@ def test_strongest_that_name_no_concept_are_refused(monkeypatch: pytest.MonkeyPa
         read_concept_tables(arrays, document, 0.9, "here")
 
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints" / "weighted"
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 NAMES = {name for name in TABLES if name.startswith("cluster_")}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = tiny_config(write_tiny_data(tmp_path_factory.mktemp("data")), epochs=2, prototypes=5)
-    return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with concepts and prototypes."""
+    return Path(shutil.copytree(FIXTURE / "checkpoints" / "whole", tmp_path / "whole"))
 
 
 def test_by_hand() -> None:
@@ -150,19 +150,16 @@ def test_a_finished_run_has_those_of_its_best_save(run: Path) -> None:
     assert set(analysis.arrays) >= NAMES
     texts = torch.from_numpy(analysis.text_embeddings.copy())
     pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)
-    for name, rows, table in (("pair", pairs, "centroids"), ("text", texts, "classifier")):
+    concepts = torch.from_numpy(analysis.concepts.text_embeddings.copy())
+    for name, rows, table in (("pair", pairs, "centroids"), ("text", concepts, "classifier")):
         labels = analysis.array(f"cluster_{name}_labels").tolist()
         assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
 
 
-def test_before_the_first_best_model_the_state_serves(run: Path, tmp_path: Path) -> None:
-    early = tmp_path / "early"
-    shutil.copytree(run, early)
-    shutil.rmtree(early / "best")
-    loaded = load_model(early)
-    split = read_split(loaded.config.data.data, "dev")
-    evaluate_split(early, loaded, split, "dev")
-    assert set(open_analysis(early, "dev").arrays) >= NAMES
+def test_before_the_first_best_model_the_state_serves(run: Path) -> None:
+    shutil.rmtree(run / "best")
+    evaluate_split(run, load_model(run), read_split(FIXTURE / "data", "dev"), "dev")
+    assert set(open_analysis(run, "dev").arrays) >= NAMES
 
 
 def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run: Path) -> None:
@@ -170,7 +167,7 @@ def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run: P
         read_prototypes(run, "0" * 12)
 
 
-def test_a_run_without_prototypes_has_none(tmp_path: Path) -> None:
-    plain = Path(shutil.copytree(FIXTURE, tmp_path / "weighted"))
+def test_a_run_without_prototypes_has_none() -> None:
+    plain = FIXTURE / "checkpoints" / "weighted"
     assert read_prototypes(plain, load_model(plain).fingerprint) is None
     assert not NAMES & set(open_analysis(plain, "dev").arrays)

@@ -19,6 +19,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
+from tests.support.run_folders import flip as flip_bit
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints" / "whole"
 
@@ -61,7 +62,7 @@ def cut(content: bytes) -> bytes:
     return content[: random.randrange(len(content))]
 
 
-@pytest.mark.parametrize(("harm", "times"), [(flip, 80), (cut, 40)])
+@pytest.mark.parametrize(("harm", "times"), [(flip, 48), (cut, 24)])
 def test_flipped_bits_and_cuts_are_noticed_and_named(
     run: Path, harm: Callable[[bytes], bytes], times: int
 ) -> None:
@@ -110,16 +111,6 @@ def test_when_every_save_is_damaged_all_are_named(run: Path) -> None:
     assert [fault.place for fault in caught.value.faults] == [str(path) for path in paths]
 
 
-def test_a_file_replaced_by_a_link_is_refused(run: Path, tmp_path: Path) -> None:
-    paths = [
-        run / name for name in ("config.toml", "analysis/test/captions.json", "state/20/model.safetensors")
-    ]
-    for number, path in enumerate(paths):
-        outside = path.rename(tmp_path / str(number))
-        path.symlink_to(outside)
-    assert [fault.place for fault in read_everything(run)] == [str(path) for path in paths]
-
-
 def test_a_newer_format_is_not_passed_over(run: Path) -> None:
     path = run / "state" / "20" / "manifest.json"
     path.write_bytes(render_manifest({**json.loads(path.read_text()), "format": 2}))
@@ -159,11 +150,6 @@ def test_an_analysis_is_read_once_as_long_as_its_files_stay(stored: Path) -> Non
 
 
 def test_an_ablation_counts_no_damaged_ranks(stored: Path) -> None:
-    path = stored / "analysis" / "dev" / "image_ranks.npy"
-    path.write_bytes(flip_last(path.read_bytes()))
+    flip_bit(stored / "analysis" / "dev" / "image_ranks.npy")
     with pytest.raises(InputError, match=r"image_ranks\.npy: is damaged"):
         _hits(stored, "dev")
-
-
-def flip_last(content: bytes) -> bytes:
-    return content[:-1] + bytes([content[-1] ^ 1])

@@ -132,6 +132,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
     "zeros": lambda path: path.symlink_to("/dev/zero"),
     "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
     "folder": lambda path: path.mkdir(),
+    "link": lambda path: path.symlink_to(__file__),
 }
 
 

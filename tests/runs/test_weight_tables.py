@@ -1,14 +1,11 @@
 """Sample weights in an analysis folder."""
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from coder_core.console.progress import watching
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.captions import caption_neighbours
@@ -35,7 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = weighted(data, sample_weights="combined", diversity_share=2.0, epochs=2)
+    config = weighted(data, sample_weights="combined", diversity_share=2.0, epochs=1)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
@@ -96,56 +93,45 @@ def test_evaluating_another_split_reports_the_search_for_neighbours(run: Path, d
     assert weights.shape == (90,)
 
 
-def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:
-    terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)
-    with watching(terminal, "encoding") as watch:
-        watch(5, 10)
-        watch(1, 4, "neighbours")
-    last = terminal.export_text().split("encoding")[-1]  # it is drawn once more at the end
-    assert "neighbours" in last
-    assert "25%" in last
-    assert "50%" not in last
+def known_scores(run: Path) -> SplitEmbeddings:
+    return SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
 
 
-def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, tmp_path: Path) -> None:
+def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, run: Path) -> None:
     """18 captions of dev in two batches of 9."""
-    run = start_run(weighted(data, sample_weights="mithun", epochs=1), tmp_path, quiet())
-    folder, split = run / "analysis" / "dev", read_split(data, "dev")
-    images, texts, weights = arrays(folder, "image_embeddings", "text_embeddings", "sample_weight")
-    order = np.random.default_rng(0).permutation(len(texts))
+    split, known = read_split(data, "dev"), known_scores(run)
+    config = changed(load_model(run).config, sample_weights="mithun")
+    tables, documents = weight_tables(run, config, known, split)
+    order = np.random.default_rng(0).permutation(len(split.captions))
     for pairs in (order[:9], order[9:]):
-        scores = images[split.image_of_text[pairs]].astype(float) @ texts[pairs].T.astype(float)
+        scores = known.images[split.image_of_text[pairs]].astype(float) @ known.texts[pairs].T.astype(float)
         expected = others.rank_weights(scores.tolist(), split.image_of_text[pairs].tolist(), 9.0)
-        np.testing.assert_allclose(weights[pairs], expected, rtol=1e-4)
-    assert not (folder / "weight_diversity.npy").exists()
-    assert json.loads((folder / "weighting.json").read_text())["sample_weights"] == "mithun"
+        np.testing.assert_allclose(tables["sample_weight"][pairs], expected, rtol=1e-4)
+    assert tables.keys() == {"sample_weight"}
+    assert documents["weighting"]["sample_weights"] == "mithun"
 
 
-def test_random_weights_are_those_of_diversity_on_other_pairs(data: Path, run: Path) -> None:
+def test_random_weights_are_those_of_diversity_on_other_pairs_and_none_are_none(
+    data: Path, run: Path
+) -> None:
     loaded, split = load_model(run), read_split(data, "dev")
-    known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
-    kinds = [changed(loaded.config, sample_weights=kind) for kind in ("diversity", "random")]
-    (method, _), (control, _) = (weight_tables(run, config, known, split) for config in kinds)
+    kinds = [changed(loaded.config, sample_weights=kind) for kind in ("diversity", "random", "none")]
+    method, control, none = (weight_tables(run, config, known_scores(run), split)[0] for config in kinds)
     np.testing.assert_allclose(np.sort(control["sample_weight"]), np.sort(method["sample_weight"]), rtol=1e-5)
     assert not np.allclose(control["sample_weight"], method["sample_weight"])
     np.testing.assert_array_equal(control["weight_diversity"], method["weight_diversity"])
+    assert none == {}
 
 
 @pytest.mark.parametrize("kind", ["diversity", "hal"])
 def test_a_run_with_several_embeddings_has_them_too(data: Path, tmp_path: Path, kind: str) -> None:
-    run = start_run(weighted(data, sample_weights=kind, embeddings=2, epochs=2), tmp_path, quiet())
+    run = start_run(weighted(data, sample_weights=kind, embeddings=2, epochs=1), tmp_path, quiet())
     folder = run / "analysis" / "dev"
     (weights,) = arrays(folder, "sample_weight")
     assert weights.shape == (18,)
     assert weights.mean() == pytest.approx(1.0, rel=1e-4)
     assert weights.std() > 0
     assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
-
-
-def test_a_run_without_weights_has_no_such_tables(run: Path, data: Path) -> None:
-    loaded, split = load_model(run), read_split(data, "dev")
-    known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
-    assert weight_tables(run, changed(loaded.config, sample_weights="none"), known, split) == ({}, {})
 
 
 def test_a_missing_text_space_is_named(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
