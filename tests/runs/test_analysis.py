@@ -3,8 +3,6 @@
 import io
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.files import sealed
-from coder_core.files.manifest import file_sha256, render_manifest
+from coder_core.files.manifest import render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from tests.runs.conftest import fill_analysis
@@ -69,15 +67,6 @@ def test_a_large_array_needs_room_for_its_copy(
         open_analysis(run, "test")
 
 
-def test_reading_needs_no_torch(run: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from coder_core.runs.analysis.read import open_analysis;"
-        "from coder_core.runs import history, status;"
-        f"open_analysis(Path({str(run)!r}), 'test').captions; sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
     """The app holds the old arrays while evaluation writes new ones."""
     old = open_analysis(run, "test")
@@ -89,7 +78,7 @@ def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
 
 
 def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
-    values = [float(value) for value in range(1, 30)]
+    values = [float(value) for value in range(1, 20)]
     writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in values])
     writer.start()
     before = float("-inf")
@@ -132,7 +121,6 @@ ONE = {"shape": [1], "dtype": "<i8"}
         ),
         (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
         (lambda m: m["arrays"].update({"../outside": ONE}), "names the table"),
-        (lambda m: m["arrays"].update({"a b": ONE}), "names the table"),
         (lambda m: m["arrays"].update({"Ä": ONE}), "names the table"),
         (lambda m: m["arrays"].update({"more": ONE}), r"holds no more\.npy"),
         (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
@@ -144,70 +132,55 @@ ONE = {"shape": [1], "dtype": "<i8"}
 def test_a_manifest_is_not_believed(
     run: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    rewrite(run, change)
+    """It was changed, and has the right checksum of itself."""
+    path = run / "analysis" / "test" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_bytes(render_manifest(manifest))
     with pytest.raises(InputError, match=message):
         open_analysis(run, "test")
 
 
-def npz(arrays: dict[str, np.ndarray]) -> bytes:
-    """A valid archive of arrays."""
+def saved(save: Callable[..., None], *arrays: np.ndarray) -> bytes:
     content = io.BytesIO()
-    np.savez(content, **arrays)  # type: ignore[arg-type]
+    save(content, *arrays)
     return content.getvalue()
 
 
-def npy_header(text: str) -> bytes:
+def npy(header: str) -> bytes:
     """A `.npy` file with this header and one row of eight bytes."""
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + bytes(8)
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(8)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            npy_header("{'descr': '<i8', 'fortran_order': False, 'shape': (10000000000000,)}\n"),
-            "its header promises",
-        ),
-        (
-            npy_header(f"{{'descr': '<i8', 'fortran_order': False, 'shape': (0x{'f' * 9000},)}}\n"),
-            "promises int64 tuple",
-        ),
-        (npy_header("{'descr': '<i8', 'fortran_order': False, 'shape': (-1,)}\n"), "its header promises"),
-        (npy_header("(" * 9000), "cannot be read"),
-        (npy_header("{'descr': " + "-" * 9000 + "1}\n"), "cannot be read"),
-        (npz({"image_ranks": np.zeros(3, np.int64)}), "cannot be read"),
-        (b"PK\x03\x04 no archive", "cannot be read"),
-        (b"", "cannot be read"),
-    ],
-    ids=[
-        "10^13 rows",
-        "16^9000 rows",
-        "-1 rows",
-        "nested parentheses",
-        "nested signs",
-        "npz",
-        "broken npz",
-        "empty",
-    ],
-)
-def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(
-    run: Path, content: bytes, message: str
-) -> None:
+def shaped(shape: str) -> bytes:
+    return npy(f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({shape},)}}\n")
+
+
+CONTENTS = {
+    "10^13 rows": (shaped("10000000000000"), "its header promises"),
+    "16^9000 rows": (shaped(f"0x{'f' * 9000}"), "promises int64 tuple"),
+    "-1 rows": (shaped("-1"), "its header promises"),
+    "nested parentheses": (npy("(" * 9000), "cannot be read"),
+    "nested signs": (npy("{'descr': " + "-" * 9000 + "1}\n"), "cannot be read"),
+    "npz": (saved(np.savez, np.zeros(3, np.int64)), "cannot be read"),
+    "broken npz": (b"PK\x03\x04 no archive", "cannot be read"),
+    "empty": (b"", "cannot be read"),
+    "pickle": (
+        saved(np.save, np.array([print, 1, 2], object)),
+        r"cannot be read \(objects are never unpickled\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run: Path, name: str) -> None:
+    content, message = CONTENTS[name]
     file = run / "analysis" / "test" / "image_ranks.npy"
     file.write_bytes(content)
     reseal(file.parent)
     with pytest.raises(InputError, match=rf"image_ranks\.npy: .*{message}") as refused:
         open_analysis(run, "test")
     assert len(refused.value.faults) == 1
-
-
-def test_a_pickle_in_place_of_an_array_is_not_opened(run: Path) -> None:
-    file = run / "analysis" / "test" / "image_ranks.npy"
-    np.save(file, np.array([print, 1, 2], dtype=object), allow_pickle=True)
-    rewrite(run, lambda manifest: manifest["files"]["image_ranks.npy"].update(bytes=file.stat().st_size))
-    rewrite(run, lambda manifest: manifest["files"]["image_ranks.npy"].update(sha256=file_sha256(file)))
-    with pytest.raises(InputError, match=r"image_ranks\.npy: cannot be read \(objects are never unpickled\)"):
-        open_analysis(run, "test")
 
 
 def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
