@@ -1,6 +1,6 @@
 """Compare captions in a text space independent of any model: similarity to other images' captions, nearest captions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,45 +33,26 @@ def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
     return None if space is None else space.encode(captions)
 
 
-def likeness_to_images(
-    queries: np.ndarray, vectors: np.ndarray, image_of_text: np.ndarray, images: int
-) -> Iterator[tuple[slice, np.ndarray]]:
-    """The largest cosine of every query to the captions of every image, tile by tile.
-
-    Args:
-        queries: (Q, S) unit rows. vectors: (m, S) those of the captions.
-        image_of_text: (m,) the image of every caption. images: n.
-
-    Yields:
-        rows of the queries and (rows, n) cosines; −1 for an image without captions.
-    """
-    order = np.argsort(image_of_text, kind="stable")
-    owner, starts = np.unique(image_of_text[order], return_index=True)
-    ordered = np.ascontiguousarray(vectors[order].T)
-    step = max(1, TILE_ELEMENTS // max(len(vectors), 1))
-    for start in range(0, len(queries), step):
-        rows = slice(start, min(start + step, len(queries)))
-        likeness = np.full((rows.stop - start, images), -1, np.float32)
-        if len(owner):
-            likeness[:, owner] = np.maximum.reduceat(queries[rows] @ ordered, starts, axis=1)
-        yield rows, likeness
-
-
-def fitting_images(
-    vectors: np.ndarray, image_of_text: np.ndarray, images: int, likeness: float = LIKE
-) -> np.ndarray:
-    """Count the OTHER images with a caption at least this similar to each caption: (m,) int64.
+def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: float = LIKE) -> np.ndarray:
+    """Count the OTHER images with a caption at least this similar to each caption: (m,) int64, tile by tile.
 
     An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long captions, though
     it fits every dog.
 
     Args:
-        vectors: (m, S) unit rows. image_of_text: (m,). images: n. likeness: a cosine.
+        vectors: (m, S) unit rows. image_of_text: (m,). likeness: a cosine.
     """
+    order = np.argsort(image_of_text, kind="stable")
+    owner, starts = np.unique(image_of_text[order], return_index=True)
+    ordered = np.ascontiguousarray(vectors[order].T)
     counts = np.zeros(len(vectors), np.int64)
-    for rows, cosines in likeness_to_images(vectors, vectors, image_of_text, images):
-        cosines[np.arange(rows.stop - rows.start), image_of_text[rows]] = -1
-        counts[rows] = (cosines >= likeness).sum(1)
+    step = max(1, TILE_ELEMENTS // max(len(vectors), 1))
+    for start in range(0, len(vectors), step):
+        rows = slice(start, start + step)
+        fits = (
+            np.maximum.reduceat(vectors[rows] @ ordered, starts, axis=1) >= likeness
+        )  # (rows, images with captions)
+        counts[rows] = (fits & (owner != image_of_text[rows, None])).sum(1)
     return counts
 
 

@@ -22,12 +22,9 @@ MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; 
 class Clustering:
     """K clusters of a split."""
 
-    centroids: Array
-    """(K, D) float32 unit rows."""
-    image_labels: Array
-    """(n,) int32, the nearest centroid."""
-    text_labels: Array
-    """(m,) int32, likewise."""
+    centroids: Array  # (K, D) float32 unit rows
+    image_labels: Array  # (n,) int32, the nearest centroid
+    text_labels: Array  # (m,) int32, likewise
 
 
 def cluster_pairs(

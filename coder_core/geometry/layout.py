@@ -37,14 +37,11 @@ GENTLE_EXAGGERATION = 4.0  # for a start from another layout: 12 tears groups fr
 class Layout:
     """A finished layout."""
 
-    plane: Array
-    """(N, 2) float32, images first, then captions; of one modality only its own."""
-    notes: tuple[str, ...] = ()
-    """Settings that were changed, as sentences."""
+    plane: Array  # (N, 2) float32, images first, then captions; of one modality only its own
+    notes: tuple[str, ...] = ()  # settings that were changed, as sentences
+    # difference from the layout it is aligned to (0 the same, 1 nothing in common); None alone
     disparity: float | None = None
-    """Difference from the layout it is aligned to (0 the same, 1 nothing in common); None alone."""
-    shares: tuple[float, float] | None = None
-    """Share of the variance on each axis; PCA only."""
+    shares: tuple[float, float] | None = None  # of the variance on each axis; PCA only
 
 
 def lay_out(
@@ -90,12 +87,37 @@ def _refuse_collapsed(points: Points) -> None:
 def _tsne(
     points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
+    """(N, 2) by cosine distance; `init` is a finished layout to start from, at its own size, None the principal plane.
+    InputError: more points than scikit-learn's t-SNE handles in reasonable time."""
+    if len(points) > MOST_TSNE:
+        way_out = "take UMAP or PCA, which take any number"
+        raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
     perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
         change = f"{settings.perplexity:g} was lowered to {perplexity:g}"
         notes.append(f"perplexity {change}, a third of the points")
-    everything = points.take(np.arange(len(points)))
-    return tsne(everything, perplexity=perplexity, seed=settings.seed, init=init, progress=progress)
+    from sklearn.manifold import TSNE  # a second to import
+
+    model = TSNE(
+        metric="cosine",
+        perplexity=perplexity,
+        init="pca" if init is None else np.asarray(init - np.mean(init, axis=0), dtype=np.float32),
+        random_state=settings.seed,
+        max_iter=ITERATIONS,
+        verbose=2,
+        n_jobs=1,
+        early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
+    )
+    progress(0, 1, "t-SNE: looking for neighbours")
+    phase = "t-SNE: moving the points"
+    printed = PrintedProgress(r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, phase))
+    with contextlib.redirect_stdout(printed):
+        return np.asarray(model.fit_transform(points.take(np.arange(len(points)))), dtype=np.float32)
+
+
+def usable_perplexity(perplexity: float, points: int) -> float:
+    """At most a third of the other points: beyond, the neighbourhoods are the whole cloud; from n on it is an error."""
+    return max(1.0, min(perplexity, (points - 1) / 3))
 
 
 def _umap(
@@ -107,26 +129,49 @@ def _umap(
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}, all other points")
     part = points.take(fitted)
     is_whole = len(fitted) == len(points)
-    fitted_plane = umap(
-        part,
-        neighbours=neighbours,
-        min_distance=settings.min_distance,
-        seed=settings.seed,
-        init=None if init is None else init[fitted],
-        progress=within(progress, 0.0, 1.0 if is_whole else 0.5),
-    )
+    start, fitting = None if init is None else init[fitted], within(progress, 0.0, 1.0 if is_whole else 0.5)
+    fitted_plane = _fit_umap(part, neighbours, settings, start, fitting)
     if is_whole:
         return fitted_plane
     drawn = f"{len(fitted):,} of {len(points):,} points drawn at random"
-    notes.append(
-        f"UMAP was fitted to {drawn}; the others are at the weighted mean of their nearest fitted ones"
-    )
+    rest = "the others are at the weighted mean of their nearest fitted ones"
+    notes.append(f"UMAP was fitted to {drawn}; {rest}")
     plane = np.empty((len(points), 2), dtype=np.float32)
     for rows, tile in points.tiles():
         plane[rows] = place_by_neighbours(tile, part, fitted_plane, neighbours)
         progress(len(points) + rows.stop, 2 * len(points), "placing the remaining points")
     plane[fitted] = fitted_plane
     return plane
+
+
+def _fit_umap(
+    points: Array, neighbours: int, settings: LayoutSettings, init: Array | None, progress: Progress
+) -> Array:
+    """(N, 2) of (N, D) unit rows, N ≥ 4, from exact neighbours, fewer than N; without a layout to start from, from the
+    spectral one."""
+    rows, distances = nearest(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
+    progress(_NEIGHBOURS, 1, COMPILING)
+    with warnings.catch_warnings():
+        # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
+        # a random start where the neighbour graph falls into pieces.
+        warnings.simplefilter("ignore")
+        from umap import UMAP
+
+        fitting, phase = within(progress, _COMPILED, 1.0), "UMAP: moving the points"
+        printed = PrintedProgress(r"(\d+)/([1-9]\d*)", lambda done, epochs: fitting(done, epochs, phase))
+        model = UMAP(
+            n_neighbors=neighbours,
+            min_dist=settings.min_distance,
+            metric="cosine",
+            random_state=settings.seed,
+            n_jobs=1,
+            learning_rate=1.0 if init is None else GENTLE,
+            init="spectral" if init is None else np.asarray(init, dtype=np.float32),
+            precomputed_knn=(rows, distances, None),
+            force_approximation_algorithm=True,
+            tqdm_kwds={"file": printed, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
+        )
+        return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
 def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
@@ -216,49 +261,6 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
     return rows, distances
 
 
-def umap(
-    points: Array,
-    *,
-    neighbours: int,
-    min_distance: float,
-    seed: int,
-    init: Array | None = None,
-    progress: Progress = silent,
-) -> Array:
-    """A UMAP layout from exact neighbours.
-
-    Args:
-        points: (N, D) float32 unit rows, N ≥ 4. neighbours: < N.
-        init: (N, 2) layout to start from; None starts from the spectral one.
-
-    Returns:
-        (N, 2) float32.
-    """
-    rows, distances = nearest(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
-    progress(_NEIGHBOURS, 1, COMPILING)
-    with warnings.catch_warnings():
-        # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
-        # a random start where the neighbour graph falls into pieces.
-        warnings.simplefilter("ignore")
-        from umap import UMAP
-
-        fitting, phase = within(progress, _COMPILED, 1.0), "UMAP: moving the points"
-        printed = PrintedProgress(r"(\d+)/([1-9]\d*)", lambda done, epochs: fitting(done, epochs, phase))
-        model = UMAP(
-            n_neighbors=neighbours,
-            min_dist=min_distance,
-            metric="cosine",
-            random_state=seed,
-            n_jobs=1,
-            learning_rate=1.0 if init is None else GENTLE,
-            init="spectral" if init is None else np.asarray(init, dtype=np.float32),
-            precomputed_knn=(rows, distances, None),
-            force_approximation_algorithm=True,
-            tqdm_kwds={"file": printed, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
-        )
-        return np.asarray(model.fit_transform(points), dtype=np.float32)
-
-
 def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours: int) -> Array:
     """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance.
 
@@ -268,49 +270,6 @@ def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours
     weights = 1.0 / np.maximum(distances, 1e-6)
     weights /= weights.sum(1, keepdims=True)
     return np.einsum("qk,qkd->qd", weights, layout[rows]).astype(np.float32)
-
-
-def usable_perplexity(perplexity: float, points: int) -> float:
-    """At most a third of the other points: beyond, the neighbourhoods are the whole cloud; from n on it is an error."""
-    return max(1.0, min(perplexity, (points - 1) / 3))
-
-
-def tsne(
-    points: Array, *, perplexity: float, seed: int, init: Array | None = None, progress: Progress = silent
-) -> Array:
-    """A t-SNE layout by cosine distance.
-
-    Args:
-        points: (N, D) float32, N ≤ 6,000. perplexity: see `usable_perplexity`.
-        init: (N, 2) finished layout to start from, at its own size; None starts from the principal plane.
-
-    Returns:
-        (N, 2) float32.
-
-    Raises:
-        InputError: more points than scikit-learn's t-SNE handles in reasonable time.
-    """
-    if len(points) > MOST_TSNE:
-        way_out = "take UMAP or PCA, which take any number"
-        raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
-    from sklearn.manifold import TSNE  # a second to import
-
-    start = "pca" if init is None else np.asarray(init - np.mean(init, axis=0), dtype=np.float32)
-    model = TSNE(
-        metric="cosine",
-        perplexity=perplexity,
-        init=start,
-        random_state=seed,
-        max_iter=ITERATIONS,
-        verbose=2,
-        n_jobs=1,
-        early_exaggeration=EXAGGERATION if init is None else GENTLE_EXAGGERATION,
-    )
-    progress(0, 1, "t-SNE: looking for neighbours")
-    phase = "t-SNE: moving the points"
-    printed = PrintedProgress(r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, phase))
-    with contextlib.redirect_stdout(printed):
-        return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
 class PrintedProgress(io.TextIOBase):

@@ -43,12 +43,9 @@ class TextSpace(Protocol):
 class TfidfSpace:
     """TF-IDF (log counts, smoothed idf, unit rows) projected on its first right singular vectors."""
 
-    terms: tuple[str, ...]
-    """T words, in the order of the columns."""
-    idf: np.ndarray
-    """(T,) float64."""
-    components: np.ndarray
-    """(S, T) float32."""
+    terms: tuple[str, ...]  # T words, in the order of the columns
+    idf: np.ndarray  # (T,) float64
+    components: np.ndarray  # (S, T) float32
 
     @property
     def name(self) -> str:

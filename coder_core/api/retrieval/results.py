@@ -295,4 +295,4 @@ def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array 
     part = run.part_compared(split, sample)
     captions = run.captions(split)
     vectors = geometry.caption_vectors([captions[row] for row in part.text_rows.tolist()])
-    return None if vectors is None else geometry.fitting_images(vectors, part.owner, len(part.images))
+    return None if vectors is None else geometry.fitting_images(vectors, part.owner)
