@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.api.sides import Array, Direction, Modality, Sides, sides
+from coder_core.api.sides import Array, Direction, Modality, Sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
 QUERIES_AT_MOST = 5_000  # captions, with their images, for what is computed query by query of a larger split
@@ -48,7 +48,11 @@ class SplitPart:
 
     def sides(self, modality: Modality) -> Sides:
         """As anchors, which `modality` names, and candidates."""
-        return sides(self.images, self.texts, self.owner, modality, self.scores)
+        numbers = np.arange(len(self.images))
+        if modality == "image":
+            return Sides(self.images, self.texts, numbers, self.owner, self.scores)
+        scores = None if self.scores is None else self.scores.T
+        return Sides(self.texts, self.images, self.owner, numbers, scores)
 
     def rows(self, modality: Modality) -> Array:
         """Rows in the split of the images or of the captions."""
@@ -70,38 +74,30 @@ def whole_split(images: Array, texts: Array, image_of_text: Array, scores: Array
 
 
 def draw_sample(
-    images: int, image_of_text: Array, *, scores: int | None = None, seed: int = 0
+    images: int,
+    image_of_text: Array,
+    *,
+    scores: int | None = None,
+    points: int | None = None,
+    texts: int | None = None,
+    seed: int = 0,
 ) -> Sample | None:
-    """As many images as keep images × captions within `scores`; None when the whole split does.
+    """Random images with their captions; None for a split small enough to look at whole.
 
     Args:
-        images: n. image_of_text: (m,). scores: the largest matrix of similarities; None for SCORES_AT_MOST.
+        images: n. image_of_text: (m,).
+        scores: the largest matrix of similarities to look at; None for SCORES_AT_MOST.
+        points, texts: about so many images and captions together, or captions; None for as many as `scores` allows.
     """
-    most = SCORES_AT_MOST if scores is None else scores
-    if images * len(image_of_text) <= most:
+    most, captions = SCORES_AT_MOST if scores is None else scores, len(image_of_text)
+    if images * captions <= most:
         return None
     # k images have about k·m/n captions, and k·k·m/n = scores
-    return _draw((most / len(image_of_text) * images) ** 0.5, images, image_of_text, seed)
-
-
-def draw_points_sample(
-    images: int, image_of_text: Array, *, points: int = POINTS_AT_MOST, scores: int | None = None
-) -> Sample | None:
-    """About `points` images and captions together; None where `draw_sample` takes the whole split."""
-    texts = len(image_of_text)
-    if images * texts <= (SCORES_AT_MOST if scores is None else scores):
-        return None
-    return _draw(points * images / (images + texts), images, image_of_text)
-
-
-def draw_query_sample(images: int, image_of_text: Array) -> Sample | None:
-    """Images with about QUERIES_AT_MOST captions; None where `draw_sample` takes the whole split."""
-    if images * len(image_of_text) <= SCORES_AT_MOST:
-        return None
-    return _draw(round(QUERIES_AT_MOST * images / len(image_of_text)), images, image_of_text)
-
-
-def _draw(count: float, images: int, image_of_text: Array, seed: int = 0) -> Sample:
+    count = (most / captions * images) ** 0.5
+    if points is not None:
+        count = points * images / (images + captions)
+    elif texts is not None:
+        count = round(texts * images / captions)
     rows = np.random.default_rng(seed).choice(images, min(max(2, int(count)), images), replace=False)
     return sample_of(rows, images, image_of_text, seed)
 

@@ -76,16 +76,6 @@ class Sides:
         return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
 
 
-def sides(
-    images: Array, texts: Array, image_of_text: Array, modality: Modality, scores: Array | None = None
-) -> Sides:
-    """Images (n, D) and texts (m, D), or their scores (n, m), as anchors and candidates; `modality` names the anchors."""
-    numbers = np.arange(len(images))
-    if modality == "image":
-        return Sides(images, texts, numbers, image_of_text, scores)
-    return Sides(texts, images, image_of_text, numbers, None if scores is None else scores.T)
-
-
 def slices(count: int, size: int) -> Iterator[slice]:
     """Cut `count` rows into parts of at most `size` (at least 1)."""
     size = max(1, size)

@@ -10,12 +10,11 @@ import pandas as pd
 from PIL.Image import Image
 
 from coder_core.api import diversity, sampling
-from coder_core.api import sides as sides_module
 from coder_core.api.concepts import ConceptView
 from coder_core.api.diversity import Anchor, DiversitySettings, Loss
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.sampling import Sample, SplitPart
-from coder_core.api.sides import Array, Direction, Modality, Sides
+from coder_core.api.sides import Array, Direction, Modality, Sides, first_captions
 from coder_core.console.faults import InputError
 from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
@@ -118,19 +117,30 @@ class StoredRun:
         """(n, m) of a model that scores pair by pair; None where scores follow from embeddings."""
         return self.analysis(split).scores
 
-    def compared(self, split: str) -> SplitPart:
-        """All images and captions as `embeddings` has them; those of a run without embeddings as scores."""
-        owner, scores = self.image_of_text(split), self.scores(split)
-        if scores is None:
-            return sampling.whole_split(*self.embeddings(split), owner)
-        images, texts = (np.empty((count, 0), np.float32) for count in scores.shape)
-        return sampling.whole_split(images, texts, owner, scores)
+    def compared(self, split: str, sample: Sample | None = None) -> SplitPart:
+        """Images and captions of a sample (None: all) as `embeddings` has them; those of a run without embeddings as
+        scores. Copied once and kept, with their rows in the split."""
+        key = (split, sample.key if sample else None)
+        if key not in self._parts:
+            owner, scores = self.image_of_text(split), self.scores(split)
+            if scores is None:
+                vectors = self.embeddings(split)
+            else:
+                vectors = np.empty((len(scores), 0), np.float32), np.empty((len(owner), 0), np.float32)
+            self._parts[key] = sampling.whole_split(*vectors, owner, scores).of_sample(sample)
+        return self._parts[key]
+
+    def part(self, split: str, sample: Sample | None = None) -> SplitPart:
+        """`compared` of a run with embeddings. InputError: the run scores pair by pair, so there is no embedding to look
+        at."""
+        self.embeddings(split)
+        return self.compared(split, sample)
 
     def sides(self, split: str, modality: Modality) -> Sides:
         """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
         if self.scores(split) is not None:
             return self.compared(split).sides(modality)
-        return sides_module.sides(*self.scoring(split), self.image_of_text(split), modality)
+        return sampling.whole_split(*self.scoring(split), self.image_of_text(split)).sides(modality)
 
     def count(self, split: str, modality: Modality) -> int:
         """Number of images or captions in a split."""
@@ -156,7 +166,7 @@ class StoredRun:
 
     def first_captions(self, split: str) -> Array:
         """(n,) the number of each image's first caption; −1 for an image without captions."""
-        return sides_module.first_captions(self.image_of_text(split), self.count(split, "image"))
+        return first_captions(self.image_of_text(split), self.count(split, "image"))
 
     def image_names(self, split: str) -> Sequence[str]:
         """The n file names of the pictures, or ids of the images."""
@@ -219,30 +229,17 @@ class StoredRun:
         v, w = self.scoring(split)
         return np.asarray(v[rows] @ w[columns].T)
 
-    def sample(self, split: str, *, scores: int | None = None) -> Sample | None:
-        """A random part of a split too large to look at whole (images × captions > `scores`); None when it is not."""
-        return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), scores=scores)
+    def sample(self, split: str, **limits: int) -> Sample | None:
+        """A random part of a split too large to look at whole; None when it is not. `limits` as in `draw_sample`."""
+        return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), **limits)
 
     def points_sample(self, split: str) -> Sample | None:
         """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
-        return sampling.draw_points_sample(self.count(split, "image"), self.image_of_text(split))
+        return self.sample(split, points=sampling.POINTS_AT_MOST)
 
     def query_sample(self, split: str) -> Sample | None:
         """Images with about 5,000 captions of a split too large to look at whole, for work query by query; or None."""
-        return sampling.draw_query_sample(self.count(split, "image"), self.image_of_text(split))
-
-    def part(self, split: str, sample: Sample | None = None) -> SplitPart:
-        """The embeddings of a sample, copied once and kept, and which rows they are; the whole split for None. InputError: the
-        run scores pair by pair, so there is no embedding to look at."""
-        self.embeddings(split)
-        return self.part_compared(split, sample)
-
-    def part_compared(self, split: str, sample: Sample | None = None) -> SplitPart:
-        """`part`, which has scores in the place of embeddings where the run scores pair by pair."""
-        key = (split, sample.key if sample else None)
-        if key not in self._parts:
-            self._parts[key] = self.compared(split).of_sample(sample)
-        return self._parts[key]
+        return self.sample(split, texts=sampling.QUERIES_AT_MOST)
 
     def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
         """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached. `settings` are
@@ -250,7 +247,7 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         key = (split, sample.key if sample else None, *fields.key)
         if key not in self._spreads:
-            self._spreads[key] = diversity.spread(self.part_compared(split, sample), fields)
+            self._spreads[key] = diversity.spread(self.compared(split, sample), fields)
         return self._spreads[key]
 
     def diversity(
@@ -268,7 +265,7 @@ class StoredRun:
             1; NaN for an image without captions).
         """
         fields = DiversitySettings(**settings)
-        part = self.part_compared(split, sample)
+        part = self.compared(split, sample)
         spreads = self.spread(split, sample=sample, **settings)
         raw, draw = squash(spreads, epsilon), diversity.draw_batches(part, fields)
         rows = part.rows(fields.modality)
@@ -300,7 +297,7 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         anchors = self.compared(split).sides(fields.modality)
         check_number(number, len(anchors.anchors), fields.modality)
-        part, spreads = self.part_compared(split, sample), self.spread(split, sample=sample, **settings)
+        part, spreads = self.compared(split, sample), self.spread(split, sample=sample, **settings)
         return diversity.open_anchor(anchors, number, part, fields, spreads, loss or self.loss)
 
 

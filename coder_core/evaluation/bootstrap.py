@@ -56,9 +56,7 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
     return Hits(np.stack([*of_images, *of_captions], 1), np.stack([has_captions, count], 1).astype(float))
 
 
-def difference(
-    row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS, seed: int = SEED
-) -> Difference:
+def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS) -> Difference:
     """Compare R@sum of `row` with `reference`, means over their seeds; the interval is one of 95%.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
@@ -75,7 +73,7 @@ def difference(
     queries = row[0].queries
     if not all(np.array_equal(run.queries, queries) for run in (*row, *reference)):
         raise ValueError("the runs were evaluated on different captions")
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     images = len(queries)
     weights = random.multinomial(images, np.full(images, 1 / images), size=draws).astype(np.float64)
     with_seeds = len(row) > 1 and len(reference) > 1
@@ -93,7 +91,7 @@ def difference(
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
-def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = SEED) -> dict[str, Difference]:
+def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
     """Compare the six recalls and R@sum of two runs, each with its 95% interval; keys are RECALLS.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
@@ -115,7 +113,7 @@ def differences(row: Hits, reference: Hits, *, draws: int = DRAWS, seed: int = S
         return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
 
     of_images = np.concatenate([mine, theirs, row.queries], 1)
-    values = _measured_and_ends(of_images, row.queries, change, draws, seed)
+    values = _measured_and_ends(of_images, row.queries, change)
     by_name = zip(RECALLS, values.tolist(), strict=True)
     return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
@@ -131,15 +129,11 @@ def recall_intervals(run: Hits) -> np.ndarray:
         return _seven(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
 
     rows = np.concatenate([run.hits, run.queries], 1)
-    return _measured_and_ends(rows, run.queries, recalls, DRAWS, SEED)
+    return _measured_and_ends(rows, run.queries, recalls)
 
 
 def _measured_and_ends(
-    rows: np.ndarray,
-    queries: np.ndarray,
-    value: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    draws: int,
-    seed: int,
+    rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """(7, 3) `value` of (draws, k) weights of k rows: with every image once, and the ends of its 95% interval.
 
@@ -149,8 +143,8 @@ def _measured_and_ends(
     images, counts = len(rows), np.ones(len(rows), np.int64)
     if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)
-    random, block = np.random.default_rng(seed), max(1, CELLS // len(rows))
-    sizes = [min(block, draws - start) for start in range(0, draws, block)]
+    random, block = np.random.default_rng(SEED), max(1, CELLS // len(rows))
+    sizes = [min(block, DRAWS - start) for start in range(0, DRAWS, block)]
     weights = (random.multinomial(images, counts / images, size=size).astype(float) for size in sizes)
     ends = np.percentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)

@@ -9,7 +9,6 @@ import torch
 from coder_core.api import Run
 from coder_core.api import diversity as maths
 from coder_core.api.sampling import draw_sample, whole_split
-from coder_core.api.sides import sides
 from coder_core.objectives import diversity as objectives
 from coder_core.ops.diversity_scaling import squash
 from tests.support.run_folders import synthetic
@@ -34,7 +33,7 @@ def test_spread_over_a_split_is_the_objective(
     for name in ("TILE_ELEMENTS", "ENTROPY_TILE") if tile else ():
         monkeypatch.setattr(maths, name, tile)
     v, w, owner = uneven()
-    s, scores = sides(v, w, owner, modality), torch.from_numpy((v @ w.T).astype(np.float64))
+    s, scores = whole_split(v, w, owner).sides(modality), torch.from_numpy((v @ w.T).astype(np.float64))
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     of_anchors = (scores, negatives) if modality == "image" else (scores.T, negatives.T)
     for epsilon in (0.02, 0.1, 1.0):
@@ -78,7 +77,7 @@ def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() ->
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
-    spread = maths.std_over_split(sides(v, w, owner, "text"))
+    spread = maths.std_over_split(whole_split(v, w, owner).sides("text"))
     vague = np.arange(len(w)) % 5 == 4
     assert spread[vague].max() < spread[~vague].min()
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):

@@ -7,7 +7,7 @@ import pytest
 
 from coder_core.api import Run, joint_space, open_run
 from coder_core.api.joint_space import LayoutSettings, principal_layout, stored_layout
-from coder_core.api.sampling import draw_points_sample
+from coder_core.api.sampling import draw_sample
 from coder_core.runs.derived.compute import make_layouts
 from tests.support.run_folders import flip, write_run
 
@@ -71,7 +71,7 @@ def test_a_stored_map_is_missing_then_there_then_damaged(a: Run, root: Path) -> 
 
 def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a: Run) -> None:
     owner = a.image_of_text("dev")
-    sample = draw_points_sample(14, owner, points=36, scores=100)
+    sample = draw_sample(14, owner, points=36, scores=100)
     assert (len(sample.images), len(sample.texts)) == (6, 30)
     whole, part = joint_space.samples(a, "dev"), joint_space.samples(a, "dev", sample=sample)
     rows = np.concatenate([sample.images, 14 + sample.texts])
@@ -85,4 +85,4 @@ def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a: Run) -> Non
     counted = joint_space.distributions(a, "dev", sample=sample)
     assert (counted.positive.sum(), counted.negative.sum()) == (30, 6 * 30 - 30)
     assert principal_layout(a, "dev", sample=sample).plane.shape == (36, 2)
-    assert draw_points_sample(14, owner, scores=14 * 70) is None
+    assert draw_sample(14, owner, scores=14 * 70) is None

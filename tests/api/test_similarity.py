@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from coder_core.api import InputError, Loss, Run, matrix_samples, open_run, similarity
-from coder_core.api.sides import Sides, sides
+from coder_core.api.sampling import whole_split
+from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
@@ -121,7 +122,7 @@ def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def problem(images: int = 9, modality: str = "image") -> Sides:
-    return sides(*synthetic(images, noise=1.0), modality)
+    return whole_split(*synthetic(images, noise=1.0)).sides(modality)
 
 
 def pairs(count: int = 12) -> Sides:

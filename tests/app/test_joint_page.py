@@ -10,7 +10,7 @@ import pytest
 from app import jobs
 from app.ask import all_runs
 from coder_core.api import Run, open_run
-from coder_core.api.sampling import draw_points_sample
+from coder_core.api.sampling import draw_sample
 from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
@@ -143,7 +143,7 @@ def test_commands_run_beside_the_app_and_are_cancelled(root: Path, monkeypatch: 
 def test_a_large_split_is_sampled_unless_asked(
     root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = draw_points_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
+    drawn = draw_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
     assert drawn is not None
     monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)
     inside, outside = int(drawn.images[-1]), int(np.setdiff1d(np.arange(20), drawn.images)[0])

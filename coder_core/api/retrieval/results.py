@@ -292,7 +292,7 @@ def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array 
     Two captions of the split, or of a sample of it, are alike from a cosine of `geometry.captions.LIKE` on. None where
     they share hardly any word.
     """
-    part = run.part_compared(split, sample)
+    part = run.compared(split, sample)
     captions = run.captions(split)
     vectors = geometry.caption_vectors([captions[row] for row in part.text_rows.tolist()])
     return None if vectors is None else geometry.fitting_images(vectors, part.owner)
