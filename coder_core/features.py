@@ -60,12 +60,12 @@ def main(arguments: list[str]) -> int:
             flags.model, grid=parsed.grid, revision=revision, device=device, precision=precision
         )
     folder = RegionFolder(parsed.out, tower, batch_size=flags.batch_size)
-    sizes = folder.sizes(splits)
-    shape = f"{sizes.images:,} pictures × {tower.rows} × {tower.columns} regions × {tower.size:,} numbers"
-    say(console, f"{shape}, float16: {decimal(sizes.needed)} to write, {decimal(sizes.free)} free.")
-    if sizes.needed > sizes.free:
+    count, needed, free = folder.sizes(splits)
+    shape = f"{count:,} pictures × {tower.rows} × {tower.columns} regions × {tower.size:,} numbers"
+    say(console, f"{shape}, float16: {decimal(needed)} to write, {decimal(free)} free.")
+    if needed > free:
         fix = "choose a smaller --grid, fewer --splits, or another disk"
-        problem = f"takes {sizes.needed:,} bytes, and {sizes.free:,} are free"
+        problem = f"takes {needed:,} bytes, and {free:,} are free"
         raise InputError.at(f"--out {parsed.out}", problem, "room for the features", fix)
     workers, skip_broken = flags.decoders(device.type), flags.reading.skip_broken
     for split in splits:

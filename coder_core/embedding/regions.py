@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ from coder_core.model.towers.regions import RegionTower, boxes
 ABOUT = "tower.json"
 POSITIONS = "positions.npy"  # of packed pictures
 ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Disk space of the features of some splits: all pictures, bytes still to be written, bytes free on that disk."""
-
-    images: int
-    needed: int
-    free: int
 
 
 class RegionFolder:
@@ -76,13 +66,13 @@ class RegionFolder:
             raise InputError.at(file, "is of other pictures or captions", "of these", fix)
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
-    def sizes(self, splits: Sequence[CaptionedSplit]) -> Sizes:
-        """Compute the bytes that these splits take, and that are free."""
+    def sizes(self, splits: Sequence[CaptionedSplit]) -> tuple[int, int, int]:
+        """Count all pictures of these splits, the bytes still to be written, and those free on that disk."""
         picture_bytes = self.tower.regions * (self.tower.size * 2 + 16)
         left = sum(len(split.rows) for split in splits if not self.is_done(split))
         folders = (self.folder, *self.folder.absolute().parents)
         free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free
-        return Sizes(sum(len(split.rows) for split in splits), left * picture_bytes, free)
+        return sum(len(split.rows) for split in splits), left * picture_bytes, free
 
     def extract(
         self, split: CaptionedSplit, *, workers: int, skip_broken: bool, progress: Progress

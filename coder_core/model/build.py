@@ -5,27 +5,20 @@ from torch import Tensor, nn
 
 from coder_core.config.model import ModelConfig, Pooling
 from coder_core.model.coder import Coder
-from coder_core.model.concepts.attention import ConceptBranch
+from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwork
 from coder_core.model.concepts.knowledge import Concepts
+from coder_core.model.encoders import pooling
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.pooling import (
-    GeneralisedPooling,
-    KeepAll,
-    MaxPooling,
-    MeanPooling,
-    PooledByTower,
-    PVSEPooling,
-)
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.run_towers import RunTowers
 from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {
-    "gpo": GeneralisedPooling,
-    "mean": MeanPooling,
-    "max": MaxPooling,
-    "tower": PooledByTower,
+    "gpo": pooling.GeneralisedPooling,
+    "mean": pooling.MeanPooling,
+    "max": pooling.MaxPooling,
+    "tower": pooling.PooledByTower,
 }
 
 
@@ -56,8 +49,8 @@ def build_model(
     image: nn.Module | None = None
     text: nn.Module | None = None
     if towers is not None:
-        image = towers.image_encoder(config.dimension, checkpointing)
-        text = towers.text_encoder(config.dimension, checkpointing)
+        image = towers.encoder("image", config.dimension, checkpointing)
+        text = towers.encoder("text", config.dimension, checkpointing)
     if text is None and config.text_encoder == "bert":
         options = {"checkpointing": checkpointing, "pretrained": pretrained, "download": download}
         text = BertWords(config.bert, config.dimension, frozen=config.freeze_bert, **options)
@@ -92,22 +85,20 @@ def build_model(
 def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
     threshold, rescaled = config.concept_threshold, config.concept_rescale
     graph = concepts.graph(threshold=threshold, rescaled=rescaled, norm=config.concept_graph)
-    return ConceptBranch(
-        torch.from_numpy(graph),
-        torch.from_numpy(concepts.vectors),
-        config.dimension,
-        layers=config.gcn_layers,
-        narrow=config.gcn_form == "cvse",
-        smoothing=config.concept_smoothing,
-        unit_queries=config.concept_query == "unit",
+    vectors, layers = torch.from_numpy(concepts.vectors), config.gcn_layers
+    narrow, unit_queries = config.gcn_form == "cvse", config.concept_query == "unit"
+    network = ConceptGraphNetwork(
+        torch.from_numpy(graph), vectors, config.dimension, layers=layers, narrow=narrow
     )
+    return ConceptBranch(network, smoothing=config.concept_smoothing, unit_queries=unit_queries)
 
 
 def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
     if config.scorer == "interaction":
-        return KeepAll()
-    pooling = POOLINGS[name]()
-    return pooling if config.embeddings == 1 else PVSEPooling(pooling, config.dimension, config.embeddings)
+        return pooling.KeepAll()
+    of_each = POOLINGS[name]()
+    count = config.embeddings
+    return of_each if count == 1 else pooling.PVSEPooling(of_each, config.dimension, count)
 
 
 def _scorer(config: ModelConfig) -> Scorer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -43,22 +43,15 @@ class RunTowers:
         names = tuple(half.about["fingerprint"] if half is not None else "" for half in sides)
         return *names, self.image.local_features if self.image is not None else 0
 
-    def image_encoder(self, dimension: int, checkpointing: bool = False) -> TunedTower | None:
-        """(B, 3, H, W), (B,) -> (B, L, D), with a new layer on top; a copy, but for what is not trained."""
-        return self._encoder("image", self.image, self.config.image_tuning, dimension, checkpointing)
-
-    def text_encoder(self, dimension: int, checkpointing: bool = False) -> TunedTower | None:
-        """(B, T) ids, (B,) -> (B, T, D), likewise."""
-        return self._encoder("text", self.text, self.config.text_tuning, dimension, checkpointing)
-
-    def _encoder(
-        self,
-        side: str,
-        half: ImageHalf | TextHalf | None,
-        tuning: Tuning,
-        dimension: int,
-        checkpointing: bool,
+    def encoder(
+        self, side: Literal["image", "text"], dimension: int, checkpointing: bool = False
     ) -> TunedTower | None:
+        """The encoder of a side with a new layer on top; a copy, but for what is not trained. None without a tower.
+
+        Of images (B, 3, H, W), (B,) -> (B, L, D), of texts (B, T) ids, (B,) -> (B, T, D).
+        """
+        half: ImageHalf | TextHalf | None = self.image if side == "image" else self.text
+        tuning = self.config.image_tuning if side == "image" else self.config.text_tuning
         if half is None:
             return None
         linear: nn.Module = nn.Identity()

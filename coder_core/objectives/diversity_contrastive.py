@@ -71,30 +71,18 @@ def diversity_contrastive(
     else:
         scale = sharpness(diversity.to(scores.dtype), temperature)
     push: Tensor = _ScaledLogSum.apply(scores, scale, margin * scale, *exclusions)
-    return temperature * push - positive_term(
-        positive_scores, temperature=temperature, positive_scale=positive_scale, positive_clamp=positive_clamp
-    )
-
-
-def positive_term(
-    positive_scores: Tensor,
-    *,
-    temperature: float = 0.1,
-    positive_scale: PositiveScale = "one",
-    positive_clamp: PositiveClamp = "clamp",
-) -> Tensor:
-    """log(1 + S⁺), cut and scaled as the two switches of `diversity_contrastive` say: (Q,).
-
-    >>> positive_term(torch.tensor([0.0, 1.0]))
-    tensor([0.0000, 0.6931])
-    """
-    if positive_clamp not in ("clamp", "relu"):
-        raise ValueError(f'positive_clamp must be "clamp" or "relu", got {positive_clamp!r}')
+    pull = _positive_term(positive_scores, positive_clamp)
     if positive_scale not in ("one", "temperature"):
         raise ValueError(f'positive_scale must be "one" or "temperature", got {positive_scale!r}')
+    return temperature * push - (pull if positive_scale == "one" else temperature * pull)
+
+
+def _positive_term(positive_scores: Tensor, clamp: PositiveClamp) -> Tensor:
+    """log(1 + S⁺) of (Q,) scores, cut as `clamp` says."""
+    if clamp not in ("clamp", "relu"):
+        raise ValueError(f'positive_clamp must be "clamp" or "relu", got {clamp!r}')
     scores = full_precision(positive_scores)
-    pull = torch.log1p(scores.clamp_min(LOWEST_COSINE) if positive_clamp == "clamp" else torch.relu(scores))
-    return pull if positive_scale == "one" else temperature * pull
+    return torch.log1p(scores.clamp_min(LOWEST_COSINE) if clamp == "clamp" else torch.relu(scores))
 
 
 class _ScaledLogSum(torch.autograd.Function):

@@ -85,7 +85,7 @@ class ConceptBranch(nn.Module):
     """One graph network for both modalities, and an attention for each.
 
     Args:
-        graph, vectors, dimension, layers, narrow: of the graph network; queries and embeddings have its dimension.
+        network: queries and embeddings have its dimension.
         smoothing: of the attention.
         unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
             features are large, its length alone makes the attention pick one concept, and small word vectors attend to
@@ -93,18 +93,11 @@ class ConceptBranch(nn.Module):
     """
 
     def __init__(
-        self,
-        graph: Tensor,
-        vectors: Tensor,
-        dimension: int,
-        *,
-        layers: int = 1,
-        narrow: bool = True,
-        smoothing: float = 10.0,
-        unit_queries: bool = False,
+        self, network: ConceptGraphNetwork, *, smoothing: float = 10.0, unit_queries: bool = False
     ) -> None:
         super().__init__()
-        self.network = ConceptGraphNetwork(graph, vectors, dimension, layers=layers, narrow=narrow)
+        self.network = network
+        dimension = network.weights[-1].shape[1]
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.smoothing, self.unit_queries = smoothing, unit_queries

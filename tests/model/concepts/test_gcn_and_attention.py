@@ -13,6 +13,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
+NETWORK = ConceptGraphNetwork(torch.eye(6), draw(6, 4).float(), 8)
+
+
 def test_convolution_by_hand() -> None:
     """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
     graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
@@ -80,7 +83,7 @@ def test_gradients() -> None:
 
 
 def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() -> None:
-    branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8)
+    branch = ConceptBranch(NETWORK)
     queries = draw(3, 8, seed=12).float()
     nodes = branch.nodes()
     exact = branch.embed_images(queries, nodes)
@@ -93,8 +96,8 @@ def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() ->
 
 
 def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
-    vectors, queries = draw(6, 4).float(), draw(3, 8, seed=12).float()
-    branch = ConceptBranch(torch.eye(6), vectors, 8, unit_queries=True)
+    queries = draw(3, 8, seed=12).float()
+    branch = ConceptBranch(NETWORK, unit_queries=True)
     nodes = branch.nodes()
     actual = branch.embed_images(queries, nodes).attention
     torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, actual)
@@ -105,7 +108,6 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
 
 
 def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
-    branch = ConceptBranch(torch.eye(6), draw(6, 4).float(), 8, layers=2)
-    weights = ["network.weights.0", "network.weights.1"]
-    assert sorted(branch.state_dict()) == ["image_weight", *weights, "text_weight"]
+    branch = ConceptBranch(NETWORK)
+    assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
     assert not any(buffer.requires_grad for buffer in branch.buffers())
