@@ -15,11 +15,10 @@ from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureFile, FeatureRows, open_features
-from coder_core.data.lines import check_name, follow_link, read_lines, shorten, shown
+from coder_core.data.lines import FROM_ZERO, check_name, count_cases, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import PairingFiles, pair
 
-ROWS_NAMED = 10
 PIECE_BYTES = 64 * 2**20
 UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
 PARTS = ("img_emb", "text_emb", "metadata")  # of clip-retrieval
@@ -174,15 +173,15 @@ def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) ->
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
             rows[part] = values
-    errors = []
+    errors: list[Fault] = []
     for bad, problem, expected in (
         (~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers"),
         (lengths == 0, "are zero in every number and have no direction", "a vector of some length"),
     ):
-        if bad.any():
-            first = ", ".join(map(str, numbers[bad][:ROWS_NAMED].tolist()))
-            text = f"{int(bad.sum()):,} rows {problem}; the first, counted from 0: {first}"
-            errors.append(Fault(str(file.path), text, expected, f"embed these {what} again"))
+        fix = f"embed these {what} again"
+        errors += count_cases(
+            file.path, f"rows {problem}", numbers[bad].tolist(), expected, fix, "error", FROM_ZERO
+        )
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"

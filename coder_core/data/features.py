@@ -18,12 +18,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, Severity
-from coder_core.data.lines import plain_file
+from coder_core.data.lines import FIRST_NAMED, FROM_ZERO, count_cases, plain_file
 from coder_core.files.arrays import HEADER_ERRORS, read_header
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
-ROWS_NAMED = 10
 LARGEST = 1e15  # training adds up squares of features in float32, which ends at 3.4e38
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
@@ -241,10 +240,9 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
         report(problem, f"at most {LARGEST:.0e}", f"{again}, or scale them")
     images, counts = np.unique(zero[:, 0], return_counts=True)
     blank = images[counts == (file.shape[1] if len(file.shape) == 3 else 1)]
-    if len(blank):
-        first = ", ".join(map(str, blank[:ROWS_NAMED].tolist()))
-        problem = f"{len(blank):,} images are zero in all their features; the first, counted from 0: {first}"
-        report(problem, "a feature vector an image", "extract them again, or remove them")
+    problem, fix = "images are zero in all their features", "extract them again, or remove them"
+    expected = "a feature vector an image"
+    faults += count_cases(file.path, problem, blank.tolist(), expected, fix, "error", FROM_ZERO)
     single = zero[~np.isin(zero[:, 0], blank)]
     if len(single):
         problem = f"{len(single):,} regions are all zero and are masked in training; {_first(single)}"
@@ -253,5 +251,5 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
 
 
 def _first(pairs: np.ndarray) -> str:
-    named = ", ".join(f"({image}, {region})" for image, region in pairs[:ROWS_NAMED].tolist())
+    named = ", ".join(f"({image}, {region})" for image, region in pairs[:FIRST_NAMED].tolist())
     return f"the first (image, region), counted from 0: {named}"

@@ -1,20 +1,37 @@
 """Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only; JSON; links and names."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
 
 LONGEST_CAPTION_WORDS = 200
 LONGEST_CAPTION_CHARACTERS = 4_000
 BYTE_ORDER_MARK = "\ufeff"
+FIRST_NAMED, FROM_ZERO = 10, "the first, counted from 0"
 
 
 def shown(text: str, most: int = 80) -> str:
     """Text from a file, quoted, cut and with control characters spelled out, so that it is safe to print."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def count_cases(
+    place: object,
+    problem: str,
+    cases: Sequence[object],
+    expected: str = "",
+    fix: str = "",
+    severity: Severity = "warning",
+    first: str = "the first",
+) -> list[Fault]:
+    """One fault for all cases of a problem, which counts them and names the first ten; none without cases."""
+    if not len(cases):
+        return []
+    text = f"{len(cases):,} {problem}; {first}: {', '.join(map(str, cases[:FIRST_NAMED]))}"
+    return [Fault(str(place), text, expected, fix, severity)]
 
 
 def holds_half_character(text: str) -> bool:
@@ -141,9 +158,7 @@ def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
         if shorter != caption:
             captions[index] = shorter
             cut.append(index + 1)
-    if cut:
-        limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
-        first = ", ".join(map(str, cut[:10]))
-        text = f"{len(cut):,} captions are over {limits} and were cut; the first are captions {first}"
-        faults.append(Fault(where, text, severity="warning"))
+    limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
+    problem = f"captions are over {limits} and were cut"
+    faults += count_cases(where, problem, cut)
     return captions

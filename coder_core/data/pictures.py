@@ -8,14 +8,13 @@ from pathlib import Path, PurePosixPath
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.lines import shown
+from coder_core.data.lines import FIRST_NAMED, count_cases, shown
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 MOST_PIXELS = 50_000_000
 MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel
 BAND_PIXELS = 2_000_000  # converted at a time
-NAMES_SHOWN = 10
 USUAL_FOLDERS = ("images", "flickr30k-images")
 NAMES_TRIED = 3
 QUALITY = 86
@@ -189,7 +188,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
     faults = [
         Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
-        for row, name, reason in unsafe[:NAMES_SHOWN]
+        for row, name, reason in unsafe[:FIRST_NAMED]
     ]
     if folder is None or unsafe:
         return faults
@@ -205,8 +204,6 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         (missing, "are missing", "check the picture folder; training does not need it"),
         (linked, outside, "copy them, or name their own folder"),
     ):
-        if cases:
-            first = ", ".join(shown(name) for name in cases[:NAMES_SHOWN])
-            text = f"{len(cases):,} of {len(names):,} pictures {problem}; the first: {first}"
-            faults.append(Fault(str(folder), text, fix=fix, severity="warning"))
+        text = f"of {len(names):,} pictures {problem}"
+        faults += count_cases(folder, text, [*map(shown, cases)], fix=fix)
     return faults

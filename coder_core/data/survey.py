@@ -14,6 +14,7 @@ from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
+from coder_core.data.lines import count_cases
 from coder_core.data.split import Split, compare_splits, fingerprint
 from coder_core.data.words import Tokens, Vocabulary
 
@@ -100,10 +101,9 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
         return
     for split in result.splits:
         tokens = result.tokens[split.name] = words.encode(split.captions)
-        if len(unknown := tokens.all_unknown()):
-            share, first = len(unknown) / len(tokens), ", ".join(map(str, unknown[:10] + 1))
-            text = f"{len(unknown):,} captions ({share:.1%}) hold no known word; the first: {first}"
-            result.faults.append(Fault(split.source["captions"], text, severity="warning"))
+        unknown = tokens.all_unknown()
+        problem = f"captions ({len(unknown) / len(tokens):.1%}) hold no known word"
+        result.faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
     if word_vectors is not None:
         read = partial(read_word_vectors, word_vectors, words.words, counts=words.counts, dimension=word_size)
         result.vectors = collect(read, result.faults)

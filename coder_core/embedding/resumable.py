@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.captioned.records import Tally
+from coder_core.data.lines import count_cases
 
 VERSION = 1  # of how blocks are made
 BLOCK_ON_CPU = 32
@@ -190,12 +190,9 @@ def readable_pictures(
     """
     problem = f"of {len(split.rows):,} pictures cannot be read"
     fix = "copy them again and start this command again, or add --skip-broken: finished work is kept"
-    tally = Tally(split.name, problem, "whole pictures", fix, "warning" if skip else "error")
-    for image in sorted(broken):
-        tally.add(broken[image])
-    faults = tally.faults()
-    if faults and not skip:
-        raise InputError(faults)
+    cases = [broken[image] for image in sorted(broken)]
+    severity: Severity = "warning" if skip else "error"
+    faults = stop_on_errors(count_cases(split.name, problem, cases, "whole pictures", fix, severity))
     whole = np.ones(len(split.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():

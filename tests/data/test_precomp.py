@@ -69,7 +69,7 @@ def test_captions_of_over_200_words_are_cut_and_counted(tmp_path):
     assert [len(caption.split()) for caption in split.captions] == [2, 200, 1, 200]
     assert len(split.captions[2]) == 4000
     (warning,) = [fault for fault in split.faults if fault.severity == "warning"]
-    assert "captions 2, 3" in warning.found
+    assert "the first: 2, 3" in warning.found
 
 
 @pytest.mark.parametrize("name", [*FILES, "precomp", "f30k_precomp"])

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect
-from coder_core.data.captioned.records import Layout, Once, Record, Tally, matching, split_name
-from coder_core.data.lines import holds_half_character, parse_json, plain_file, read_lines, shown
+from coder_core.data.captioned.records import Layout, Once, Record, matching, split_name
+from coder_core.data.lines import count_cases, holds_half_character, parse_json, plain_file, read_lines, shown
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
 SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -280,7 +280,7 @@ def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
         for where, number, name in _coco_items(values, content, "images", {"id": int, "file_name": str}):
             if names.setdefault(number, name) != name:
                 values.fault(where, f"{number} is also the id of {shown(names[number])}", "its own id")
-        strays = Tally(str(file), "captions belong to no image of the file and are left out")
+        strays: list[str] = []
         once = Once("id", faults)
         without = set(names)
         kinds = {"id": int, "image_id": int, "caption": str}
@@ -288,11 +288,11 @@ def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
             if not once.add(number, f"{file}: {where}"):
                 continue
             if image not in names:
-                strays.add(f"annotations with image_id {image}")
+                strays.append(f"annotations with image_id {image}")
                 continue
             without.discard(image)
             yield Record(prefix + names[image], caption, f"{file}: {where}", split, caption_id=number)
-        faults.extend(strays.faults())
+        faults += count_cases(file, "captions belong to no image of the file and are left out", strays)
         for number in sorted(without):
             yield Record(prefix + names[number], "", f"{file}, image {number}", split)
 

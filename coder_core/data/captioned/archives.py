@@ -14,20 +14,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.captioned import records
 from coder_core.data.captioned.positions import IMAGE, has_pictures, open_parquet, parquet_rows
-from coder_core.data.captioned.records import (
-    SPLIT_NAMES,
-    Layout,
-    Once,
-    Record,
-    Tally,
-    caption_columns,
-    captions_of_row,
-    csv_rows,
-    matching,
-    split_name,
-)
-from coder_core.data.lines import numbered_lines, parse_json, plain_file, shown
+from coder_core.data.captioned.records import Layout, Once, Record
+from coder_core.data.lines import count_cases, numbered_lines, parse_json, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
@@ -40,7 +30,7 @@ TEXTS = (".txt", ".json")
 def _find_imagefolder(path: Path) -> list[Path]:
     """The metadata files of the folder and of the split folders in it."""
     inner = (file for name in METADATA for file in sorted(path.glob(f"*/{name}")) if file.is_file())
-    return [*matching(path, *METADATA), *(inner if path.is_dir() else [])]
+    return [*records.matching(path, *METADATA), *(inner if path.is_dir() else [])]
 
 
 def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
@@ -53,18 +43,18 @@ def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
                 problem = f"{FILE_NAME} is {shown(str(name))}"
                 faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
                 continue
-            split = SPLIT_NAMES.get((prefix + name).split("/", 1)[0].lower(), "")
+            split = records.SPLIT_NAMES.get((prefix + name).split("/", 1)[0].lower(), "")
             if not split and isinstance(row.get("split"), str):
-                split = split_name(row["split"])
-            columns = caption_columns(list(row), file)
-            for caption in collect(partial(captions_of_row, row, columns, where), faults) or ():
+                split = records.split_name(row["split"])
+            columns = records.caption_columns(list(row), file)
+            for caption in collect(partial(records.captions_of_row, row, columns, where), faults) or ():
                 yield Record(prefix + name, caption, where, split)
 
 
 def _metadata(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place, and column → value, of every row."""
     if file.suffix == ".csv":
-        yield from csv_rows(file, (FILE_NAME,), faults)
+        yield from records.csv_rows(file, (FILE_NAME,), faults)
     elif file.suffix == ".jsonl":
         for where, line in numbered_lines(file, "JSON object", faults):
             value = parse_json(line, where)
@@ -78,26 +68,28 @@ def _find_parquet(path: Path) -> list[Path]:
     def holds_pictures(file: Path) -> bool:
         return bool(collect(lambda: has_pictures(open_parquet(file, [])), []))
 
-    return [file for file in matching(path, "*.parquet", inside=PARQUET_FOLDERS) if holds_pictures(file)]
+    return [
+        file for file in records.matching(path, "*.parquet", inside=PARQUET_FOLDERS) if holds_pictures(file)
+    ]
 
 
 def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for number, file in enumerate(files):
         content = open_parquet(file, faults)
         titles = content.schema_arrow.names
-        captions = caption_columns([title for title in titles if title != IMAGE], file)
+        captions = records.caption_columns([title for title in titles if title != IMAGE], file)
         names = [title for title in ("file_name", "filename") if title in titles]
         columns = [*captions, *names, *(["split"] if "split" in titles else [])]
         if "path" in content.schema_arrow.field(IMAGE).type.names:
             columns.append(f"{IMAGE}.path")
         match = re.match("[A-Za-z]+", file.name)
-        split_of_file = split_name(match[0]) if match else ""
+        split_of_file = records.split_name(match[0]) if match else ""
         for group, row, values in parquet_rows(content, file, columns):
             where = f"{file} row group {group} row {row}"
             path = (values.get(IMAGE) or {}).get("path") or f"{file.stem}-{group}-{row}"
             name = str(next((values[title] for title in names if values[title]), path))
-            split = split_name(values["split"]) if values.get("split") else split_of_file
-            for text in captions_of_row(values, captions, where):
+            split = records.split_name(values["split"]) if values.get("split") else split_of_file
+            for text in records.captions_of_row(values, captions, where):
                 yield Record(name, text, where, split, (number, group, row))
 
 
@@ -134,20 +126,20 @@ def _find_folders(path: Path) -> list[Path]:
 
 
 def _folders(folders: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    strays = Tally(str(root), "captions have no picture beside them and are left out")
+    strays: list[str] = []
     for folder in folders:
         files = sorted(folder.iterdir())
         pictures = {file.stem: file for file in files if file.suffix.lower() in ENDINGS}
         texts = {file.name: file for file in files if file.suffix in TEXTS}
         for name in texts:
             if name.endswith(".txt") and name[:-4] not in pictures:
-                strays.add(shown(f"{folder.name}/{name}"))
+                strays.append(shown(f"{folder.name}/{name}"))
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
             captions = collect(partial(_captions_of_files, beside, str(folder / key), faults), faults)
             for caption in captions or ([] if captions is None else [""]):
                 yield Record(f"{folder.name}/{picture.name}", caption, str(picture))
-    faults.extend(strays.faults())
+    faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
 
 def _captions_of_files(beside: dict[str, Path], where: str, faults: list[Fault]) -> list[str]:
@@ -157,7 +149,7 @@ def _captions_of_files(beside: dict[str, Path], where: str, faults: list[Fault])
 
 
 def _find_tars(path: Path) -> list[Path]:
-    files = matching(path, "*.tar")
+    files = records.matching(path, "*.tar")
     return files + (sorted(file for file in path.glob("*/*.tar") if file.is_file()) if path.is_dir() else [])
 
 
@@ -176,16 +168,16 @@ class _Sample:
 
 
 def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    strays = Tally(str(root), "captions have no picture of the same name and are left out")
+    strays: list[str] = []
     once = Once("key", faults)
     for number, file in enumerate(files):
         inner = file.parent.relative_to(root).as_posix()
-        split = SPLIT_NAMES.get(inner.split("/", 1)[0].lower(), "")
+        split = records.SPLIT_NAMES.get(inner.split("/", 1)[0].lower(), "")
         folder = "" if len(files) == 1 else f"{file.relative_to(root).with_suffix('').as_posix()}/"
         for sample in _samples(file, faults):
             where = f"{file}, {shown(sample.key)}"
             if sample.picture is None:
-                strays.add(f"{file.name}, {shown(sample.key)}")
+                strays.append(f"{file.name}, {shown(sample.key)}")
                 continue
             if not once.add(folder + sample.key, str(file), where):
                 continue
@@ -193,7 +185,7 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
             ending, offset, size = sample.picture
             for caption in captions or ([] if captions is None else [""]):
                 yield Record(folder + sample.key + ending, caption, where, split, (number, offset, size))
-    faults.extend(strays.faults())
+    faults += count_cases(root, "captions have no picture of the same name and are left out", strays)
 
 
 def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:

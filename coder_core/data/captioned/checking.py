@@ -77,7 +77,7 @@ def decode_all(
 
 def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> list[Fault]:
     problem = f"of {len(split.rows):,} pictures cannot be decoded"
-    return count_unreadable(split.name, problem, broken.values(), skip=skip)
+    return count_unreadable(split.name, problem, [*broken.values()], skip=skip)
 
 
 def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:

@@ -8,19 +8,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from coder_core.console.faults import Fault, collect
-from coder_core.data.captioned.records import (
-    Layout,
-    Once,
-    Record,
-    Tally,
-    captions_in,
-    csv_rows,
-    first_line,
-    matching,
-    name_files,
-    split_name,
-)
-from coder_core.data.lines import numbered_lines, parse_json, shown
+from coder_core.data.captioned import records
+from coder_core.data.captioned.records import Layout, Once, Record
+from coder_core.data.lines import count_cases, numbered_lines, parse_json, shown
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
@@ -46,14 +36,14 @@ def _is_picture(name: str) -> bool:
 
 
 def _find_tokens(path: Path) -> list[Path]:
-    files = matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)
-    return files if files and "\t" in first_line(files[0]) else []
+    files = records.matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)[:1]
+    return files if files and "\t" in records.first_line(files[0]) else []
 
 
 def _lists(tokens: Path) -> list[tuple[str, Path]]:
     """Split and file of the lists of images beside a token file."""
     files = sorted(tokens.parent.glob("*Images.txt"))
-    return [(split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
+    return [(records.split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
 
 
 def _tokens_source(files: list[Path]) -> dict[str, str]:
@@ -79,19 +69,15 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
             for split in splits.get(match[1], [] if lists else [""]):
                 yield Record(match[1], caption, where, split)
     captioned = {name.rpartition("#")[0] for name in once.places}
-    without = Tally(str(file), "images of the lists have no caption and are left out")
-    for name in splits:
-        if name not in captioned:
-            without.add(shown(name))
-    left_out = Tally(str(file), "images are in no list of a split and are left out", severity="note")
-    for name in unlisted:
-        left_out.add(shown(name))
-    faults += [*without.faults(), *left_out.faults()]
+    bare = [shown(name) for name in splits if name not in captioned]
+    faults += count_cases(file, "images of the lists have no caption and are left out", bare)
+    problem = "images are in no list of a split and are left out"
+    faults += count_cases(file, problem, [*map(shown, unlisted)], severity="note")
 
 
 def _find_kaggle(path: Path) -> list[Path]:
-    files = matching(path, "captions.txt")
-    name, comma, _ = (first_line(files[0]) if files else "").partition(",")
+    files = records.matching(path, "captions.txt")
+    name, comma, _ = (records.first_line(files[0]) if files else "").partition(",")
     name = name.strip().strip('"')
     return files if comma and (name.lower() in HEADS or _is_picture(name)) else []
 
@@ -131,36 +117,37 @@ def _name_and_caption(line: str) -> tuple[str, str]:
 
 
 def _find_results(path: Path) -> list[Path]:
-    return [file for file in matching(path, "results*.csv", "*.csv") if first_line(file).count("|") == 2]
+    files = records.matching(path, "results*.csv", "*.csv")
+    return [file for file in files if records.first_line(file).count("|") == 2][:1]
 
 
 def _results(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    problem = "lines lack the bar before the comment; the text after the number is read as the comment"
-    repaired = Tally(str(files[0]), problem)
+    repaired: list[str] = []
     once = Once("number", faults)
     for where, line in _captions_with_header(files[0], "|", faults):
         fields = [field.strip() for field in line.split("|", 2)]
         if len(fields) == 2 and (match := WITHOUT_BAR.fullmatch(fields[1])):
-            repaired.add(where.rpartition(" ")[2])
+            repaired.append(where.rpartition(" ")[2])
             fields = [fields[0], fields[1].split()[0], match[1]]
         if len(fields) < 2 or not _is_picture(fields[0]):
             faults.append(Fault(where, f"is {shown(line)}", "image.jpg| number| caption", FIX_LINE))
         elif once.add(f"{fields[0]}| {fields[1]}", where):
             yield Record(fields[0], fields[2] if len(fields) == 3 else "", where)
-    faults.extend(repaired.faults())
+    problem = "lines lack the bar before the comment; the text after the number is read as the comment"
+    faults += count_cases(files[0], problem, repaired)
 
 
 def _find_annotations(path: Path) -> list[Path]:
     def titles(file: Path) -> set[str]:
-        return {title.strip().strip('"') for title in first_line(file).split(",")}
+        return {title.strip().strip('"') for title in records.first_line(file).split(",")}
 
-    files = matching(path, "flickr_annotations*.csv", "*.csv")
-    return [file for file in files if {"raw", "filename"} <= titles(file)]
+    files = records.matching(path, "flickr_annotations*.csv", "*.csv")
+    return [file for file in files if {"raw", "filename"} <= titles(file)][:1]
 
 
 def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     once = Once("sentid", faults)
-    for where, row in csv_rows(files[0], ("raw", "filename"), faults):
+    for where, row in records.csv_rows(files[0], ("raw", "filename"), faults):
         read = collect(partial(_captions_and_ids, row, where), faults)
         if read is None:
             continue
@@ -169,21 +156,17 @@ def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
             if isinstance(number, int):
                 once.add(number, where)
         for caption in captions or [""]:
-            yield Record(row["filename"], caption, where, split_name(row.get("split", "")))
+            yield Record(row["filename"], caption, where, records.split_name(row.get("split", "")))
 
 
 def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], object]:
-    captions = captions_in(parse_json(row["raw"], f"{where}, column raw"), f"{where}, column raw")
+    captions = records.captions_in(parse_json(row["raw"], f"{where}, column raw"), f"{where}, column raw")
     return captions, parse_json(row.get("sentids", "[]"), f"{where}, column sentids")
-
-
-def _first(files: list[Path]) -> dict[str, str]:
-    return name_files(files[:1])
 
 
 FLICKR = (
     Layout("flickr8k", _find_tokens, _tokens, _folders, _tokens_source),
-    Layout("flickr30k-annotations", _find_annotations, _annotations, _folders, _first),
-    Layout("flickr30k-results", _find_results, _results, _folders, _first),
-    Layout("kaggle", _find_kaggle, _kaggle, _folders, _first),
+    Layout("flickr30k-annotations", _find_annotations, _annotations, _folders),
+    Layout("flickr30k-results", _find_results, _results, _folders),
+    Layout("kaggle", _find_kaggle, _kaggle, _folders),
 )

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -16,20 +16,12 @@ from typing import TypeVar
 import numpy as np
 
 from coder_core.config.data import ReadingArguments
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import (
-    Layout,
-    Record,
-    Tally,
-    folder_of,
-    id_array,
-    shared_names,
-    split_name,
-)
-from coder_core.data.lines import check_name, holds_half_character, shorten, shown
+from coder_core.data.captioned.records import Layout, Record, folder_of, id_array, shared_names, split_name
+from coder_core.data.lines import check_name, count_cases, holds_half_character, shorten, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 
 Result = TypeVar("Result")
@@ -181,9 +173,7 @@ def _collect(
     records: Iterable[Record], where: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
 ) -> _Images:
     """Group records into images with captions; records that cannot be used are counted and named."""
-    empty = Tally(where, "captions are empty and are left out")
-    bare = Tally(where, "images have no caption and are left out")
-    images = _Images()
+    images, empty = _Images(), list[str]()
     number: dict[tuple[str, str], int] = {}  # of an image, by split and name
     bare_names: set[tuple[str, str]] = set()
     unusable = dealt = 0
@@ -198,7 +188,7 @@ def _collect(
         dealt += not record.split
         key = sys.intern(record.split or dealt_split(record.image, reading)), record.image
         if not caption:
-            empty.add(record.place)
+            empty.append(record.place)
             bare_names.add(key)
             continue
         image = number.setdefault(key, len(images.names))
@@ -209,9 +199,9 @@ def _collect(
         images.captions.append(caption)
         images.caption_ids.append(record.caption_id)
         images.owners.append(image)
-    for _, name in sorted(bare_names - number.keys()):
-        bare.add(shown(name))
-    faults += [*empty.faults(), *bare.faults()]
+    bare = [shown(name) for _, name in sorted(bare_names - number.keys())]
+    faults += count_cases(where, "captions are empty and are left out", empty)
+    faults += count_cases(where, "images have no caption and are left out", bare)
     if dealt:
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
         text = f"has no splits: a hash of every picture's name deals out {shares} (seed {reading.split_seed})"
@@ -252,13 +242,11 @@ def _positions(
     return Files(likeliest, images.names)
 
 
-def count_unreadable(where: str, problem: str, cases: Iterable[str], *, skip: bool) -> list[Fault]:
+def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bool) -> list[Fault]:
     """One fault for pictures that cannot be read: an error, or with `skip` a warning."""
     fix = "copy them again, or leave them and their captions out with --skip-broken"
-    tally = Tally(where, problem, "whole picture files", fix, "warning" if skip else "error")
-    for case in cases:
-        tally.add(case)
-    return tally.faults()
+    severity: Severity = "warning" if skip else "error"
+    return count_cases(where, problem, cases, "whole picture files", fix, severity)
 
 
 def _report_missing(split: CaptionedSplit, path: Path, *, skip: bool, faults: list[Fault]) -> CaptionedSplit:
@@ -276,16 +264,16 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
     if folder is None:
         return []
     named = {name for split in splits for name in split.image_names}
-    tally = Tally(str(folder), "picture files have no caption and are not read", severity="note")
-    for part in sorted({name.rpartition("/")[0] for name in named}):
-        if (folder / part).is_dir():
-            for name in sorted(_unnamed(folder, part, named)):
-                tally.add(shown(name))
-    return tally.faults()
+    parts = sorted({name.rpartition("/")[0] for name in named})
+    unnamed = [shown(name) for part in parts for name in sorted(_unnamed(folder, part, named))]
+    problem = "picture files have no caption and are not read"
+    return count_cases(folder, problem, unnamed, severity="note")
 
 
 def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
     """Yield the picture files of a folder whose names, with or without their ending, are not among these."""
+    if not (folder / part).is_dir():
+        return
     with os.scandir(folder / part) as entries:  # a path object each would take more memory than all names
         for entry in entries:
             name = f"{part}/{entry.name}" if part else entry.name

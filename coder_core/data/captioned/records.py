@@ -9,10 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from coder_core.config.data import OTHER_DEV_NAMES
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
-from coder_core.data.lines import BYTE_ORDER_MARK, not_utf8, plain_file, shown
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.data.lines import BYTE_ORDER_MARK, count_cases, not_utf8, plain_file, shown
 
-FIRST_NAMED = 10
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
@@ -71,32 +70,6 @@ class Layout:
         """Why a path is of this layout, or ""."""
         files = self.find(path)
         return f"{files[0].relative_to(folder_of(path))} {LOOKS[self.name][1]}" if files else ""
-
-
-@dataclass
-class Tally:
-    """Cases of one problem: counted, the first ten named, one fault in the end."""
-
-    place: str
-    problem: str
-    expected: str = ""
-    fix: str = ""
-    severity: Severity = "warning"
-    count: int = 0
-    first: list[str] = field(default_factory=list)
-
-    def add(self, case: str) -> None:
-        """Count a case; its name is for the message."""
-        self.count += 1
-        if len(self.first) < FIRST_NAMED:
-            self.first.append(case)
-
-    def faults(self) -> list[Fault]:
-        """One fault, or none without cases."""
-        if not self.count:
-            return []
-        text = f"{self.count:,} {self.problem}; the first: {', '.join(self.first)}"
-        return [Fault(self.place, text, self.expected, self.fix, self.severity)]
 
 
 @dataclass
@@ -229,7 +202,6 @@ def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
 
 def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
     """A warning about images or pictures of two splits: what is measured in one was seen in the other."""
-    if not names:
-        return []
-    overlap = f"{len(names):,} {what} are in both; the first: {', '.join(map(shown, sorted(names)[:10]))}"
-    return [Fault(where, overlap, f"different {what}", "remove them from one of the two", "warning")]
+    cases = [shown(name) for name in sorted(names)]
+    fix = "remove them from one of the two"
+    return count_cases(where, f"{what} are in both", cases, f"different {what}", fix)
