@@ -136,8 +136,8 @@ def planted_pictures(run: Run) -> dict[str, float]:
                 copy(picture).save(Path(folder) / names[len(originals) + number])
             files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
             split = CaptionedSplit(kind, names, [], rows[:0], files, rows)
-            facts = look_at_pictures(split, silent)
-        pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(facts.hashes, facts.tiny)}
+            _, hashes, tiny = look_at_pictures(split, silent)
+        pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(hashes, tiny)}
         joined = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
         shares[kind] = joined / len(originals)
     return shares

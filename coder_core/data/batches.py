@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.augmentation import Augment, Change, draw_changes
@@ -190,7 +189,7 @@ class TrainingBatches:
             from coder_core.data.captioned.decoding import in_workers
 
             steps = range(start, stop)
-            for batch in in_workers(_Steps(self), steps, min(pictures.workers, len(steps))):
+            for batch in in_workers(self._batch_or_faults, steps, min(pictures.workers, len(steps))):
                 if not isinstance(batch, Batch):
                     raise UnreadableRowsError(batch)
                 yield batch
@@ -203,16 +202,10 @@ class TrainingBatches:
                 following = thread.submit(self, step + 1) if step + 1 < stop else None
                 yield batch
 
-
-class _Steps(Dataset[Batch | tuple[Fault, ...]]):
-    """Step -> its batch, or why it cannot be read: an error would lose its faults between the processes."""
-
-    def __init__(self, batches: TrainingBatches) -> None:
-        self.batches = batches
-
-    def __getitem__(self, step: int) -> Batch | tuple[Fault, ...]:
+    def _batch_or_faults(self, step: int) -> Batch | tuple[Fault, ...]:
+        """A batch, or why it cannot be read: an error would lose its faults between the processes."""
         try:
-            return self.batches(step)
+            return self(step)
         except UnreadableRowsError as error:
             return error.faults
 

@@ -14,7 +14,7 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, coll
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Once
-from coder_core.data.features import FeatureFile, FeatureRows, open_features
+from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
 from coder_core.data.lines import FROM_ZERO, check_name, count_cases, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import PairingFiles, pair
@@ -79,14 +79,9 @@ def read_embeddings(
     assert text_file is not None
     files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
     pairing = pair(image_file.map(), len(lines), names, files, faults)
-    v, w, q = (
-        None if file is None else collect(partial(unit_rows, file, what, stride, faults), faults)
-        for file, what, stride in (
-            (image_file, "images", pairing.stride),
-            (text_file, "captions", 1),
-            (query_file, "queries", 1),
-        )
-    )
+    v = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
+    w = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
+    q = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file else None
     folder = Path(pictures) if pictures is not None else None
     faults += _check_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
@@ -140,8 +135,7 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
         fix = "pool the regions or words first: an embedding is one row an image or caption"
         raise InputError.at(path, f"shape {file.shape}", "(rows, width)", fix)
     if file.dtype != np.float32:
-        order = "" if file.dtype.isnative else "big-endian "
-        text = f"{order}float{8 * file.dtype.itemsize}; converted to float32"
+        text = f"{describe_floats(file.dtype)}; converted to float32"
         faults.append(Fault(str(path), text, severity="note"))
     return file
 

@@ -59,8 +59,14 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
     with path.open("rb") as file:
         shape, fortran, dtype = _read_header(file, path, size)
         offset = file.tell()
-    _check_dtype(path, dtype)
-    _check_shape(path, shape)
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
+        if dtype.hasobject:
+            problem, fix = "Python objects (a pickle), which are never opened", "save the numbers as float32"
+        raise InputError.at(path, problem, "float16, float32 or float64", fix)
+    if len(shape) not in (2, 3) or any(length < 1 for length in shape):
+        sizes = "(images, regions, size) or (images, size), nothing of length 0"
+        raise InputError.at(path, f"shape {shape}", sizes, "reshape the array and save it again")
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
         problem = f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}"
@@ -93,26 +99,15 @@ def _what_it_is(start: bytes, size: int) -> str:
     return f"not a .npy file ({size:,} bytes)"
 
 
-def _check_dtype(path: Path, dtype: np.dtype) -> None:
-    if dtype.kind == "f" and dtype.itemsize <= 8:
-        return
-    problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
-    if dtype.hasobject:
-        problem, fix = "Python objects (a pickle), which are never opened", "save the numbers as float32"
-    raise InputError.at(path, problem, "float16, float32 or float64", fix)
-
-
-def _check_shape(path: Path, shape: tuple[int, ...]) -> None:
-    if len(shape) not in (2, 3) or any(length < 1 for length in shape):
-        expected = "(images, regions, size) or (images, size), nothing of length 0"
-        raise InputError.at(path, f"shape {shape}", expected, "reshape the array and save it again")
+def describe_floats(dtype: np.dtype) -> str:
+    """The type of floats in words, such as big-endian float16."""
+    return f"{'' if dtype.isnative else 'big-endian '}float{8 * dtype.itemsize}"
 
 
 def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: bool) -> list[Fault]:
     notes = []
     if dtype != np.float32:
-        order = "" if dtype.isnative else "big-endian "
-        notes.append(f"{order}float{8 * dtype.itemsize}; every batch is converted to float32")
+        notes.append(f"{describe_floats(dtype)}; every batch is converted to float32")
     if fortran:
         notes.append("Fortran order; rows are scattered over the file, which is slow: numpy.save a C copy")
     if len(shape) == 2:

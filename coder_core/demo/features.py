@@ -11,7 +11,8 @@ Array = NDArray[np.float32]
 CELLS = 16  # a picture is first summed up in 16 × 16 cells
 # (cells a side, first cells): 25 + 9 + 1 windows
 WINDOWS = ((6, (0, 2, 5, 8, 10)), (9, (0, 4, 7)), (16, (0,)))
-REGIONS = sum(len(starts) ** 2 for _, starts in WINDOWS)
+BOXES = [(x, y, x + side, y + side) for side, starts in WINDOWS for y in starts for x in starts]  # in cells
+REGIONS = len(BOXES)
 
 HUES, GREYS = 12, 4  # bins of the colour histogram: saturated pixels by hue, the others by lightness
 TURNS = 8  # bins of an edge's direction, over half a turn
@@ -46,19 +47,12 @@ def region_features(cells: Array) -> Array:
 
     Not yet standardised. The last four columns are the window's box in 0 … 1.
     """
-    regions = [
-        _describe(cells[:, top : top + side, left : left + side], (left, top, left + side, top + side))
-        for side, starts in WINDOWS
-        for top in starts
-        for left in starts
-    ]
-    return np.stack(regions, 1)
+    return np.stack([_describe(cells[:, box[1] : box[3], box[0] : box[2]], box) for box in BOXES], 1)
 
 
 def region_boxes() -> Array:
     """(REGIONS, 4): left, top, right, bottom of every window as shares of the picture's sides."""
-    corners = [(x, y, x + side, y + side) for side, starts in WINDOWS for y in starts for x in starts]
-    return np.array(corners, np.float32) / np.float32(CELLS)
+    return np.array(BOXES, np.float32) / np.float32(CELLS)
 
 
 def standardise(features: Array, mean: Array, deviation: Array) -> Array:

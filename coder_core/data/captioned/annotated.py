@@ -36,8 +36,6 @@ def _folders(root: Path) -> list[Path]:
 
 def _find_precomp(path: Path) -> list[Path]:
     """The caption files that have ids, in `path` or in the precomp folder in it."""
-    if not path.is_dir():
-        return []
     for folder in (path, path / "precomp", *sorted(path.glob("*_precomp"))):
         files = [file for file in sorted(folder.glob(f"*{CAPTIONS}")) if _ids_of(file).exists()]
         if files := [file for file in files if SPLIT_NAME.fullmatch(_split_of(file))]:

@@ -153,11 +153,6 @@ def _find_tars(path: Path) -> list[Path]:
     return files + (sorted(file for file in path.glob("*/*.tar") if file.is_file()) if path.is_dir() else [])
 
 
-def _tar_source(files: list[Path]) -> dict[str, str]:
-    more = f" and {len(files) - 1} more tar files" if len(files) > 1 else ""
-    return {"captions": f"{files[0]}{more}"}
-
-
 @dataclass
 class _Sample:
     """The members of one key."""
@@ -247,13 +242,9 @@ def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
     return False
 
 
-def _folders_source(folders: list[Path]) -> dict[str, str]:
-    return {"captions": str(folders[0].parent / "*/*.txt")}
-
-
 ARCHIVES = (
     Layout("imagefolder", _find_imagefolder, _imagefolder),
     Layout("parquet", _find_parquet, _parquet, packed="parquet"),
-    Layout("webdataset", _find_tars, _tars, source=_tar_source, packed="tar"),
-    Layout("img2dataset", _find_folders, _folders, source=_folders_source),
+    Layout("webdataset", _find_tars, _tars, packed="tar"),
+    Layout("img2dataset", _find_folders, _folders),
 )

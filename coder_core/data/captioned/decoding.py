@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,17 +53,11 @@ def _prepare(
     return prepared, broken
 
 
-@dataclass(frozen=True)
-class _Blocks(Dataset[PreparedBlock]):
-    """Block number -> its prepared pictures."""
-
-    split: CaptionedSplit
-    blocks: Sequence[np.ndarray]
-    prepare: Callable[[Image], Any]
-
-    def __getitem__(self, number: int) -> PreparedBlock:
-        images = self.blocks[number].tolist()
-        return PreparedBlock(number, *_prepare(self.split, images, lambda _, picture: self.prepare(picture)))
+def _prepare_block(
+    split: CaptionedSplit, blocks: Sequence[np.ndarray], prepare: Callable[[Image], Any], number: int
+) -> PreparedBlock:
+    images = blocks[number].tolist()
+    return PreparedBlock(number, *_prepare(split, images, lambda _, picture: prepare(picture)))
 
 
 def prepared_blocks(
@@ -76,14 +71,24 @@ def prepared_blocks(
 
     blocks: the images of every block. prepare: of one picture, see `Towers`.
     """
-    yield from in_workers(_Blocks(split, blocks, prepare), numbers, workers)
+    yield from in_workers(partial(_prepare_block, split, blocks, prepare), numbers, workers)
 
 
-def in_workers(dataset: Dataset[Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
-    """Yield these elements, in this order, made in `workers` processes ahead of their use; here with 0."""
+@dataclass(frozen=True)
+class _Results(Dataset[Any]):
+    """Number -> the result of a function."""
+
+    make: Callable[[int], Any]
+
+    def __getitem__(self, number: int) -> Any:
+        return self.make(number)
+
+
+def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
+    """Yield make(number) in this order, computed in `workers` processes ahead of its use; here with 0."""
     more: dict[str, Any] = {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
     yield from DataLoader(
-        dataset,
+        _Results(make),
         batch_size=None,
         sampler=list(numbers),
         num_workers=workers,

@@ -226,13 +226,11 @@ def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np
     used, noted[:, 0] = np.unique(noted[:, 0], return_inverse=True)
     folder = Path(os.path.commonpath([file.absolute().parent for file in positions.files]))
     files = [positions.files[number].absolute() for number in used.tolist()]
-    names = [file.relative_to(folder).as_posix() for file in files]
-    sizes = [file.stat().st_size for file in files]
     document = {
         "version": VERSION,
         "kind": "tar" if isinstance(positions, TarMembers) else "parquet",
         "folder": str(folder.resolve()),
-        "files": [{"name": name, "bytes": size} for name, size in zip(names, sizes, strict=True)],
+        "files": [{"name": f.relative_to(folder).as_posix(), "bytes": f.stat().st_size} for f in files],
     }
     return document, noted
 

@@ -31,8 +31,9 @@ class Record(NamedTuple):
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:
-    """Source of captions that all come from these files."""
-    return {"captions": ", ".join(map(str, files))}
+    """Source of captions that all come from these files or folders, of which the first three are named."""
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    return {"captions": ", ".join(map(str, files[:3])) + more}
 
 
 LOOKS = {  # of a layout: its files, and what its first file shows, for messages

@@ -23,7 +23,6 @@ from coder_core.files.atomic import cache_folder, write_cached
 
 VERSION = 1  # of how content is checked
 PICTURES_SHARE = 0.9  # of the time
-HASH_BITS = 64
 DECODED_SIZE = 256  # pixels of the longer side, from which everything is measured
 TINY_SIDE = 16
 SMALLEST_SIDE = 64  # pixels of the shorter side; encoders of pictures read 224 or more
@@ -56,15 +55,6 @@ class ContentReport:
     duplicate_captions: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class PictureFacts:
-    """Facts about n pictures."""
-
-    problems: dict[int, str]  # picture → its fault
-    hashes: np.ndarray  # (n, 8) uint8, the 64 bits of a perceptual hash (pHash)
-    tiny: np.ndarray  # (n, 768) float16, see `tiny_image`; zero for a picture that is broken or blank
-
-
 def tiny_image(picture: Image.Image) -> np.ndarray:
     """(768,) colours of the picture made 16 × 16, mean 0, length 1. Torralba et al. 2008, section 3."""
     small = picture.convert("RGB").resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BOX)
@@ -73,36 +63,31 @@ def tiny_image(picture: Image.Image) -> np.ndarray:
     return np.asarray(values / max(float(np.linalg.norm(values)), 1e-6))
 
 
-def look_at_pictures(split: CaptionedSplit, progress: Progress) -> PictureFacts:
-    """Decode all pictures of a split, in threads."""
-    count = len(split.rows)
-    hashes = np.zeros((count, HASH_BITS // 8), np.uint8)
-    facts = PictureFacts({}, hashes, np.zeros((count, 3 * TINY_SIDE**2), np.float16))
-    for image, (problem, bits, small) in enumerate(each_picture(split, _look, progress)):
-        if problem:
-            facts.problems[image] = problem
-        if bits is not None and small is not None:
-            facts.hashes[image], facts.tiny[image] = bits, small
-    return facts
+def look_at_pictures(split: CaptionedSplit, progress: Progress) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Decode n pictures in threads: their faults ("" without one), (n, 8) hashes and (n, 768) tiny images, see `_look`."""
+    problems, hashes, tiny = zip(*each_picture(split, _look, progress), strict=True)
+    return list(problems), np.stack(hashes), np.stack(tiny)
 
 
-def _look(content: bytes | str) -> tuple[str, np.ndarray | None, np.ndarray | None]:
-    """Fault of a picture, the bytes of its hash, and its tiny image."""
+def _look(content: bytes | str) -> tuple[str, np.ndarray, np.ndarray]:
+    """Fault of a picture, the (8,) uint8 bytes of a perceptual hash (pHash), and its tiny image as float16; both are
+    zero for one that is broken or blank."""
     from imagehash import phash  # SciPy and PyWavelets, for this only
 
+    nothing = np.zeros(8, np.uint8), np.zeros(3 * TINY_SIDE**2, np.float16)
     if isinstance(content, str):
-        return f"broken: {content}", None, None
+        return f"broken: {content}", *nothing
     try:
         picture = read_picture(content, "the picture", size=DECODED_SIZE)
     except InputError as error:
-        return f"broken: {error.faults[0].found}", None, None
+        return f"broken: {error.faults[0].found}", *nothing
     with Image.open(io.BytesIO(content), formats=FORMATS) as opened:  # decoded above; this reads the header
         width, height = opened.size
     deviation = float(np.asarray(picture.convert("L").reduce(max(1, min(picture.size) // 32))).std())
     if deviation < BLANK_DEVIATION:
-        return f"blank: brightness varies by {deviation:.1f} of 255", None, None
+        return f"blank: brightness varies by {deviation:.1f} of 255", *nothing
     problem = f"tiny: {width} × {height} pixels" if min(width, height) < SMALLEST_SIDE else ""
-    return problem, np.packbits(phash(picture).hash.ravel()), tiny_image(picture)
+    return problem, np.packbits(phash(picture).hash.ravel()), tiny_image(picture).astype(np.float16)
 
 
 def has_pictures(split: CaptionedSplit) -> bool:
@@ -159,27 +144,24 @@ def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = sile
 
 def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentReport:
     pictured = [split for split in splits if has_pictures(split)]
-    total, done, facts = max(1, sum(len(split.rows) for split in pictured)), 0.0, []
+    total, done = max(1, sum(len(split.rows) for split in pictured)), 0.0
+    bad, hashes, tiny = list[Finding](), [], []
     for split in pictured:
         phase = f"looking at the pictures of {split.name}"
         end = done + PICTURES_SHARE * len(split.rows) / total
-        facts.append(look_at_pictures(split, named(within(progress, done, end), phase)))
+        problems, bits, small = look_at_pictures(split, named(within(progress, done, end), phase))
+        bad += [Finding(((split.name, image),), what) for image, what in enumerate(problems) if what]
+        hashes.append(bits)
+        tiny.append(small)
         done = end
     progress(PICTURES_SHARE, 1, "comparing pictures")
-    alike: Groups = []
-    if facts:
-        hashes = np.concatenate([seen.hashes for seen in facts])
-        alike = duplicate_pictures(hashes, np.concatenate([seen.tiny for seen in facts]))
+    alike = duplicate_pictures(np.concatenate(hashes), np.concatenate(tiny)) if pictured else []
     progress(0.95, 1, "comparing captions")
     names = [split.name for split in pictured]
     return ContentReport(
         {split.name: (len(split.rows), len(split.captions)) for split in splits},
         tuple(split.name for split in splits if split.name not in names),
-        tuple(
-            Finding(((split.name, image),), what)
-            for split, seen in zip(pictured, facts, strict=True)
-            for image, what in sorted(seen.problems.items())
-        ),
+        tuple(bad),
         _located(alike, [(split.name, len(split.rows)) for split in pictured]),
         _located(
             duplicate_captions([caption for split in splits for caption in split.captions]),
