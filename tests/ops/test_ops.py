@@ -31,12 +31,6 @@ def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype: 
     assert unit[1].isnan().any()
 
 
-def test_cosine_by_hand() -> None:
-    """(1, 0) against (2, 0), (0, 5) and (-1, 0)."""
-    cosines = ops.cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 5.0], [-1.0, 0.0]]))
-    assert cosines.tolist() == [[1.0, 0.0, -1.0]]
-
-
 def test_the_masked_mean_by_hand() -> None:
     """The first two of (1, 3, NaN) count. Nothing counts in the second row."""
     values = torch.tensor([[1.0, 3.0, float("nan")], [float("inf"), 1.0, 1.0]], requires_grad=True)

@@ -100,15 +100,12 @@ def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, 
 def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
     clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import huggingface_hub.constants
-
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    cached = tmp_path / "models--tiny--clip"
+    commit, cached = "0123456789abcdef0123456789abcdef01234567", tmp_path / "models--tiny--clip"
     shutil.copytree(clip, cached / "snapshots" / commit)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path))
+    for module in ("", "_snapshot_download."):
+        monkeypatch.setattr(f"huggingface_hub.{module}constants.HF_HUB_CACHE", str(tmp_path))
     about = DualEncoder("tiny/clip").about
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (cached / "snapshots" / commit / "model.safetensors").unlink()
@@ -176,7 +173,7 @@ def test_own_towers_are_pooled_over_their_local_features(
     np.testing.assert_allclose(rows, np.full((1, 3), 3**-0.5), atol=1e-6)
     assert cut == 0
     assert len(towers.about["fingerprint"]) == 64
-    for refused, argument, said in (
+    for refused, argument, reason in (
         (OwnTowers, f"{module}:Lame", "without encode_pictures"),
         (OwnTowers, f"{module}:fails", "RuntimeError: no such weights"),
         (OwnTowers, "no_such_module:x", "ModuleNotFoundError"),
@@ -185,7 +182,7 @@ def test_own_towers_are_pooled_over_their_local_features(
         (wrong.encode_pictures, [picture, picture], "shape (1, 3) for 2 pictures"),
         (wrong.encode_pictures, [picture], "a row of zeros for pictures"),
     ):
-        assert said in str(refusal(refused, argument))
+        assert reason in str(refusal(refused, argument))
     sys.modules.pop(module)
 
 
