@@ -11,7 +11,7 @@ from coder_core.api.sampling import SCORES_AT_MOST, Sample
 from coder_core.api.sides import BOTH, Array, first_captions
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.evaluation import separation as pairs_apart
-from coder_core.evaluation.separation import PAIRS_AT_MOST, Distributions, Separation
+from coder_core.evaluation.separation import Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import FEWEST, MOST_TSNE, Layout, lay_out, layout_seconds
@@ -63,12 +63,10 @@ def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> Modal
     return ModalityGap(means.positive, means.negative, clouds.modality_gap(part.images, part.texts))
 
 
-def distributions(
-    run: Run, split: str, *, pairs: int = PAIRS_AT_MOST, sample: Sample | None = None
-) -> Distributions:
+def distributions(run: Run, split: str, *, sample: Sample | None = None) -> Distributions:
     """Histograms of the instance embeddings' similarities, of a split or a sample of it."""
     part = run.part(split, sample)
-    return pairs_apart.distributions([EmbeddingPair(part.images, part.texts)], part.owner, pairs=pairs)
+    return pairs_apart.distributions([EmbeddingPair(part.images, part.texts)], part.owner)
 
 
 def score_separation(run: Run, split: str) -> Separation:

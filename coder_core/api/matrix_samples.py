@@ -1,23 +1,20 @@
-"""Choose and order the samples of a similarity matrix: a batch as training sees it, or a whole split."""
+"""Choose the samples of a similarity matrix: a batch as training sees it, or a whole split."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from coder_core.api.run import Run
-from coder_core.api.sides import Array, Modality
+from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
-from coder_core.geometry.text_space import unit_rows
 
 Source = Literal["seed", "chosen", "hardest", "split"]
-Order = Literal["drawn", "diversity", "cluster"]
 
 # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
 SCORES_AT_MOST = 31_250_000
-TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
 _NUMBERS = re.compile(r"[\s,;–-]*\d[\d\s,;–-]*")
 
 
@@ -82,33 +79,6 @@ def choose_samples(
         texts = np.random.default_rng(seed).permutation(pairs)[:size]
         about = f"{len(texts):,} of {of}, drawn at random with seed {seed}"
     return MatrixSamples(owner[texts], texts, True, about)
-
-
-def order_samples(
-    run: Run, split: str, samples: MatrixSamples, by: Order, diversity: Array, anchors: Modality
-) -> MatrixSamples:
-    """Put samples into another order: "diversity" of the anchors, the most ambiguous first; or "cluster", alike ones side
-    by side. `diversity` is of the anchors, a modality, in the present order."""
-    images, texts = samples.images, samples.texts
-    split_part = run.compared(split)
-    v, w, scores = split_part.images, split_part.texts, split_part.scores
-    if samples.paired:
-        if by == "diversity":
-            order = np.argsort(diversity, kind="stable")
-        else:
-            order = _alike(v[images] + w[texts] if scores is None else scores[np.ix_(images, texts)])
-        return replace(samples, images=images[order], texts=texts[order])
-    owner = np.searchsorted(images, split_part.owner[texts])  # images ascend
-    if by == "cluster":
-        image_order = _alike(v[images] if scores is None else scores[np.ix_(images, texts)])
-    elif anchors == "image":
-        image_order = np.argsort(diversity, kind="stable")
-    else:
-        count = np.maximum(np.bincount(owner, minlength=len(images)), 1)
-        image_order = np.argsort(np.bincount(owner, diversity, minlength=len(count)) / count, kind="stable")
-    by_image = by == "cluster" or anchors == "image"
-    text_order = np.argsort(np.argsort(image_order)[owner] if by_image else diversity, kind="stable")
-    return replace(samples, images=images[image_order], texts=texts[text_order])
 
 
 def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) -> MatrixSamples:
@@ -183,22 +153,3 @@ def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
         if len(hardest) >= size:
             break
     return np.array(list(hardest)[:size], np.int64)
-
-
-def _alike(vectors: Array) -> Array:
-    """An order in which alike vectors are neighbours: the leaves of an average-linkage tree of cosine distances.
-
-    Above 2,000 of them: by angle in the plane of the two largest principal components.
-    """
-    unit = unit_rows(np.asarray(vectors))
-    if len(unit) < 3:
-        return np.arange(len(unit))
-    if len(unit) <= TREE_AT_MOST:
-        from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
-
-        # Between unit rows euclidean distances order as cosines do
-        return np.asarray(leaves_list(linkage(unit, "average")))
-    centred = unit - unit.mean(0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    plane = centred @ axes[:, -2:]
-    return np.argsort(np.arctan2(plane[:, 0], plane[:, 1]), kind="stable")

@@ -9,20 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import shorten
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from coder_core.api.diversity import Loss, entropy_over_split, normalise, shares, std_over_split
-from coder_core.api.matrix_samples import MatrixSamples, Order, Source, choose_samples, order_samples
+from coder_core.api.matrix_samples import MatrixSamples, Source, choose_samples
 from coder_core.api.run import Run
-from coder_core.api.sides import QUERIES, Array, Direction, Sides
+from coder_core.api.sides import Array, Direction, Sides
+from coder_core.geometry.text_space import unit_rows
 from coder_core.ops.diversity_scaling import sharpness, squash
+
+Order = Literal["drawn", "diversity", "cluster"]
 
 TILE = 2_097_152  # 8 MiB of float32: the largest piece of S in memory
 CELLS = 256  # a side: up to here every pair is a cell of its own
 LABEL_LENGTH = 80  # letters of a caption in a label
 PAIRS_AT_MOST = 200_000
+TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
 TOP_OF_NEGATIVES = 0.99
 MEDIANS_TO_MU = 1 / 3  # puts μ at the paper's 0.1 where the two medians lie 0.3 apart, as on Flickr8k
 LEAST_MU = 0.005
@@ -188,11 +193,44 @@ def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direct
 def ordered(
     run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss
 ) -> MatrixSamples:
-    """The samples ordered by this run's diversities, or with alike ones side by side."""
+    """The samples ordered by this run's diversities, the most ambiguous anchor first, or with alike ones side by side."""
     if by == "drawn":
         return samples
-    diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
-    return order_samples(run, split, samples, by, diversity, QUERIES[direction])
+    s, images, texts = matrix_sides(run, split, samples, "i2t"), samples.images, samples.texts
+    if by == "cluster":
+        rows = s.scores if s.scores is not None else s.anchors + s.candidates if samples.paired else s.anchors
+        order, diversity = _alike(rows), None
+    else:
+        diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
+        order = np.argsort(diversity, kind="stable")
+    if samples.paired:
+        return replace(samples, images=images[order], texts=texts[order])
+    owner = np.searchsorted(images, s.candidate_images)  # images ascend
+    if diversity is None or direction == "i2t":
+        text_order = np.argsort(np.argsort(order)[owner], kind="stable")
+        return replace(samples, images=images[order], texts=texts[text_order])
+    count = np.maximum(np.bincount(owner, minlength=len(images)), 1)
+    image_order = np.argsort(np.bincount(owner, diversity, minlength=len(count)) / count, kind="stable")
+    return replace(samples, images=images[image_order], texts=texts[order])
+
+
+def _alike(vectors: Array) -> Array:
+    """An order in which alike vectors are neighbours: the leaves of an average-linkage tree of cosine distances.
+
+    Above 2,000 of them: by angle in the plane of the two largest principal components.
+    """
+    unit = unit_rows(np.asarray(vectors))
+    if len(unit) < 3:
+        return np.arange(len(unit))
+    if len(unit) <= TREE_AT_MOST:
+        from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
+
+        # Between unit rows euclidean distances order as cosines do
+        return np.asarray(leaves_list(linkage(unit, "average")))
+    centred = unit - unit.mean(0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    plane = centred @ axes[:, -2:]
+    return np.argsort(np.arctan2(plane[:, 0], plane[:, 1]), kind="stable")
 
 
 def scaled_matrix(

@@ -94,19 +94,30 @@ def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: p
 
 @pytest.mark.parametrize("source", ["seed", "split"])
 @pytest.mark.parametrize("by", ["diversity", "cluster"])
-@pytest.mark.parametrize("anchors", ["image", "text"])
-def test_an_order_keeps_every_sample(run: Run, source: str, by: str, anchors: str) -> None:
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_an_order_keeps_every_sample(run: Run, source: str, by: str, direction: str) -> None:
     batch = choose(run, source, size=25)
-    count = len(batch.images if anchors == "image" else batch.texts)
-    diversity = np.random.default_rng(0).permutation(count) / count
-    ordered = matrix_samples.order_samples(run, "dev", batch, by, diversity, anchors)
+    ordered = similarity.ordered(run, "dev", batch, by, direction, LOSS)
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
+        assert before.tolist() != after.tolist()
         np.testing.assert_array_equal(np.sort(before), np.sort(after))
+    owner = run.image_of_text("dev")[ordered.texts]
     if ordered.paired:
-        np.testing.assert_array_equal(ordered.images, run.image_of_text("dev")[ordered.texts])
+        np.testing.assert_array_equal(ordered.images, owner)
     if by == "diversity":
-        side = "images" if anchors == "image" and source == "split" else "texts"
-        assert getattr(ordered, side).tolist() == getattr(batch, side)[np.argsort(diversity)].tolist()
+        anchors = similarity.matrix_sides(run, "dev", batch, direction)
+        diversity = similarity.anchor_diversity(anchors, LOSS).diversity
+        side = "images" if direction == "i2t" and source == "split" else "texts"
+        assert (
+            getattr(ordered, side).tolist()
+            == getattr(batch, side)[np.argsort(diversity, kind="stable")].tolist()
+        )
+        if source == "split" and direction == "t2i":
+            means = [diversity[batch.texts // 5 == image].mean() for image in ordered.images]
+            assert (np.diff(means) > -1e-9).all()
+            return
+    if source == "split":
+        np.testing.assert_array_equal(owner, np.repeat(ordered.images, 5))
 
 
 def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +126,8 @@ def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> Non
     group = rng.permutation(np.repeat(np.arange(3), 10))
     vectors = np.eye(8)[group] + 0.02 * rng.normal(size=(30, 8))
     for limit in (2_000, 10):
-        monkeypatch.setattr(matrix_samples, "TREE_AT_MOST", limit)
-        ordered = group[matrix_samples._alike(vectors)]
+        monkeypatch.setattr(similarity, "TREE_AT_MOST", limit)
+        ordered = group[similarity._alike(vectors)]
         changes = int((np.diff(ordered) != 0).sum()) + int(ordered[0] != ordered[-1])
         assert changes <= 3  # a circle of three groups
 

@@ -99,33 +99,10 @@ class Section:
     how: str  # how to read it, one paragraph
     # kind and content, from top to bottom. Kinds are the macros of the template: "facts" (a mapping),
     # "sentences", "subheading", "table" (a DataFrame, with its index where that has a name; a cell may be
-    # mean, low and high), "bands" (a list of `Bands`), "examples" (a list of `Example`), "histogram" (counts
-    # and the smallest value), "commands" (pairs of a name and a command)
+    # mean, low and high), "bands" (queries of every direction by the band of their rank in the first run, rows
+    # of `counts`, and in the last, columns), "examples" (captions as queries, with data URLs or "" for the
+    # pictures), "histogram" (counts and the smallest value), "commands" (pairs of a name and a command)
     blocks: Sequence[tuple[str, Any]]
-
-
-@dataclass(frozen=True)
-class Bands:
-    """Queries of a direction by the band of their rank in the first run (rows of `counts`) and in the last (columns);
-    how many were fixed and broken; whether the gain is noise."""
-
-    heading: str
-    labels: Sequence[str]
-    counts: np.ndarray
-    outcomes: str
-    gain: str
-
-
-@dataclass(frozen=True)
-class Example:
-    """One caption as a query. picture, answer: data URLs or ""; answer is the best image that is not its own."""
-
-    caption: str
-    own: str
-    picture: str
-    answer_name: str
-    answer: str
-    fact: str
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from coder_core.api.clusters import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
-from coder_core.api.report.page import Bands, Example, Report, Section
+from coder_core.api.report.page import Report, Section
 from coder_core.api.retrieval import comparison, judged
 from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
@@ -146,7 +147,7 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
     return Section(f"By the judgements of {Path(judgements.source).name}", JUDGED, [("table", table)])
 
 
-def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tuple[str, list[Bands]]]:
+def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tuple[str, Any]]:
     tables = []
     for direction, name in DIRECTIONS.items():
         moved = changes[changes["direction"] == direction]
@@ -155,13 +156,11 @@ def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tup
         outcomes = moved["outcome"].value_counts()
         shown = " · ".join(f"{outcome} {outcomes.get(outcome, 0):,}" for outcome in comparison.OUTCOMES)
         gain = comparison.gain_in_words(first, last, split, f"{direction}_r1")
-        tables.append(Bands(name, LABELS, counts, shown, gain))
+        tables.append({"heading": name, "labels": LABELS, "counts": counts, "outcomes": shown, "gain": gain})
     return [("bands", tables)]
 
 
-def _failures(
-    run: Run, split: str, changes: pd.DataFrame | None
-) -> Iterator[tuple[str, str | list[Example]]]:
+def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tuple[str, Any]]:
     """Headings and examples of every kind of failure."""
     captions, owner, names = run.captions(split), run.image_of_text(split), run.image_names(split)
     table = margins(run, split, "t2i", sample=run.sample(split)).set_index("query")
@@ -187,12 +186,13 @@ def _failures(
         content = run.picture(split, image, PICTURE_SIZE)
         return "" if content is None else f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
 
-    def example(query: int) -> Example:
+    def example(query: int) -> dict[str, str]:
         row, image = rows[query], int(owner[query])
         wrong, before = int(row["wrong"]), "" if ranks_before is None else f"{ranks_before[query]:,} → "
         fact = f"rank {before}{int(row['rank']):,} · similarity {row['match_score']:.3f}, "
         fact += f"wrong image {row['wrong_score']:.3f}"
-        return Example(captions[query], names[image], picture(image), names[wrong], picture(wrong), fact)
+        own = {"caption": captions[query], "own": names[image], "picture": picture(image)}
+        return own | {"answer_name": names[wrong], "answer": picture(wrong), "fact": fact}
 
     for heading, queries in kinds.items():
         if len(queries):
