@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from coder_core.ablation.rows import AblationTable, read_grid
 from coder_core.ablation.tables import TABLES
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config, named_settings, parse
+from coder_core.config.schema import Config, named_settings, parse, replaced
 from coder_core.config.split_name import SplitName
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     if not arguments or asks_for_help(arguments):
         _print_tables(console)
         if arguments:
-            read_arguments(["--help"])
+            _parse(["--help"], PRESETS[DEFAULT_PRESET].config)
         return 0
     parsed = read_arguments(arguments)
     return _run(_find_table(parsed.table), parsed, arguments, console)
@@ -103,18 +103,18 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
     Raises:
         InputError: an unknown preset, a flag that the table itself decides, or a repeated seed.
     """
-    first = _parse([argument for argument in arguments if not asks_for_help([argument])], Config())
-    if any(setting.flag == "--seed" for setting in named_settings(arguments)):
+    parsed = _parse(arguments, Config())
+    named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
+    if "seed" in named:
         raise InputError.at("--seed", NO_FLAG, "--seeds 0 1 2")
-    if first.config.name:
+    if parsed.config.name:
         raise InputError.at("--name", NO_FLAG, "--root: runs are named by row and seed")
-    if first.preset not in PRESETS:
-        raise InputError.at(f"--preset {first.preset}", "does not exist", f"one of {', '.join(PRESETS)}")
-    parsed = _parse(arguments, PRESETS[first.preset].config)
+    if parsed.preset not in PRESETS:
+        raise InputError.at(f"--preset {parsed.preset}", "does not exist", f"one of {', '.join(PRESETS)}")
     if len(set(parsed.seeds)) < len(parsed.seeds):
         seeds = " ".join(map(str, parsed.seeds))
         raise InputError.at(f"--seeds {seeds}", "repeats a seed", "different seeds: a run each")
-    return parsed
+    return replace(parsed, config=replaced(PRESETS[parsed.preset].config, named))
 
 
 def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
@@ -145,10 +145,9 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         if parsed.dry_run:
             _print_plan(planned, parsed.split, threads, console)
             return 0
+        at_once = {"jobs": jobs, "threads": threads, "gpus": devices}
         with watching(console, len(planned)) as tell:
-            progress, interrupted = run_all(
-                planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell
-            )
+            progress, interrupted = run_all(planned, parsed.split, **at_once, tell=tell)
         failed = progress.failed
     results = collect(table, root, parsed.split, reference=parsed.reference)
     if results.rows:

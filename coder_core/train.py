@@ -4,17 +4,17 @@ Without arguments it trains the demo (a baseline, CODER, and a run with sample w
 continues unfinished runs and leaves finished ones alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
-from coder_core.config.schema import Config, named_settings, parse
+from coder_core.config.schema import Config, named_settings, parse, replaced
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command
@@ -47,25 +47,25 @@ def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT)
 def main(arguments: list[str]) -> int:
     """Train or continue a run."""
     console = open_console()
-    first = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
-    default = find_preset(first.preset) if first.preset else Config()
+    parsed = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
+    default = find_preset(parsed.preset) if parsed.preset else Config()
     if asks_for_help(arguments):
         _print_presets(console)
-    parsed = read_arguments(arguments, default)
+        read_arguments(["--help"], default)
 
     from coder_core.model import parallel
 
-    named = {setting.key for setting in named_settings(arguments)}
+    named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
     try:
         if parsed.resume is not None:
             conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
             problem = "is given with --resume, which continues a run in its folder"
             fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
             stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
-            _resume(parsed.resume, arguments, named, console)
+            _resume(parsed.resume, named, console)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
-            _start(replace(parsed.config, name=name), parsed.root, console)
+            _start(replace(replaced(default, named), name=name), parsed.root, console)
         else:
             _train_demo(parsed.root, console)
     finally:
@@ -94,14 +94,12 @@ def _start(config: Config, root: Path, console: Console) -> None:
     start_run(config, root, console)
 
 
-def _resume(folder: Path, arguments: Sequence[str], named: set[str], console: Console) -> None:
-    """Continue a run; `named` are the keys of the settings that the command line changes."""
+def _resume(folder: Path, named: Mapping[str, Any], console: Console) -> None:
+    """Continue a run with the values that the command line names."""
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 
-    overrides = None
-    if named:
-        overrides = read_arguments(arguments, read_config(folder)[0], folder.parent).config
+    overrides = replaced(read_config(folder)[0], named) if named else None
     continue_run(folder, overrides, console, download="bert" in named)
 
 
@@ -115,7 +113,7 @@ def _train_demo(root: Path, console: Console) -> None:
         elif (read_status(folder) or {}).get("state") == "finished":
             say(console, f"{folder} is finished; it stays as it is.")
         else:
-            _resume(folder, (), set(), console)
+            _resume(folder, {}, console)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveC
 from coder_core.config.setting import Setting, setting, setting_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
 from coder_core.console.documents import shown
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 
 Arguments = TypeVar("Arguments")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
@@ -82,7 +82,7 @@ def with_settings(config: Config, values: Mapping[str, Any], place: str = "") ->
     Raises:
         InputError: unknown names, wrong types, values outside their range; all of them.
     """
-    changes: dict[str, dict[str, Any]] = {}
+    changes: dict[str, Any] = {}
     faults: list[Fault | None] = []
     fix = "python -m coder_core.train --help lists every setting"
     for name, value in values.items():
@@ -91,19 +91,24 @@ def with_settings(config: Config, values: Mapping[str, Any], place: str = "") ->
             shown = _at(place, name[:80])
             faults.append(Fault(shown, "is not a setting of a run", "a name such as bank-size", fix))
             continue
-        changes.setdefault(known.section, {})[known.key] = known.read(value)
-        faults.append(known.fault(known.read(value), _at(place, known.flag)))
-    _refuse(faults)
-    return replace(config, **{key: replace(getattr(config, key), **table) for key, table in changes.items()})
+        changes[known.key] = known.read(value)
+        faults.append(known.fault(changes[known.key], _at(place, known.flag)))
+    stop_on_errors(filter(None, faults))
+    return replaced(config, changes)
+
+
+def replaced(config: Config, values: Mapping[str, Any]) -> Config:
+    """Replace settings by their keys, unchecked."""
+    tables: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        tables.setdefault(settings()[key].section, {})[key] = value
+    return replace(
+        config, **{name: replace(getattr(config, name), **table) for name, table in tables.items()}
+    )
 
 
 def _at(place: str, name: str) -> str:
     return f"{place}, {name}" if place else name
-
-
-def _refuse(faults: Iterable[Fault | None]) -> None:
-    if errors := [fault for fault in faults if fault is not None]:
-        raise InputError(errors)
 
 
 def name_faults(name: str) -> list[Fault]:
@@ -121,14 +126,8 @@ def to_document(config: Config) -> dict[str, Any]:
 
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
     """Return dotted key → (value before, value after) of all values that differ, the name left out."""
-    old, new = to_document(before), to_document(after)
-    return {
-        f"{section}.{key}": (value, new[section][key])
-        for section, table in old.items()
-        if isinstance(table, dict)
-        for key, value in table.items()
-        if value != new[section][key]
-    }
+    values = {f"{one.section}.{one.key}": (one.of(before), one.of(after)) for one in settings().values()}
+    return {key: (old, new) for key, (old, new) in values.items() if old != new}
 
 
 def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Config:
@@ -156,13 +155,15 @@ def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> A
     known = {key: setting for key, setting in settings().items() if setting.section == section}
     _refuse_unknown(table, sorted(known), place)
     values = {key: known[key].read(value) for key, value in table.items()}
-    _refuse(known[key].fault(value, f"{place} key {key}") for key, value in values.items())
+    faults = (known[key].fault(value, f"{place} key {key}") for key, value in values.items())
+    stop_on_errors(filter(None, faults))
     return cls(**values)
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], place: str) -> None:
     expected = f"one of {', '.join(known)}"
-    _refuse(Fault(f"{place} key {key}", "is not known", expected) for key in sorted(set(table) - set(known)))
+    unknown = sorted(set(table) - set(known))
+    stop_on_errors(Fault(f"{place} key {key}", "is not known", expected) for key in unknown)
 
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
