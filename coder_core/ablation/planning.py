@@ -146,10 +146,9 @@ def state_of(folder: Path) -> State:
 
 def is_evaluated(folder: Path, split: str) -> bool:
     """True if the run's best model has been evaluated on a split."""
-    return (
-        split in list_splits(folder)
-        and open_analysis(folder, split).fingerprint == best_save(folder).fingerprint
-    )
+    if split not in list_splits(folder):
+        return False
+    return open_analysis(folder, split).fingerprint == best_save(folder).fingerprint
 
 
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:

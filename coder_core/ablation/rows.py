@@ -129,7 +129,7 @@ def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
 def value_of(config: Config, flag: str) -> Any:
     """Return the value of a setting, named by its flag; None when there is no such setting."""
     setting = find_setting(flag)
-    return getattr(getattr(config, setting.section), setting.key) if setting else None
+    return setting.of(config) if setting else None
 
 
 def read_grid(path: Path) -> AblationTable:

@@ -51,10 +51,10 @@ NEEDS = (
     Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a bank", "warning"),
     Need("concept_list", "--concepts", lambda c: c.model.concepts > 0, "concepts to read"),
     Need("prototype_recluster", "--prototypes", lambda c: c.memory.prototypes > 0, "prototypes to cluster"),
-    Need(
-        "weight_heads", "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings of a sample"
+    *(
+        Need(key, "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings of a sample")
+        for key in ("weight_heads", "weight_mmd")
     ),
-    Need("weight_mmd", "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings of a sample"),
     Need(
         "boosting_branches",
         "--boosting-scenario online",
@@ -202,11 +202,7 @@ def _by_pair(config: Config) -> Iterator[Fault]:
 
 def _boosting(config: Config) -> Iterator[Fault]:
     boosting, loss = config.boosting, config.objective.loss
-    scenario, teacher, weight = (
-        boosting.boosting_scenario,
-        boosting.boosting_teacher,
-        boosting.boosting_weight,
-    )
+    scenario, teacher = boosting.boosting_scenario, boosting.boosting_teacher
     start, has_none = boosting.boosting_start_epoch, boosting.boosting == "none"
     if scenario == "online" and start > 0:
         fix = "leave it out: branches that train together are encoded from the first step"
@@ -222,10 +218,9 @@ def _boosting(config: Config) -> Iterator[Fault]:
             expected = "empty: the teacher follows the model"
             fix = "for a finished run as teacher give --boosting-scenario offline as well"
         yield Fault("--boosting-teacher", found, expected, fix)
-    if not has_none and loss not in SUMMED and weight >= 1:
-        found = (
-            f"is {weight:g} with loss {loss}, which is averaged over the batch; boosting is summed over it"
-        )
+    if not has_none and loss not in SUMMED and boosting.boosting_weight >= 1:
+        found = f"is {boosting.boosting_weight:g} with loss {loss}, which is averaged over the batch"
+        found += "; boosting is summed over it"
         fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
         yield Fault("--boosting-weight", found, "a smaller weight", fix, "warning")
 

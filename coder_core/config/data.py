@@ -56,7 +56,7 @@ class DataConfig(ReadingArguments):
     )
     word_threshold: int = setting(
         4,
-        "A word enters the vocabulary when train captions hold it this often (vsepp, vse_infty: 4).",
+        "Train captions hold a word of the vocabulary this often or more (vsepp, vse_infty: 4).",
         "[1, inf)",
     )
     word_vectors: str = setting(
@@ -65,9 +65,7 @@ class DataConfig(ReadingArguments):
         suggestions=("random", "learned"),
     )
     drop_regions: float = setting(
-        0.2,
-        "Share of an image's regions left out, on average, in a training batch (vse_infty: 0.2).",
-        "[0, 0.5]",
+        0.2, "Share of an image's regions left out, on average, in training (vse_infty: 0.2).", "[0, 0.5]"
     )
     drop_words: float = setting(
         0.2, "Share of a caption's words left out in training; at least one stays (vse_infty: 0.2).", "[0, 1)"
@@ -90,9 +88,7 @@ class DataConfig(ReadingArguments):
         "", "File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."
     )
     wrong_weight: float = setting(
-        0.0,
-        "With reviews: weight of pairs judged wrong-caption; 0 leaves them out, 1 ignores the verdict.",
-        "[0, 1]",
+        0.0, "With reviews: weight of pairs judged wrong-caption; 0: left out, 1: as if unjudged.", "[0, 1]"
     )
     vague_weight: float = setting(
         0.5, "With reviews: weight of pairs judged too-vague; half lets them teach without leading.", "[0, 1]"

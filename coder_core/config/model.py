@@ -43,9 +43,7 @@ class ModelConfig:
         9.0, "λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9).", "(0, inf)"
     )
     image_layers: int = setting(
-        2,
-        "Layers of the region MLP beside the linear layer; 0: the linear layer alone (vse_infty: 2).",
-        "[0, 64]",
+        2, "Layers of the region MLP beside the linear layer; 0: that layer alone (vse_infty: 2).", "[0, 64]"
     )
     region_norm: Literal["none", "rms"] = setting(
         "none",
@@ -109,7 +107,7 @@ class ModelConfig:
     )
     beta: float = setting(
         0.9,
-        "Share of the instance branch in a score; the rest is the concept branch's (CODER: 0.9).",
+        "The instance branch's share of a score; the rest is the concept branch's (CODER: 0.9).",
         "[0, 1]",
     )
 
@@ -148,9 +146,7 @@ class TowersConfig:
         "[1, 1024]",
     )
     lora_alpha: float = setting(
-        16.0,
-        "α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; often twice the rank).",
-        "(0, inf)",
+        16.0, "α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; often 2 · rank).", "(0, inf)"
     )
     lora_dropout: float = setting(
         0.0, "Dropout on what the adapters read (peft: 0; Hu et al. 2022: 0.1 for GPT-2).", "[0, 1)"
@@ -166,9 +162,7 @@ class TowersConfig:
         "where the caption says left, right or clockwise.",
     )
     workers: int = setting(
-        -1,
-        "Processes that decode pictures ahead of the model; -1 chooses, 0 decodes in this one.",
-        "[-1, 256]",
+        -1, "Processes that decode pictures ahead of the model; -1 chooses, 0: this one does.", "[-1, 256]"
     )
 
     @property

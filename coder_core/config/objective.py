@@ -32,15 +32,11 @@ class ObjectiveConfig:
         "dcl-i (CODER's loss without diversity), dcl (eq. 4).",
     )
     margin: float = setting(
-        0.2,
-        "Margin of the triplet losses (vsepp: 0.2), and of the negatives that polynomial counts.",
-        "[0, inf)",
+        0.2, "Margin of the triplet losses (vsepp: 0.2) and of the negatives polynomial counts.", "[0, inf)"
     )
     npairs_margin: float = setting(0.1, "Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).", "[0, inf)")
     warmup_epochs: float = setting(
-        1.0,
-        "Epochs in which btr-hardest sums over all negatives before the hardest (vse_infty: 1).",
-        "[0, inf)",
+        1.0, "Epochs in which btr-hardest sums over all negatives first (vse_infty: 1).", "[0, inf)"
     )
     temperature: float = setting(
         0.1,
@@ -59,9 +55,7 @@ class ObjectiveConfig:
     positive_clamp: Literal["clamp", "relu"] = setting(
         "clamp", 'Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL\'s log(1 + relu(S)).'
     )
-    diversity: Diversity = setting(
-        "std", 'Measured by dcl as "std" (eq. 3) or "entropy" (supplement eq. 16).'
-    )
+    diversity: Diversity = setting("std", 'Of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).')
     epsilon: float = setting(0.1, "ε of eq. 3 (CODER: 0.1).", "(0, inf)")
     entropy_temperature: float = setting(
         1.0,
@@ -121,9 +115,7 @@ class ObjectiveConfig:
 class MemoryConfig:
     """Momentum encoders and the two coupled banks (CODER section 3.3, MoCo)."""
 
-    bank_size: int = setting(
-        0, "Keys per modality; 0: no bank (CODER on Flickr30K: 4096).", "[0, 100_000_000]"
-    )
+    bank_size: int = setting(0, "Keys per modality; 0: no bank (CODER, Flickr30K: 4096).", "[0, 100_000_000]")
     momentum: float = setting(0.995, "Share of the key encoder kept at every step (CODER: 0.995).", "[0, 1]")
     twin_dropout: bool = setting(
         True,
@@ -145,9 +137,7 @@ class MemoryConfig:
         "[0, 10_000_000]",
     )
     prototype_recluster: int = setting(
-        0,
-        "Cluster all pairs at once every this many epochs, keeping prototypes' numbers; 0: never.",
-        "[0, inf)",
+        0, "Cluster all pairs every this many epochs, keeping prototypes' numbers; 0: never.", "[0, inf)"
     )
 
 
@@ -164,7 +154,7 @@ class BoostingConfig:
     )
     boosting_weight: float = setting(
         1.0,
-        "Weight of the boosting loss, summed over the batch (DBL: 1, beside the summed triplet loss).",
+        "Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets).",
         "[0, inf)",
     )
     boosting_start_epoch: float = setting(
@@ -202,9 +192,7 @@ class BoostingConfig:
         0.1, "Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1).", "(0, inf)"
     )
     boosting_teacher_temperature: float = setting(
-        0.04,
-        "The same for the teacher in dino and dino-reversed, which makes it sharper (DINO: 0.04).",
-        "(0, inf)",
+        0.04, "The same for the teacher in dino and dino-reversed, to sharpen it (DINO: 0.04).", "(0, inf)"
     )
     boosting_teacher: str = setting("", "Folder of the finished run that is the offline teacher.")
     boosting_start: Literal["teacher", "scratch"] = setting(
@@ -243,9 +231,7 @@ class WeightingConfig:
         "(0, inf)",
     )
     diversity_share: float = setting(
-        1.0,
-        "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1) … (1, 5) and (2, 1) … (5, 1).",
-        "[0, inf)",
+        1.0, "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1 … 5) and (2 … 5, 1).", "[0, inf)"
     )
     discrepancy_share: float = setting(1.0, "γ̂ of combined, the share of discrepancy.", "[0, inf)")
     neighbours: int = setting(

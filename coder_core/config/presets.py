@@ -35,19 +35,9 @@ DEMO_CODER |= {"prototypes": 50, "weight_prototypes": 0.03, "prototype_temperatu
 # Flickr8k, chosen on dev (lab/components.md lists what was tried). Learned word vectors help both losses. The dropout
 # that helps DCL makes the hardest-negative loss collapse: it takes a longer warm-up, and dropout on the word vectors
 # alone. These regions are windows of a feature map whose lengths say little: at one length they serve both losses.
-FLICKR8K: Settings = {
-    "data": "f8k_precomp",
-    "word_vectors": "learned",
-    "dimension": 256,
-    "region_norm": "rms",
-}
-FLICKR8K |= {
-    "epochs": 8,
-    "learning_rate": 1e-3,
-    "schedule": "cosine",
-    "warmup_steps": 200,
-    "weight_decay": 0.1,
-}
+FLICKR8K: Settings = {"data": "f8k_precomp", "word_vectors": "learned", "dimension": 256}
+FLICKR8K |= {"region_norm": "rms", "epochs": 8, "learning_rate": 1e-3, "schedule": "cosine"}
+FLICKR8K |= {"warmup_steps": 200, "weight_decay": 0.1}
 FLICKR8K_TRIPLET = FLICKR8K | {"word_dropout": 0.2, "loss": "btr-hardest", "warmup_epochs": 2.0}
 FLICKR8K_TRIPLET |= {"weight_instance": 1.0}
 # The same recipe, so that the two differ by boosting alone. Less than 5% of the teacher's random start is left after
@@ -57,6 +47,9 @@ FLICKR8K_BOOSTED = FLICKR8K_TRIPLET | {"boosting": "rm", "boosting_weight": 0.2}
 FLICKR8K_BOOSTED |= {"boosting_start_epoch": 2.0, "boosting_momentum": 0.9965}
 # The baseline's model under the loss that the weights of complementary samples were made for.
 FLICKR8K_NPAIRS = FLICKR8K | {"word_dropout": 0.2, "loss": "npairs-hinge", "weight_instance": 1.0}
+FLICKR8K_DIVERSITY = FLICKR8K_NPAIRS | {"sample_weights": "diversity"}
+FLICKR8K_DISCREPANCY = FLICKR8K_NPAIRS | {"sample_weights": "discrepancy"}
+FLICKR8K_COMBINED = FLICKR8K_NPAIRS | {"sample_weights": "combined-stats"}
 FLICKR8K_DCL = FLICKR8K | {"image_dropout": 0.1, "word_dropout": 0.3, "embedding_dropout": 0.1}
 FLICKR8K_DCL |= {"temperature": 0.05, "weight_memory": 0.3}
 FLICKR8K_DCL |= {"bank_size": 1024, "momentum": 0.97, "bank_start_epoch": 1.0}
@@ -113,10 +106,6 @@ SIGLIP_LORA |= {"loss": "sigmoid", "temperature": 0.01, "learn_scale": False, "l
 TOWER_FROZEN: Settings = {"data": "flickr30k", "image_tower": CLIP, "bank_size": 4096}
 
 
-def _weighted(kind: str) -> Settings:
-    return FLICKR8K_NPAIRS | {"sample_weights": kind}
-
-
 _PRESETS: dict[str, tuple[Settings, str]] = {
     "demo-baseline": (DEMO_TRIPLET, "built-in pictures, triplet loss: what CODER is compared with"),
     "demo-weights": (DEMO_WEIGHTS, "built-in pictures, n-pairs hinge, both weights of complementary samples"),
@@ -125,12 +114,9 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "flickr8k-boosted": (FLICKR8K_BOOSTED, "Flickr8k on two CPU cores, Deep Boosting Learning"),
     "flickr8k": (FLICKR8K_DCL, "Flickr8k on two CPU cores, CODER's instance branch"),
     "flickr8k-npairs": (FLICKR8K_NPAIRS, "Flickr8k on two CPU cores, n-pairs hinge without weights"),
-    "flickr8k-diversity-weights": (_weighted("diversity"), "Flickr8k, n-pairs hinge weighted by diversity"),
-    "flickr8k-discrepancy-weights": (
-        _weighted("discrepancy"),
-        "Flickr8k, n-pairs hinge weighted by discrepancy",
-    ),
-    "flickr8k-combined-weights": (_weighted("combined-stats"), "Flickr8k, n-pairs hinge weighted by both"),
+    "flickr8k-diversity-weights": (FLICKR8K_DIVERSITY, "Flickr8k, n-pairs hinge weighted by diversity"),
+    "flickr8k-discrepancy-weights": (FLICKR8K_DISCREPANCY, "Flickr8k, n-pairs hinge weighted by discrepancy"),
+    "flickr8k-combined-weights": (FLICKR8K_COMBINED, "Flickr8k, n-pairs hinge weighted by both"),
     "f30k-bigru": (F30K, "Flickr30K, BiGRU, the values the paper prints"),
     "f30k-bert": (F30K | BERT, "Flickr30K, BERT, the values the paper prints"),
     "coco-bigru": (COCO, "MS-COCO, BiGRU, the values the paper prints"),
@@ -144,7 +130,7 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "coder-coco-bert": (COCO_CODER | BERT, "MS-COCO, BERT, the whole of CODER, as the paper prints it"),
     "dbl-f30k": (
         DBL_F30K,
-        "Flickr30K, Deep Boosting Learning's interaction model with RM, its paper's recipe",
+        "Flickr30K, Deep Boosting Learning's interaction model with RM, as its paper has it",
     ),
     "dbl-coco": (DBL_COCO, "MS-COCO, Deep Boosting Learning's interaction model with RM, its paper's recipe"),
     "clip-full": (CLIP_FULL, "pictures with captions, CLIP's two towers trained in full (BLIP, WiSE-FT)"),
@@ -157,26 +143,22 @@ PRESETS = {name: Preset(with_settings(Config(), values), about) for name, (value
 
 _TUNED = {
     ("demo", "btr-hardest"): "demo-baseline",
-    ("coder-demo", "btr-hardest"): "demo-baseline",
     ("flickr8k", "btr-hardest"): "flickr8k-baseline",
-    ("coder-flickr8k", "btr-hardest"): "flickr8k-baseline",
     ("flickr8k", "npairs-hinge"): "flickr8k-npairs",
-    ("coder-flickr8k", "npairs-hinge"): "flickr8k-npairs",
 }
 
 
 def tuned_for(preset: str, loss: str) -> str:
     """Return the preset of the same data and budget whose other values were chosen for this loss, or the preset itself."""
-    return _TUNED.get((preset, loss), preset)
+    return _TUNED.get((preset.removeprefix("coder-"), loss), preset)
 
 
 def find_preset(name: str) -> Config:
     """The configuration of a preset (InputError: there is no such preset)."""
     if name == ZERO_SHOT:
         fix = f"python -m coder_core.embed pictures DATA --model {CLIP} --name {ZERO_SHOT} evaluates it as it is"
-        raise InputError.at(
-            f"preset {name}", "is a model that is not trained", "a preset that takes steps", fix
-        )
+        fact, expected = "is a model that is not trained", "a preset that takes steps"
+        raise InputError.at(f"preset {name}", fact, expected, fix)
     if name not in PRESETS:
         raise InputError.at(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}")
     return PRESETS[name].config

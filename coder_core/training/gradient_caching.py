@@ -66,9 +66,8 @@ class PiecewiseModel(nn.Module):
 
 def check_pieces(model: nn.Module, size: int) -> list[Fault]:
     """Return an error if batch norm, whose statistics are those of one pass, would read single pieces."""
-    names = [
-        name for name, module in model.named_modules() if isinstance(module, BATCH_NORMS) and module.training
-    ]
+    named = model.named_modules()
+    names = [name for name, module in named if isinstance(module, BATCH_NORMS) and module.training]
     if size == 0 or not names:
         return []
     problem = f"is {size}, and batch normalisation at {names[0]} would read each piece on its own"

@@ -128,9 +128,5 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
 
 def _named_parameters(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return name → parameter in the order of the optimizer's numbers."""
-    groups = optimizer.param_groups
-    return {
-        name: value
-        for group in groups
-        for name, value in zip(group["param_names"], group["params"], strict=True)
-    }
+    pairs = (zip(group["param_names"], group["params"], strict=True) for group in optimizer.param_groups)
+    return {name: value for group in pairs for name, value in group}

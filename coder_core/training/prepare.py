@@ -107,7 +107,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
     """
     inputs = inputs or Inputs()
     data, faults = _read_data(config, inputs, progress)
-    words, data, notes = _make_words(config, data, inputs)
+    words, data, notes = _words(config, data, inputs)
     faults += notes
     batches = _make_batches(config, data, words)
     faults += stop_on_errors(check_sizes(config, data.train.n_texts, batches.per_epoch))
@@ -154,9 +154,7 @@ def _check_dev(
     return [Fault(str(folder), problem, fix="the last step is kept as the best", severity="warning")]
 
 
-def _make_words(
-    config: Config, data: TrainingData, inputs: Inputs
-) -> tuple[Words, TrainingData, list[Fault]]:
+def _words(config: Config, data: TrainingData, inputs: Inputs) -> tuple[Words, TrainingData, list[Fault]]:
     """Build the vocabulary from all train captions, then keep the configured share of the images."""
     vocabulary, vectors = inputs.vocabulary, None
     notes: list[Fault] = []
@@ -214,11 +212,9 @@ def _find_sources(
     teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     if not config.weighting.reads_neighbours:
         return Sources(concepts, teacher), notes
-    train, space = data.train, inputs.text_space
+    captions, owner, space = data.train.captions, data.train.image_of_text, inputs.text_space
     with parallel.first_process_first():
-        neighbourhood = train_neighbourhood(
-            config, train.captions, train.image_of_text, space=space, progress=progress
-        )
+        neighbourhood = train_neighbourhood(config, captions, owner, space=space, progress=progress)
     return Sources(concepts, teacher, neighbourhood), [*notes, *neighbourhood.faults]
 
 

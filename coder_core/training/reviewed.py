@@ -125,9 +125,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     """
     if reviews is None:
         return ReviewedTrain(train)
-    judged = judge_split(
-        reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images
-    )
+    names, captions, owner = train.image_names, train.captions, train.image_of_text
+    judged = judge_split(reviews.verdicts, names, captions, owner, train.n_images)
     weights, facts = np.ones(train.n_texts, np.float32), []
     weighed: tuple[tuple[Verdict, float], ...] = (
         ("wrong-caption", settings.wrong_weight),

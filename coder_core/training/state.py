@@ -105,10 +105,8 @@ class TrainingState:
         Raises:
             InputError: names or shapes differ, or the save lacks a part of the configuration.
         """
-        modules = {"model": self.model} | {
-            part.state_file: part for part in self.parts if part.state_file is not None
-        }
-        for stem, module in modules.items():
+        of_parts = ((part.state_file, part) for part in self.parts if part.state_file is not None)
+        for stem, module in (("model", self.model), *of_parts):
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
         file, document = str(save.path / "position.json"), save.document("position")

@@ -66,9 +66,8 @@ class Trainer:
             wrapped = PiecewiseModel(encoders, size)
         if parallel.world_size() > 1:
             ids = [self.device.index or 0] if self.device.type == "cuda" else None
-            wrapped = torch.nn.parallel.DistributedDataParallel(
-                wrapped, device_ids=ids, broadcast_buffers=False
-            )
+            of_several = torch.nn.parallel.DistributedDataParallel
+            wrapped = of_several(wrapped, device_ids=ids, broadcast_buffers=False)
         return torch.compile(wrapped) if compiled and not size else wrapped
 
     def resume(self) -> None:
@@ -193,15 +192,13 @@ class Trainer:
         loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)
-        fields = reports if metrics is None else {"metrics": metrics, **reports}
+        fields = {"loss": loss, "seconds": round(position.seconds, 2), "best": is_best}
+        fields |= reports if metrics is None else {"metrics": metrics, **reports}
         # Before the save: a kill between the two repeats the line, which then counts once.
-        self.reporter.write_epoch(
-            position, epoch, loss=loss, seconds=round(position.seconds, 2), best=is_best, **fields
-        )
+        self.reporter.write_epoch(position, epoch, **fields)
         self._save()
-        self.reporter.display.epoch(
-            epoch, metrics, position.seconds, loss, bool(is_best), self._facts(reports), score=score
-        )
+        facts, show = self._facts(reports), self.reporter.display.epoch
+        show(epoch, metrics, position.seconds, loss, bool(is_best), facts, score=score)
         parallel.barrier()
 
     def _facts(self, reports: Mapping[str, Any]) -> list[str]:
