@@ -15,16 +15,12 @@ def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results
     """A table with these R@sum values; everything else is 40."""
     base = measured(sums[table.reference]).mean
     rows = []
-    for row in table.rows:
-        if row.name not in sums:
-            continue
-        mean = measured(sums[row.name]).mean
-        against = None
-        if row.name != table.reference:
-            against = Difference(mean - base, mean - base - 4, mean - base + 4, seeds=True)
-        metrics = {name: Measured(40.0, None) for name in RECALLS} | {SUM: measured(sums[row.name])}
-        seeds = tuple(range(len(sums[row.name])))
-        rows.append(ResultRow(row, seeds, metrics, sums[row.name], table.reference, against, 3.0))
+    for row in (row for row in table.rows if row.name in sums):
+        values = sums[row.name]
+        gain = measured(values).mean - base
+        against = None if row.name == table.reference else Difference(gain, gain - 4, gain + 4, seeds=True)
+        metrics = {name: Measured(40.0, None) for name in RECALLS} | {SUM: measured(values)}
+        rows.append(ResultRow(row, tuple(range(len(values))), metrics, values, table.reference, against, 3.0))
     return Results(table, "dev", table.reference, tuple(rows), ())
 
 
@@ -40,8 +36,8 @@ def test_seeds_means_differences_and_the_papers() -> None:
 
 
 def test_a_curve_has_a_line_for_every_group() -> None:
-    names = [row.name for row in TABLES["batch-size"].rows]
-    drawing = figure(results(TABLES["batch-size"], {name: (200.0 + i,) for i, name in enumerate(names)}))
+    sums = {row.name: (200.0 + i,) for i, row in enumerate(TABLES["batch-size"].rows)}
+    drawing = figure(results(TABLES["batch-size"], sums))
     lines = {trace.name: list(trace.y) for trace in drawing.data if trace.mode == "lines+markers"}
     assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
 

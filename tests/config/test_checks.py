@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from coder_core.config.checks import problems
+from coder_core.config.checks import NOTHING_TRAINS, problems
 from coder_core.config.schema import Config, settings
 from coder_core.config.setting import Setting
 from tests.support.configs import changed
 
 NUMBERS = {key: known for key, known in settings().items() if known.value_type in (int, float)}
 TOWERS = {"image_tower": "clip", "text_tower": "clip"}
+AM = {"loss": "btr-sum", "boosting": "am"}
 
 
 def places(severity: str = "error", **values: Any) -> list[str]:
@@ -49,11 +50,14 @@ def test_every_number_has_a_range() -> None:
 
 
 def test_bounds_that_protect_training() -> None:
-    """A process that requests more threads than fit is ended, for example."""
+    """A process that requests more threads than fit is ended, for example. Never saving or clipping is possible."""
+    assert problems(changed(Config(), save_every=math.inf, clip_norm=math.inf)) == []
     largest = {"threads": 1024, "embeddings": 64, "beta": 1, "drop_regions": 0.5, "dimension": 65_536}
     assert {key: settings()[key].largest for key in largest} == largest
     for key in ("bank_size", "concepts", "neighbours_of_neighbours"):
         assert places(**{key: 10**10}) != []
+    impossible = {"temperature": 0.0, "batch_size": 1, "momentum": 2.0}
+    assert set(places(**impossible)) == {settings()[key].flag for key in impossible}  # all together
     for key, value in (("batch_size", 1), ("train_part", 0.0), ("seed", 2**31), ("temperature", 0.0)):
         assert places(**{key: value})[:1] == [settings()[key].flag]
 
@@ -72,12 +76,9 @@ def test_bounds_that_protect_training() -> None:
         ("--boosting-scenario", {"boosting_scenario": "offline"}),
         ("--boosting-scenario", {"boosting_scenario": "online"}),
         ("--boosting-branches", {"boosting_branches": 3}),
-        ("--boosting-teacher", {"loss": "btr-sum", "boosting": "am", "boosting_scenario": "offline"}),
-        ("--boosting-teacher", {"loss": "btr-sum", "boosting": "am", "boosting_teacher": "runs/a"}),
-        (
-            "--boosting-start-epoch",
-            {"loss": "btr-sum", "boosting": "am", "boosting_scenario": "online", "boosting_start_epoch": 1.0},
-        ),
+        ("--boosting-teacher", AM | {"boosting_scenario": "offline"}),
+        ("--boosting-teacher", AM | {"boosting_teacher": "runs/a"}),
+        ("--boosting-start-epoch", AM | {"boosting_scenario": "online", "boosting_start_epoch": 1.0}),
         ("--neighbours-of-neighbours", {"neighbours_of_neighbours": 199}),
         ("--other-part", {"other_part": True}),
         ("--image-tuning", {"image_tuning": "lora"}),
@@ -93,7 +94,7 @@ def test_bounds_that_protect_training() -> None:
         ("--image-dropout", TOWERS | {"image_dropout": 0.1}),
         ("--region-norm", TOWERS | {"region_norm": "rms"}),
         (
-            "--image-tuning and --text-tuning",
+            NOTHING_TRAINS.place,
             TOWERS | {"projection": "none", "image_pooling": "tower", "text_pooling": "mean"},
         ),
         ("--learn-scale", {"learn_scale": True}),
@@ -121,11 +122,6 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     assert [fault.place for fault in problems(replace(Config(), name=name))] == ["--name"]
 
 
-def test_all_impossible_values_are_told_together() -> None:
-    flags = places(temperature=0.0, batch_size=1, momentum=2.0)
-    assert set(flags) == {"--temperature", "--batch-size", "--momentum"}
-
-
 @pytest.mark.parametrize(
     ("flag", "doubtful", "cure"),
     [
@@ -143,7 +139,3 @@ def test_all_impossible_values_are_told_together() -> None:
 def test_doubtful_values_are_warned_about(flag: str, doubtful: dict[str, Any], cure: dict[str, Any]) -> None:
     assert (places("warning", **doubtful), places(**doubtful)) == ([flag], [])
     assert problems(changed(Config(), **doubtful | cure)) == []
-
-
-def test_never_saving_between_epochs_and_never_clipping_are_possible() -> None:
-    assert problems(changed(Config(), save_every=math.inf, clip_norm=math.inf)) == []

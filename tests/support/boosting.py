@@ -34,7 +34,6 @@ def started(config: Config) -> tuple[Prepared, BoostingTeacher]:
     """Return data, model and a teacher that has moved away from the model."""
     prepared = prepare(config)
     boosting = make_boosting(config, prepared)
-    assert isinstance(boosting, BoostingTeacher)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in boosting.branch.parameters():
@@ -86,15 +85,17 @@ def by_loops(
         "dino-reversed": (imitation.dino_reversed, temperatures),
     }
     losses = [0.0] * len(ids)
-    for rows, others in ((target, teacher), (transposed(target), transposed(teacher))):
+    margins: dict[str, Any] = {"margin": margin, "split": split, "is_soft": False}
+    for rows, of_teacher in ((target, teacher), (transposed(target), transposed(teacher))):
         for i, mask in enumerate(negatives(ids, ids)):
-            own, other = kept(rows[i], mask), kept(others[i], mask)
+            positives = rows[i][i], of_teacher[i][i]
+            negative, of_teacher_negative = kept(rows[i], mask), kept(of_teacher[i], mask)
             if form in imitations:
                 function, switches = imitations[form]
-                losses[i] += function([rows[i][i], *own], [others[i][i], *other], *switches)
+                sides = ([positives[0], *negative], [positives[1], *of_teacher_negative])
+                losses[i] += function(*sides, *switches)
             else:
-                margins: dict[str, Any] = {"margin": margin, "split": split, "is_soft": False}
-                losses[i] += reference.loss(form, own, other, rows[i][i], others[i][i], **margins)
+                losses[i] += reference.loss(form, negative, of_teacher_negative, *positives, **margins)
     return losses
 
 

@@ -15,7 +15,7 @@ from coder_core.training.launch import continue_run
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.trainer import Trainer
-from tests.support.tiny_runs import StoppingBatches, assert_same_run, quiet
+from tests.support.tiny_runs import assert_same_run, quiet, stopping
 
 
 def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
@@ -28,13 +28,8 @@ def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
 def prepared_again(folder: Path) -> tuple[Config, Prepared]:
     """The inputs of the trainer of a run that has begun."""
     config, _ = read_config(folder)
-    towers = open_towers(config)
-    inputs = Inputs(
-        read_vocabulary(folder, config),
-        read_concepts(folder, config),
-        towers=towers,
-        reviews=named_reviews(config),
-    )
+    vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
+    inputs = Inputs(vocabulary, concepts, towers=open_towers(config), reviews=named_reviews(config))
     return config, prepare(config, inputs)
 
 
@@ -49,7 +44,7 @@ def train(folder: Path, config: Config, prepared: Prepared) -> str:
 def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
     """A run like another that a signal stopped during a step, counted from 0."""
     folder, config, prepared = begin(like, folder)
-    batches = StoppingBatches.of(prepared.batches, step, number)
+    batches = stopping(prepared.batches, step, number)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
     return folder
 

@@ -19,10 +19,8 @@ from torch.utils import backend_registration
 NAME = "second"
 _KEY = "PrivateUse1"
 _COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
-_PACKED = {
-    "aten::_pack_padded_sequence",
-    "aten::_pack_padded_sequence_backward",
-}  # lengths and sizes stay on the CPU
+# Lengths and sizes stay on the CPU.
+_PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}
 _kept: dict[int, Tensor] = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
 _libraries: list[torch.library.Library] = []
 
@@ -46,9 +44,8 @@ def register() -> torch.device:
     everything.fallback(_run, _KEY)
     for operation in _operations_of_every_device():
         aten.impl(operation.name().removeprefix("aten::"), _as_function(operation), _KEY)
-    aten.impl(
-        "quantile", _as_function(torch.ops.aten.quantile.default), _KEY
-    )  # changes shapes in place on its way
+    # It changes shapes in place on its way.
+    aten.impl("quantile", _as_function(torch.ops.aten.quantile.default), _KEY)
     aten.impl("_thnn_fused_gru_cell", _gru_cell, _KEY)
     aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward, _KEY)
     rnn._VF._pad_packed_sequence = _pad_packed
@@ -75,10 +72,10 @@ def _as_function(operation: Any) -> Callable[..., Any]:
 
 
 def _wrap(values: Tensor) -> Tensor:
-    found = torch._C._acc.create_empty_tensor(list(values.shape), values.dtype)
-    found.__class__ = _Tensor
-    _kept[found.untyped_storage()._cdata] = values
-    return found
+    wrapped = torch._C._acc.create_empty_tensor(list(values.shape), values.dtype)
+    wrapped.__class__ = _Tensor
+    _kept[wrapped.untyped_storage()._cdata] = values
+    return wrapped
 
 
 def _real(tensor: Tensor) -> Tensor:
@@ -130,26 +127,19 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     """A value changed, or every part of a list of them: operations know no other nesting."""
-    return (
-        type(value)(_each(part, change) for part in value)
-        if isinstance(value, list | tuple)
-        else change(value)
-    )
+    nested = isinstance(value, list | tuple)
+    return type(value)(_each(part, change) for part in value) if nested else change(value)
 
 
 def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
     if name in _COPIES or name in _PACKED or not any(tensor.device.type == NAME for tensor in tensors):
         return
     indexed = name.startswith("aten::index") and tensors[0].device.type == NAME
-    for place, tensor in enumerate(tensors):
-        if (
-            tensor.device.type != NAME
-            and tensor.dim() > 0
-            and not (indexed and place > 0 and not tensor.is_floating_point())
-        ):
-            raise RuntimeError(
-                f"{name}: a CPU tensor of shape {tuple(tensor.shape)} beside one of the device {NAME!r}"
-            )
+    for position, tensor in enumerate(tensors):
+        is_index = indexed and position > 0 and not tensor.is_floating_point()
+        if tensor.device.type != NAME and tensor.dim() > 0 and not is_index:
+            message = f"{name}: a CPU tensor of shape {tuple(tensor.shape)} beside one of the device {NAME!r}"
+            raise RuntimeError(message)
 
 
 def _gru_cell(
@@ -163,9 +153,8 @@ def _gru_cell(
     (input_r, input_z, input_n), (state_r, state_z, state_n) = from_input.chunk(3, 1), from_state.chunk(3, 1)
     reset, update = torch.sigmoid(input_r + state_r), torch.sigmoid(input_z + state_z)
     new = torch.tanh(input_n + reset * state_n)
-    return _wrap((1 - update) * new + update * state), _wrap(
-        torch.cat([reset, update, new, state, state_n], 1)
-    )
+    workspace = torch.cat([reset, update, new, state, state_n], 1)
+    return _wrap((1 - update) * new + update * state), _wrap(workspace)
 
 
 def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
@@ -187,11 +176,10 @@ def _pad_packed(
     longest, most = max(len(sizes), total), int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)
     index = torch.full((longest, most), len(data))
-    for step, (start, size) in enumerate(
-        zip((sizes.cumsum(0) - sizes).tolist(), sizes.tolist(), strict=True)
-    ):
+    starts = (sizes.cumsum(0) - sizes).tolist()
+    for step, (start, size) in enumerate(zip(starts, sizes.tolist(), strict=True)):
         index[step, :size] = start + torch.arange(size)
     index = index.T if batch_first else index
     filled = torch.cat([data, torch.full_like(data[:1], value)])
-    found = filled.index_select(0, index.reshape(-1).to(data.device))
-    return found.reshape(*index.shape, *data.shape[1:]), lengths
+    rows = filled.index_select(0, index.reshape(-1).to(data.device))
+    return rows.reshape(*index.shape, *data.shape[1:]), lengths

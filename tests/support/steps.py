@@ -19,6 +19,4 @@ def embed(model: Coder, batch: Batch) -> Embedded:
 def with_memory(config: Config) -> tuple[Prepared, MomentumMemory]:
     """Return data, model and the memory of a configuration with a bank."""
     prepared = prepare(config)
-    memory = make_memory(config, prepared)
-    assert memory is not None
-    return prepared, memory
+    return prepared, make_memory(config, prepared)

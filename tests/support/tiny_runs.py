@@ -1,11 +1,9 @@
 """Data sets and configurations so small that a run takes a second or two, and how to compare two runs."""
 
-from __future__ import annotations
-
+import copy
 import io
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,44 +55,27 @@ def quiet() -> Console:
 
 def printed(console: Console) -> str:
     """Everything printed on a `quiet` console, on one line."""
-    assert isinstance(console.file, io.StringIO)
     return " ".join(console.file.getvalue().split())
 
 
-class StoppingBatches(TrainingBatches):
-    """The same batches, with a signal to this process just before one of them is handed out."""
+def stopping(batches: TrainingBatches, step: int, number: int = signal.SIGTERM) -> TrainingBatches:
+    """Return the same batches; a signal comes to this process just before that of `step`, counted from 0."""
+    batches = copy.copy(batches)
+    stream = batches.stream
 
-    @classmethod
-    def of(
-        cls, batches: TrainingBatches, stop_before_step: int, number: int = signal.SIGTERM
-    ) -> StoppingBatches:
-        """Like `batches`; the signal comes during step `stop_before_step`, counted from 0."""
-        stopping = cls.__new__(cls)
-        stopping.__dict__.update(batches.__dict__)
-        stopping.stop_before_step, stopping.number = stop_before_step, number
-        return stopping
-
-    stop_before_step: int
-    number: int
-
-    def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Batches start … stop-1."""
-        for step, batch in enumerate(super().stream(start, stop), start):
-            if step == self.stop_before_step:
-                signal.raise_signal(self.number)
+    def interrupted(start: int, stop: int) -> Iterator[Batch]:
+        for position, batch in enumerate(stream(start, stop), start):
+            if position == step:
+                signal.raise_signal(number)
             yield batch
 
-
-def with_data(config: Config, **data: Any) -> Config:
-    """Another [data] table."""
-    return replace(config, data=replace(config.data, **data))
+    batches.stream = interrupted
+    return batches
 
 
 def newest_state(folder: Path) -> Save:
     """The newest verified state of a run."""
-    save = SaveStore(folder / "state", keep=2).newest()
-    assert save is not None
-    return save
+    return SaveStore(folder / "state", keep=2).newest()
 
 
 def state_tensors(folder: Path) -> dict[str, Tensor]:

@@ -8,7 +8,6 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.coder import Coder
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
@@ -27,15 +26,12 @@ def online(data: Path, **values: Any) -> Config:
 
 def branches_of(config: Config) -> tuple[Prepared, OnlineBranches]:
     prepared = prepare(config)
-    branches = make_boosting(config, prepared)
-    assert isinstance(branches, OnlineBranches)
-    return prepared, branches
+    return prepared, make_boosting(config, prepared)
 
 
 def every_score(prepared: Prepared, branches: OnlineBranches, batch: Batch) -> list[Rows]:
     """Return the scores of the earlier branches in order, the target's last."""
-    earlier = [branch for branch in branches.branches if isinstance(branch, Coder)]
-    return [scores(model, batch) for model in (*earlier, prepared.model)]
+    return [scores(model, batch) for model in (*branches.branches, prepared.model)]
 
 
 NAMES = ("branch-1 boosting-{}", "branch-2 boosting-{}", "boosting-{}")
@@ -103,10 +99,8 @@ def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data: 
 def test_the_targets_dropout_is_that_of_a_run_alone(data: Path) -> None:
     config = online(data)
     prepared, branches = branches_of(config)
-    with_branches, alone = (
-        take(prepared, part, config, prepared.batches(0)).parts for part in (branches, None)
-    )
-    assert with_branches["btr-sum"] == alone["btr-sum"]
+    actual, alone = (take(prepared, part, config, prepared.batches(0)) for part in (branches, None))
+    assert actual.parts["btr-sum"] == alone.parts["btr-sum"]
 
 
 def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Path) -> None:
@@ -122,14 +116,11 @@ def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Pa
     assert not any(torch.equal(p, q) for p, q in zip(before, branches.parameters(), strict=True))
 
 
-def test_the_state_holds_every_branch_and_the_best_model_is_the_target_alone(
-    data: Path, tmp_path: Path
-) -> None:
+def test_the_state_holds_every_branch_and_the_best_model_the_target(data: Path, tmp_path: Path) -> None:
     run = start_run(online(data, epochs=1), tmp_path, quiet())
     others, model = (newest_state(run).tensors(stem) for stem in ("anchor", "model"))
     assert set(others) == {f"branches.{number}.{name}" for number in (0, 1) for name in model}
     best = SaveStore(run / "best", keep=1).newest()
-    assert best is not None
     assert set(best.manifest["files"]) == {"model.safetensors", "metrics.json"}
     assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
     steps = [event for event in read_history(run / HISTORY) if event["event"] == "step"]

@@ -11,7 +11,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.training.launch import continue_run, start_run
+from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.make import make_neighbourhoods
 from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache
@@ -21,9 +21,8 @@ from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
-from tests.support.interrupted import prepared_again, stop_during
 from tests.support.steps import embed
-from tests.support.tiny_runs import assert_same_run, newest_state, printed, quiet
+from tests.support.tiny_runs import newest_state, quiet
 from tests.support.weighted_runs import COUNT, SCALE, weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -35,9 +34,7 @@ KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 def begun(config: Config) -> tuple[Prepared, Neighbourhoods]:
     """Return data, model and neighbourhoods with an empty cache."""
     prepared = prepare(config)
-    part = make_neighbourhoods(config, prepared)
-    assert part is not None
-    return prepared, part
+    return prepared, make_neighbourhoods(config, prepared)
 
 
 def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
@@ -69,9 +66,8 @@ def looped_weights(part: Neighbourhoods, config: Config, pairs: list[int]) -> li
     for side in (images, texts):
         raw["diversity"].append([reference.diversity([side[j] for j in row]) for row in near])
         again = [[k for j in row for k in near[j]] for row in near]
-        raw["discrepancy"].append(
-            [reference.discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
-        )
+        far = [reference.discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
+        raw["discrepancy"].append(far)
     share = {name: float(name == kind) for name in raw}
     if kind == "combined":
         weighting = config.weighting
@@ -79,10 +75,10 @@ def looped_weights(part: Neighbourhoods, config: Config, pairs: list[int]) -> li
     if kind == "combined-stats":
         every = {name: torch.tensor(sides, dtype=torch.float64) for name, sides in raw.items()}
         share = {name: float(values.mean() * values.std(correction=0)) for name, values in every.items()}
-    both = [
-        [sum(share[name] * gamma * raw[name][side][p] for name in raw) for p in pairs] for side in range(2)
-    ]
-    return reference.weights(both[0], both[1], LAMBDA, config.weighting.weight_modalities)
+    sides = (
+        [sum(gamma * share[name] * raw[name][side][p] for name in raw) for p in pairs] for side in (0, 1)
+    )
+    return reference.weights(*sides, LAMBDA, config.weighting.weight_modalities)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +208,12 @@ def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) ->
 
 
 def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
-    """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives."""
+    """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives. The first
+    epoch has no such loss."""
     config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
+    prepared, part = begun(config)
+    part.begin_epoch(0)
+    assert take(prepared, part, config, prepared.batches(0)).parts["within-image"] == 0
     prepared, part = filled(config)
     part.begin_epoch(1)
     batch = prepared.batches(1)
@@ -237,13 +237,6 @@ def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
     plain = take(prepared, part, changed(config, within_image=0.0, within_text=0.0), batch)
     added = 0.3 * losses.parts["within-image"] + 0.7 * losses.parts["within-text"]
     torch.testing.assert_close(losses.total, plain.total + added)
-
-
-def test_the_first_epoch_has_no_within_modality_loss(data: Path) -> None:
-    config = weighted(data, sample_weights="none", within_image=0.3)
-    prepared, part = begun(config)
-    part.begin_epoch(0)
-    assert take(prepared, part, config, prepared.batches(0)).parts["within-image"] == 0
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
@@ -270,28 +263,10 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
     torch.testing.assert_close(part.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
 
 
-@pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with both weights that was never stopped."""
-    config = weighted(data, sample_weights="combined-stats", neighbours_of_neighbours=2 * COUNT)
-    return start_run(config, tmp_path_factory.mktemp("whole"), quiet())
-
-
-def test_a_continued_run_finds_the_same_neighbours_without_the_cache(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", 7)
-    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "elsewhere"))
-    console = quiet()
-    continue_run(stopped, None, console)
-    assert "were searched again" not in printed(console)
-    assert_same_run(stopped, whole)
-
-
-def test_a_state_without_its_embeddings_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_a_state_without_its_embeddings_is_refused(data: Path, tmp_path: Path) -> None:
     plain = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
-    config, prepared = prepared_again(whole)
-    trainer = Trainer(config, plain, prepared, torch.device("cpu"), quiet())
+    config = weighted(data)
+    trainer = Trainer(config, plain, prepare(config), torch.device("cpu"), quiet())
     with pytest.raises(InputError, match="neighbourhoods"):
         trainer.resume()
     assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
@@ -304,7 +279,7 @@ def test_fewer_neighbours_than_asked_for_are_told(data: Path) -> None:
     assert all(number in str(fault) for number in ("200", "40 of 40", "38"))
 
 
-def test_an_image_that_occurs_twice_keeps_its_last_embedding() -> None:
+def test_an_image_that_occurs_twice_keeps_its_last_embedding_without_gradient() -> None:
     cache = SampleCache(images=3, texts=5, dimension=2)
     images = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
     texts = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8, 0.6]])
@@ -313,13 +288,7 @@ def test_an_image_that_occurs_twice_keeps_its_last_embedding() -> None:
     assert torch.equal(cache.texts[[4, 1, 3]], texts)
     assert cache.known_images.tolist() == [True, False, True]
     assert cache.known_texts.tolist() == [False, True, False, True, True]
-
-
-def test_a_later_batch_overwrites_and_carries_no_gradient() -> None:
-    cache, row = SampleCache(images=1, texts=1, dimension=2), torch.tensor([0])
-    for value in (1.0, 2.0):
-        rows = torch.full((1, 2), value, requires_grad=True)
-        cache.write(rows, -rows, row, row)
-    assert cache.images.tolist() == [[2.0, 2.0]]
-    assert cache.texts.tolist() == [[-2.0, -2.0]]
+    later = torch.full((1, 2), 2.0, requires_grad=True)
+    cache.write(later, -later, torch.tensor([0]), torch.tensor([1]))
+    assert (cache.images[0].tolist(), cache.texts[1].tolist()) == ([2.0, 2.0], [-2.0, -2.0])
     assert not cache.images.requires_grad

@@ -34,28 +34,26 @@ def prototype_config(data: Path, **values: Any) -> Config:
 def step(
     prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int
 ) -> Losses:
-    parts = [ConceptLoss()] if config.model.concepts else []
-    return compute_losses(
-        prepared.model,
-        prepared.batches(number),
-        config,
-        [*parts, prototypes] if prototypes else parts,
-        epoch=number / PER_EPOCH,
-    )
+    parts = [*([ConceptLoss()] if config.model.concepts else []), *([prototypes] if prototypes else [])]
+    epoch = number / PER_EPOCH
+    return compute_losses(prepared.model, prepared.batches(number), config, parts, epoch=epoch)
 
 
-def begun(data: Path, config: Config) -> tuple[Prepared, PrototypeClassification]:
-    prepared = prepare(config)
+def begun(config: Config, steps: int = 0) -> tuple[Prepared, PrototypeClassification, Losses | None]:
+    """Return data, model and prototypes after some steps, and the losses of the last of these."""
+    prepared, losses = prepare(config), None
     prototypes = make_prototypes(config, prepared)
-    assert prototypes is not None
-    return prepared, prototypes
+    for number in range(steps):
+        losses = step(prepared, prototypes, config, number)
+        prototypes.after_step(prepared.model, 0)
+    return prepared, prototypes, losses
 
 
 @pytest.mark.parametrize("concepts", [0, 4])
 def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
     """The concept branch is classified; without one the instance branch is."""
     config = prototype_config(data, concepts=concepts, weight_prototypes=0.5, prototype_temperature=0.25)
-    prepared, prototypes = begun(data, config)
+    prepared, prototypes, _ = begun(config)
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)
     for number in range(PER_EPOCH + 3):
         batch = prepared.batches(number)
@@ -63,9 +61,8 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
         plain = step(prepared, None, config, number)
         losses = step(prepared, prototypes, config, number)
         prototypes.after_step(prepared.model, 0)
-        vectors = [
-            reference.pair_vector(*pair) for pair in zip(actual[0].tolist(), actual[1].tolist(), strict=True)
-        ]
+        pairs = zip(actual[0].tolist(), actual[1].tolist(), strict=True)
+        vectors = [reference.pair_vector(*pair) for pair in pairs]
         labels = loops.learn(vectors, batch.text_ids.tolist())
         assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
         if labels is None:
@@ -79,30 +76,21 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
         ]
         assert losses.parts["pgc"].item() == pytest.approx(sum(expected) / 8, rel=1e-4)
         assert losses.total.item() == pytest.approx(plain.total.item() + 0.5 * sum(expected) / 8, rel=1e-4)
-        assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(
-            [0.5 * value for value in expected], rel=1e-3
-        )
+        halves = [0.5 * value for value in expected]
+        assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(halves, rel=1e-3)
 
 
 def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: Path) -> None:
     config = prototype_config(data, concepts=4, weight_instance=0.0, weight_concept=0.0)
-    prepared, prototypes = begun(data, config)
-    for number in range(PER_EPOCH + 1):
-        losses = step(prepared, prototypes, config, number)
-        prototypes.after_step(prepared.model, 0)
+    prepared, prototypes, losses = begun(config, PER_EPOCH + 1)
     losses.total.backward()
-    assert prototypes.classifier.grad is not None
     assert prototypes.classifier.grad.abs().max() > 0
-    assert prepared.model.concepts is not None
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.model.concepts.parameters())
 
 
 def test_centroids_move_only_when_the_step_is_remembered(data: Path) -> None:
     config = prototype_config(data)
-    prepared, prototypes = begun(data, config)
-    for number in range(PER_EPOCH):
-        step(prepared, prototypes, config, number)
-        prototypes.after_step(prepared.model, 0)
+    prepared, prototypes, _ = begun(config, PER_EPOCH)
     before = {name: value.clone() for name, value in prototypes.state_dict().items()}
     step(prepared, prototypes, config, PER_EPOCH)
     assert all(torch.equal(value, before[name]) for name, value in prototypes.state_dict().items())
@@ -159,21 +147,11 @@ def test_the_history_and_the_screen_report_the_prototypes(whole: tuple[Path, str
 def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole: tuple[Path, str]) -> None:
     run, _ = whole
     save = SaveStore(run / "best", keep=1).newest()
-    assert save is not None
     assert not any("classifier" in name or "prototype" in name for name in save.tensors("model"))
     assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
     beside = save.tensors("prototypes")
     assert set(beside) == {"centroids", "members", "classifier"}
     assert beside["centroids"].shape == beside["classifier"].shape == (PROTOTYPES, 8)
-
-
-def test_without_prototypes_nothing_is_saved_or_told(data: Path, tmp_path: Path) -> None:
-    run = start_run(tiny_config(data, epochs=1), tmp_path, quiet())
-    for store in ("best", "state"):
-        save = SaveStore(run / store, keep=2).newest()
-        assert save is not None
-        assert "prototypes.safetensors" not in save.manifest["files"]
-    assert not any("prototypes" in event for event in read_history(run / HISTORY))
 
 
 def test_more_prototypes_than_pairs_names_what_fits(data: Path) -> None:
@@ -185,18 +163,9 @@ def test_more_prototypes_than_pairs_names_what_fits(data: Path) -> None:
 
 
 def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data: Path) -> None:
-    prepared, prototypes = begun(data, prototype_config(data))
-    for number in range(2 * PER_EPOCH):
-        step(prepared, prototypes, prototype_config(data), number)
-        prototypes.after_step(prepared.model, 0)
+    _, prototypes, _ = begun(prototype_config(data), 2 * PER_EPOCH)
     random = np.random.default_rng(0)
     images, texts = (random.normal(size=(count, 8)).astype(np.float32) for count in (20, 40))
     prototypes.recluster(images, texts)
     assert int(prototypes.clusters.members.sum()) == 40
     assert prototypes.recluster(images, texts) > 0.5  # the same vectors again
-
-
-def test_a_run_without_a_bank_may_have_prototypes(data: Path, tmp_path: Path) -> None:
-    config = tiny_config(data, epochs=2, bank_size=0, prototypes=4, loss="infonce")
-    run = start_run(config, tmp_path, quiet())
-    assert "pgc" in [event for event in read_history(run / HISTORY) if event["event"] == "step"][-1]["losses"]

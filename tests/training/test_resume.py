@@ -1,5 +1,6 @@
 """Stopped anywhere and continued equals never stopped, bit for bit; changes that would break that are refused."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -26,15 +27,14 @@ from coder_core.training.launch import continue_run, start_run
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
 from tests.support.tiny_runs import (
-    StoppingBatches,
     assert_same_run,
     newest_state,
     position,
     printed,
     quiet,
+    stopping,
     tiny_config,
     told,
-    with_data,
     write_tiny_data,
 )
 
@@ -56,15 +56,20 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
     assert (read_status(whole) or {})["state"] == "finished"
 
 
-def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path) -> None:
+def stop_again(folder: Path, step: int, number: int = signal.SIGTERM) -> None:
+    """Continue a run until a signal stops it during a step."""
+    config, prepared = prepared_again(folder)
+    batches = stopping(prepared.batches, step, number)
+    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
+
+
+def test_stopped_by_ctrl_c_and_by_a_closed_terminal(
+    whole: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
-    config, prepared = prepared_again(stopped)
-    batches = StoppingBatches.of(prepared.batches, 11, signal.SIGHUP)
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
-    try:
-        assert train(stopped, config, replace(prepared, batches=batches)) == "stopped"
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
+    stop_again(stopped, 11, signal.SIGHUP)
     continue_run(stopped, None, quiet())
     assert_same_run(stopped, whole)
 
@@ -72,26 +77,21 @@ def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole: Path, tmp_path: Path)
 class SignallingTokens(Tokens):
     """Captions that send a signal when the given evaluation reads them."""
 
-    evaluations: int
-    signal_in: int
+    left: list[int]
 
     @property
     def lengths(self) -> np.ndarray:
-        object.__setattr__(self, "evaluations", self.evaluations + 1)
-        if self.evaluations == self.signal_in:
+        self.left[0] -= 1
+        if self.left[0] == 0:
             signal.raise_signal(signal.SIGTERM)
         return np.diff(self.offsets)
 
 
 @pytest.mark.parametrize("evaluation", [1, 3])
-def test_a_signal_during_an_evaluation_leaves_it_to_the_next_start(
-    whole: Path, tmp_path: Path, evaluation: int
-) -> None:
+def test_a_signal_during_an_evaluation_repeats_it(whole: Path, tmp_path: Path, evaluation: int) -> None:
     folder, config, prepared = begin(whole, tmp_path / "tiny")
-    assert prepared.words.dev is not None
     tokens = SignallingTokens(prepared.words.dev.ids, prepared.words.dev.offsets)
-    object.__setattr__(tokens, "evaluations", 0)
-    object.__setattr__(tokens, "signal_in", evaluation)
+    object.__setattr__(tokens, "left", [evaluation])
     assert train(folder, config, replace(prepared, words=replace(prepared.words, dev=tokens))) == "stopped"
     assert position(folder)["step"] == evaluation * PER_EPOCH
     assert position(folder)["evaluated"] == evaluation - 1
@@ -103,9 +103,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     """Its history has lines and its state has none: the second start begins anew."""
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
-    config, prepared = prepared_again(folder)
-    batches = StoppingBatches.of(prepared.batches, 1)
-    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
+    stop_again(folder, 1)
     assert told(folder) == []
     continue_run(folder, None, quiet())
     assert_same_run(folder, whole)
@@ -125,9 +123,7 @@ def with_save_set_aside(run: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda run: None, with_remains, with_save_set_aside])
-def test_a_finished_run_ends_at_once_whatever_a_killed_writer_left(
-    whole: Path, tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     change(again)
     started = time.monotonic()
@@ -140,7 +136,7 @@ def test_a_finished_run_ends_at_once_whatever_a_killed_writer_left(
 
 def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path) -> None:
     """A vanishing learning rate makes no evaluation after the first better."""
-    config = tiny_config(data, epochs=9, patience=2, learning_rate=1e-12)
+    config = tiny_config(data, epochs=5, patience=2, learning_rate=1e-12)
     folder = start_run(config, tmp_path, quiet())
     assert position(folder)["step"] == 3 * PER_EPOCH
     assert position(folder)["without_gain"] == 2
@@ -163,8 +159,7 @@ def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
 def test_settings_that_need_dev_are_refused_without(data: Path, tmp_path: Path, key: str, value: str) -> None:
-    alone = tmp_path / "alone"
-    shutil.copytree(data, alone, ignore=shutil.ignore_patterns("dev_*"))
+    alone = Path(shutil.copytree(data, tmp_path / "alone", ignore=shutil.ignore_patterns("dev_*")))
     with pytest.raises(InputError, match=f"--{key.replace('_', '-')} {value}"):
         start_run(tiny_config(alone, **{key: value}), tmp_path, quiet())
 
@@ -172,7 +167,8 @@ def test_settings_that_need_dev_are_refused_without(data: Path, tmp_path: Path, 
 def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     data = write_tiny_data(tmp_path / "data", images=60)
     console = quiet()
-    folder = start_run(tiny_config(data, epochs=4, choose_on="half", name="dcl-s0"), tmp_path, console)
+    config = tiny_config(data, epochs=3, batch_size=24, bank_size=24, choose_on="half", name="dcl-s0")
+    folder = start_run(config, tmp_path, console)
     epochs = [line for line in read_history(folder / HISTORY) if line["event"] == "epoch"]
     chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]
     assert len(set(chosen)) > 1
@@ -185,17 +181,15 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     assert best_so_far(max(chosen), "half") != best_so_far(max(chosen), "dev")
     table = collect(TABLES["objectives"], tmp_path, "dev")
     (row,) = table.rows
-    assert row.halves is not None
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
     assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")
 
 
-def test_a_second_writer_is_refused(whole: Path, tmp_path: Path) -> None:
-    stopped = stop_during(whole, tmp_path / "tiny", 3)
-    before = newest_state(stopped).fingerprint
-    with RunLock(stopped), pytest.raises(InputError, match="is being written by process"):
-        continue_run(stopped, None, quiet())
-    assert newest_state(stopped).fingerprint == before
+def test_a_second_writer_is_refused(whole: Path) -> None:
+    before = newest_state(whole).fingerprint
+    with RunLock(whole), pytest.raises(InputError, match="is being written by process"):
+        continue_run(whole, None, quiet())
+    assert newest_state(whole).fingerprint == before
 
 
 def test_changed_values_are_named_together(whole: Path) -> None:
@@ -224,66 +218,63 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(
         continue_run(other, None, quiet())
 
 
-def test_another_thread_count_warns_and_the_data_may_have_moved(
-    whole: Path, data: Path, tmp_path: Path
-) -> None:
+def test_another_precision_warns_and_the_data_may_move(whole: Path, data: Path, tmp_path: Path) -> None:
     stopped = stop_during(whole, tmp_path / "tiny", 12)
-    config, _ = read_config(stopped)
+    config, about = read_config(stopped)
     moved, console = shutil.copytree(data, tmp_path / "moved"), quiet()
-    continue_run(stopped, with_data(changed(config, threads=2), data=str(moved)), console)
+    twin = "float32" if about["twin_precision"] == "bfloat16" else "bfloat16"
+    other = changed(config, threads=2, twin_precision=twin, data=str(moved))
+    continue_run(stopped, other, console)
     assert "CPU threads: is 2, was 1" in printed(console)
+    assert f"without gradients: is {twin}, was {about['twin_precision']}" in printed(console)
     assert position(stopped) == position(whole)
 
 
-def spoil(data: Path, split: str, part: str) -> Path:
+def spoil(data: Path, split: str, part: str) -> str:
     """Change one number or word of a data set; return the file."""
-    file = data / f"{split}_{'ims.npy' if part == 'features' else 'caps.txt'}"
-    if part == "features":
+    file = data / f"{split}_{part}"
+    if part == "ims.npy":
         array = np.load(file)
         array[2, 2, 3] += 1
         np.save(file, array)
     else:
-        lines = file.read_text().split("\n")
-        file.write_text("\n".join([lines[0], f"{lines[1]} {lines[1]}", *lines[2:]]))
-    return file
+        first, second, *rest = file.read_text().split("\n")
+        file.write_text("\n".join([first, f"{second} {second}", *rest]))
+    return str(file)
+
+
+def refused_files(run: Path, data: Path) -> list[str]:
+    """Where the faults lie that keep a run from being continued on other data."""
+    with pytest.raises(InputError) as refused:
+        continue_run(run, changed(read_config(run)[0], data=str(data)), quiet())
+    return [fault.place for fault in refused.value.faults]
 
 
 def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path) -> None:
     """More images than the 64 that a sample compares, and the one changed is none of these."""
-    data = write_tiny_data(tmp_path / "data", images=500)
+    data, files = write_tiny_data(tmp_path / "data", images=500), ("ims.npy", "caps.txt")
     config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
     run = start_run(config, tmp_path / "runs", quiet())
-    for split in ("train", "dev"):
-        for part in ("features", "captions"):
-            other = Path(shutil.copytree(data, tmp_path / f"{split}-{part}"))
-            file = spoil(other, split, part)
-            with pytest.raises(InputError) as refused:
-                continue_run(run, with_data(config, data=str(other)), quiet())
-            assert [fault.place for fault in refused.value.faults] == [str(file)]
+    for split, part in itertools.product(("train", "dev"), files):
+        other = Path(shutil.copytree(data, tmp_path / f"{split}-{part}"))
+        file = spoil(other, split, part)
+        assert refused_files(run, other) == [file]
     other = write_tiny_data(tmp_path / "other", images=400)
-    with pytest.raises(InputError) as refused:
-        continue_run(run, with_data(config, data=str(other)), quiet())
-    assert [fault.place for fault in refused.value.faults] == [
-        str(other / f"{split}_{part}") for split in ("train", "dev") for part in ("ims.npy", "caps.txt")
-    ]
+    changed_files = [str(other / f"{split}_{part}") for split in ("train", "dev") for part in files]
+    assert refused_files(run, other) == changed_files
 
 
-def test_a_dev_split_that_went_or_came_is_refused(tmp_path: Path) -> None:
-    data, bare = write_tiny_data(tmp_path / "data"), write_tiny_data(tmp_path / "bare")
-    for file in bare.glob("dev_*"):
-        file.unlink()
-    for began, now in ((data, bare), (bare, data)):
-        run = start_run(tiny_config(began, began.name, epochs=1), tmp_path / "runs", quiet())
-        config, _ = read_config(run)
-        with pytest.raises(InputError, match="dev split") as refused:
-            continue_run(run, with_data(config, data=str(now)), quiet())
-        assert [fault.place for fault in refused.value.faults] == [str(now)]
+def test_a_dev_split_that_went_or_came_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+    bare = Path(shutil.copytree(data, tmp_path / "bare", ignore=shutil.ignore_patterns("dev_*")))
+    without = start_run(tiny_config(bare, epochs=1), tmp_path, quiet())
+    assert refused_files(whole, bare) == [str(bare)]
+    assert refused_files(without, data) == [str(data)]
 
 
 @pytest.mark.parametrize(
     "file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"]
 )
-def test_a_damaged_newest_state_is_named_and_the_one_before_is_continued(
+def test_a_damaged_state_is_named_and_the_one_before_continued(
     whole: Path, tmp_path: Path, file: str
 ) -> None:
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))

@@ -1,4 +1,4 @@
-"""Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains."""
+"""Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains, without the cache."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.boosting import boosted
+from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, assert_same_run, position, printed, quiet, tiny_config
@@ -18,17 +19,20 @@ from tests.support.weighted_runs import COUNT, weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
-TRIPLET: dict[str, Any] = {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
-WITHIN = {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
-BOTH_WEIGHTS = {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
-SIGMOID = STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "epochs": 2}
-SETS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "embeddings": 3}
-PAIRS = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7, "scorer": "interaction"}
+TWO = {"epochs": 2}
+TRIPLET: dict[str, Any] = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
+BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
+WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
+BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
+SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1}
+CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
+ONLINE = TWO | {"boosting_scenario": "online", "boosting_branches": 3}
 
 
 def over_a_finished_run(data: Path, folder: Path) -> Config:
-    teacher = start_run(boosted(data, "first", boosting="none"), folder, quiet())
-    return boosted(data, boosting="rm", boosting_scenario="offline", boosting_teacher=str(teacher))
+    teacher = start_run(boosted(data, "first", boosting="none", epochs=1), folder, quiet())
+    offline = {"boosting_scenario": "offline", "boosting_teacher": str(teacher)}
+    return boosted(data, boosting="rm", **TWO | offline)
 
 
 def with_bert(data: Path, folder: Path) -> Config:
@@ -40,25 +44,26 @@ def with_towers(folder: Path, *, every_part: bool = False) -> Config:
     from tests.support import tower_runs as runs  # transformers, for few tests
 
     runs.write_towers_and_data(folder)
-    return runs.with_every_part(folder) if every_part else runs.tower_config(folder)
+    config = runs.with_every_part(folder) if every_part else runs.tower_config(folder)
+    return changed(config, **TWO)
 
 
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
 # steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
 CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
-    "memory": (lambda data, _: tiny_config(data), (0, 4, 14)),
-    "concepts": (lambda data, _: tiny_config(data, concepts=10, gcn_layers=2, beta=0.7), (5,)),
+    "memory": (lambda data, _: tiny_config(data, **TWO), (0, 4, 9)),
+    "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (5,)),
     "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (4, 9)),
-    "momentum teacher": (lambda data, _: boosted(data), (4, 7)),
+    "momentum teacher": (lambda data, _: boosted(data, **TWO), (4, 7)),
     "finished teacher": (over_a_finished_run, (8,)),
-    "branches": (lambda data, _: boosted(data, boosting_scenario="online", boosting_branches=3), (7,)),
+    "branches": (lambda data, _: boosted(data, **ONLINE), (7,)),
     "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (4, 5)),
     "within": (lambda data, _: weighted(data, **WITHIN), (7,)),
     "scale": (lambda data, _: tiny_config(data, **SIGMOID), (6,)),
-    "pieces": (lambda data, _: tiny_config(data, epochs=2, piece_size=3, image_layers=1), (6,)),
-    "several embeddings": (lambda data, _: tiny_config(data, **SETS), (7,)),
-    "interaction": (lambda data, _: tiny_config(data, **PAIRS), (7,)),
-    "bfloat16": (lambda data, _: tiny_config(data, **STILL, twin_precision="bfloat16"), (7,)),
+    "pieces": (lambda data, _: tiny_config(data, **TWO, piece_size=3, image_layers=1), (6,)),
+    "several embeddings": (lambda data, _: tiny_config(data, **BOOSTED, embeddings=3), (7,)),
+    "interaction": (lambda data, _: tiny_config(data, **BOOSTED, scorer="interaction"), (7,)),
+    "bfloat16": (lambda data, _: tiny_config(data, **TWO, **STILL, twin_precision="bfloat16"), (7,)),
     "bert": (with_bert, (2,)),
     "towers": (lambda _, folder: with_towers(folder), (2,)),
     "towers with every part": (lambda _, folder: with_towers(folder, every_part=True), (2,)),
@@ -77,13 +82,17 @@ def whole(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.T
     [(name, step) for name, (_, steps) in CASES.items() for step in steps],
     indirect=["whole"],
 )
-def test_stopped_and_continued_equals_never_stopped(whole: Path, step: int, tmp_path: Path) -> None:
+def test_stopped_and_continued_equals_never_stopped(
+    whole: Path, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]
     stopped = stop_during(whole, tmp_path / whole.name, step)
     assert (position(stopped)["step"], position(stopped)["evaluated"]) == (step + 1, step // per_epoch)
     assert (read_status(stopped) or {})["state"] == "stopped"
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "elsewhere"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert "finding concepts" not in printed(console)  # the run has its own
-    assert "precision of the passes" not in printed(console)  # no warning of a change
+    # The run has its own concepts and finds the same neighbours; no warning of a change.
+    for message in ("finding concepts", "were searched again", "precision of the passes"):
+        assert message not in printed(console)
     assert_same_run(stopped, whole)

@@ -17,11 +17,12 @@ from coder_core.data.split import Split
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.make import make_parts
-from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from coder_core.training.step import compute_losses
+from tests.support.configs import changed
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told, with_data
+from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
@@ -47,15 +48,17 @@ def written(path: Path, verdicts: dict[tuple[str, str], Verdict]) -> Path:
 @pytest.fixture(scope="module")
 def reviews(train: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Caption 0 is wrong and belongs to image 3, caption 4 is vague, caption 6 also matches image 9."""
-    verdicts = judge(
-        train, (0, 0, "wrong-caption"), (0, 3, "also-matches"), (4, 2, "too-vague"), (6, 9, "also-matches")
-    )
+    rows = (0, 0, "wrong-caption"), (0, 3, "also-matches"), (4, 2, "too-vague"), (6, 9, "also-matches")
+    verdicts = judge(train, *rows)
     return written(tmp_path_factory.mktemp("reviews") / "reviews.jsonl", verdicts)
 
 
-def reviewed(data: Path, file: Path, name: str = "tiny", **values: Any) -> Config:
-    config = tiny_config(data, name, **values)
-    return with_data(config, reviews=str(file))
+def reviewed(data: Path, file: Path, **values: Any) -> Config:
+    return tiny_config(data, reviews=str(file), **values)
+
+
+def prepared(config: Config) -> Prepared:
+    return prepare(config, Inputs(reviews=named_reviews(config)))
 
 
 def test_an_empty_file_changes_no_bit(data: Path, tmp_path: Path) -> None:
@@ -71,86 +74,75 @@ def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews:
     result = apply_reviews(train, named_reviews(config), config.data)
     assert result.split.captions == [*train.captions[1:], train.captions[0], train.captions[6]]
     assert result.split.image_of_text.tolist() == [*train.image_of_text[1:].tolist(), 3, 9]
-    assert result.weights is not None
     assert np.flatnonzero(result.weights != 1).tolist() == [3], "caption 4, behind the one left out"
     assert result.weights[3] == 0.5
-    assert result.image_groups is not None
-    assert result.image_groups[[0, 3, 9, 1]].tolist() == [0, 3, 3, 1], (
-        "caption 6 belongs to 3 and 9, caption 0 to 3 alone"
-    )
+    # caption 6 belongs to 3 and 9, caption 0 to 3 alone
+    assert result.image_groups[[0, 3, 9, 1]].tolist() == [0, 3, 3, 1]
     for fact in ("(wrong-caption): 1", "0.5 (too-vague): 1", "(also-matches): 2"):
         assert fact in str(result.faults[-1])
 
 
 def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, reviews: Path) -> None:
-    off = with_data(reviewed(data, reviews), wrong_weight=1.0, vague_weight=1.0, also_matches=False)
+    off = reviewed(data, reviews, wrong_weight=1.0, vague_weight=1.0, also_matches=False)
     result = apply_reviews(train, named_reviews(off), off.data)
     assert result.split is train
     assert result.weights is None
     assert result.image_groups is None
-    without = with_data(off, vague_weight=0.0)
+    without = changed(off, vague_weight=0.0)
     result = apply_reviews(train, named_reviews(without), without.data)
     assert result.split.captions == [*train.captions[:4], *train.captions[5:]]
+    elsewhere = UsedReviews({("x.jpg", "no such caption"): "wrong-caption"})
+    result = apply_reviews(train, elsewhere, off.data)
+    assert result.split is train
+    assert "elsewhere: 1" in str(result.faults[-1])
     repeated = UsedReviews(judge(train, (5, 2, "duplicate")))
     assert apply_reviews(train, repeated, off.data).split is train
     lighter = replace(off.data, duplicate_weight=0.25)
     weights = apply_reviews(train, repeated, lighter).weights
-    assert weights is not None
     assert weights[5] == 0.25
 
 
 def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path, tmp_path: Path) -> None:
-    vague = written(
-        tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in range(8)))
-    )
-    config = with_data(tiny_config(data, bank_size=0, **STILL), reviews=str(vague), vague_weight=0.25)
-    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
-    plain = prepare(config)
-    assert prepared.data.review_weights is not None
-    batches = (prepared.batches(step) for step in range(20))
+    verdicts = judge(train, *((row, row // 2, "too-vague") for row in range(8)))
+    vague = written(tmp_path / "vague.jsonl", verdicts)
+    config = reviewed(data, vague, bank_size=0, vague_weight=0.25, **STILL)
+    reviewed_run, plain = prepared(config), prepare(config)
+    batches = (reviewed_run.batches(step) for step in range(20))
     batch = next(batch for batch in batches if 0 < (batch.text_ids < 8).sum() < 8)
-    torch.testing.assert_close(prepared.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
-    parts = make_parts(config, prepared, torch.device("cpu"))
-    weighed = compute_losses(prepared.model.eval(), batch, config, parts, epoch=0.0)
+    torch.testing.assert_close(reviewed_run.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
+    parts = make_parts(config, reviewed_run, torch.device("cpu"))
+    weighed = compute_losses(reviewed_run.model.eval(), batch, config, parts, epoch=0.0)
     unweighed = compute_losses(plain.model.eval(), batch, config, (), epoch=0.0)
-    expected = torch.where(torch.from_numpy(prepared.data.review_weights)[batch.text_ids] < 1, 0.25, 1.0)
+    expected = torch.where(batch.text_ids < 8, 0.25, 1.0)
     torch.testing.assert_close(weighed.per_pair, unweighed.per_pair * expected)
     torch.testing.assert_close(weighed.total, (unweighed.per_pair * expected).mean())
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_weight_stays_with_its_pair_where_a_part_of_the_images_trains(
+def test_a_weight_stays_with_its_pair_in_a_part(
     train: Split, data: Path, tmp_path: Path, other: bool
 ) -> None:
     judged = [row for row in range(train.n_texts) if row % 3 == 0]
     vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
-    config = with_data(
-        reviewed(data, vague, bank_size=0), train_part=0.4, other_part=other, vague_weight=0.25
-    )
-    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
-    assert prepared.data.review_weights is not None
+    part = {"train_part": 0.4, "other_part": other, "vague_weight": 0.25}
+    share = prepared(reviewed(data, vague, bank_size=0, **part)).data
     weighed = [0.25 if row in judged else 1.0 for row in range(train.n_texts)]
-    images = set(prepared.data.train.image_of_text.tolist())
+    images = set(share.train.image_of_text.tolist())
     expected = [weight for row, weight in enumerate(weighed) if train.image_of_text[row] in images]
-    assert prepared.data.review_weights.tolist() == expected
+    assert share.review_weights.tolist() == expected
     assert 0 < len(expected) < train.n_texts
 
 
-def test_a_caption_that_matches_two_images_is_a_negative_of_neither(
-    train: Split, data: Path, reviews: Path
-) -> None:
-    config = reviewed(data, reviews, bank_size=0)
-    prepared = prepare(config, Inputs(reviews=named_reviews(config)))
-    batches = [prepared.batches(step) for step in range(prepared.batches.per_epoch)]
+def test_a_caption_of_two_images_is_a_negative_of_neither(train: Split, data: Path, reviews: Path) -> None:
+    steps = prepared(reviewed(data, reviews, bank_size=0)).batches
+    batches = [steps(step) for step in range(steps.per_epoch)]
     pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
     assert {int(group) for image, group in pairs if image in (3, 9)} == {3}
     assert all(int(group) == int(image) for image, group in pairs if image not in (3, 9))
     assert {int(image) for image, _ in pairs} >= {3, 9}
 
 
-def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
-    data: Path, reviews: Path, tmp_path: Path
-) -> None:
+def test_a_stopped_run_goes_on_with_its_first_verdicts(data: Path, reviews: Path, tmp_path: Path) -> None:
     source = tmp_path / "reviews.jsonl"
     source.write_bytes(reviews.read_bytes())
     config = reviewed(data, source, epochs=2)
@@ -170,17 +162,9 @@ def test_a_stopped_run_goes_on_with_the_verdicts_it_began_with(
     grown.write_bytes(source.read_bytes())
     for file in (tmp_path / "none.jsonl", grown):
         with pytest.raises(InputError, match=file.name):
-            continue_run(stopped, with_data(stored, reviews=str(file)), quiet())
+            continue_run(stopped, changed(stored, reviews=str(file)), quiet())
     same = tmp_path / "moved.jsonl"
     same.write_bytes(reviews.read_bytes())
-    continue_run(stopped, with_data(stored, reviews=str(same)), quiet())
+    continue_run(stopped, changed(stored, reviews=str(same)), quiet())
     with pytest.raises(InputError, match=r"--reviews: is ''; expected '.*reviews.jsonl'"):
-        continue_run(stopped, with_data(stored, reviews=""), quiet())
-
-
-def test_reviews_without_effect_are_said(train: Split, data: Path) -> None:
-    config = tiny_config(data)
-    elsewhere = UsedReviews({("x.jpg", "no such caption"): "wrong-caption"})
-    result = apply_reviews(train, elsewhere, config.data)
-    assert result.split is train
-    assert "elsewhere: 1" in str(result.faults[-1])
+        continue_run(stopped, changed(stored, reviews=""), quiet())

@@ -1,45 +1,31 @@
 """Training on a device that is not the CPU: nothing is left behind on the CPU, and the numbers are the CPU's."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.driving import told_by
-
-
-@pytest.fixture(scope="module")
-def actual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return told_by("device_worker", tmp_path_factory.mktemp("devices") / "runs", timeout=600)
+from tests.support.processes import reported_by
 
 
 def numbers(events: Any, path: str = "") -> dict[str, float]:
-    """Every number of nested lists and tables by where it stands."""
-    if isinstance(events, dict):
-        return {
-            key: value for name in events for key, value in numbers(events[name], f"{path}.{name}").items()
-        }
-    if isinstance(events, list):
-        return {
-            key: value
-            for i, entry in enumerate(events)
-            for key, value in numbers(entry, f"{path}[{i}]").items()
-        }
+    """Every number of nested lists and tables by its position."""
+    if isinstance(events, dict | list):
+        entries = events.items() if isinstance(events, dict) else enumerate(events)
+        nested = [numbers(entry, f"{path}.{key}") for key, entry in entries]
+        return {key: value for part in nested for key, value in part.items()}
     return {path: float(events)} if isinstance(events, int | float) else {}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_every_kind_of_run_is_the_same_on_another_device(actual: dict[str, Any]) -> None:
-    """Stopped on the way and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics."""
-    runs = {name: events for name, events in actual.items() if name != "mixed"}
-    assert len(runs) == 11
-    for name, (here, there) in runs.items():
-        expected = numbers(here)
+def test_every_kind_of_run_is_the_same_on_another_device(tmp_path: Path) -> None:
+    """Stopped and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics. The device
+    refuses what a GPU refuses."""
+    runs = reported_by("device_worker", tmp_path / "runs", timeout=600)
+    assert runs.pop("mixed") == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
+    assert len(runs) == 7
+    for name, (on_cpu, on_second) in runs.items():
+        expected = numbers(on_cpu)
         assert len(expected) > 20, name
-        assert numbers(there) == pytest.approx(expected, rel=1e-3, abs=1e-3), name
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(620)
-def test_the_device_refuses_what_a_gpu_refuses(actual: dict[str, Any]) -> None:
-    assert actual["mixed"] == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
+        assert numbers(on_second) == pytest.approx(expected, rel=1e-3, abs=1e-3), name

@@ -1,6 +1,5 @@
 """TensorBoard events say what the history says, every step once."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,19 @@ from coder_core.runs.history import read_frame
 from coder_core.training.launch import start_run
 from coder_core.training.reporting import TENSORBOARD
 from tests.support.interrupted import assert_resumes
-from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
     events.Reload()
-    return {
-        tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]
-    }
+    tags = events.Tags()["scalars"]
+    return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in tags}
 
 
-def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:
-    config = tiny_config(write_tiny_data(tmp_path / "data"))
-    config = replace(config, name="whole", training=replace(config.training, tensorboard=True))
-    whole = start_run(config, tmp_path / "runs", quiet())
-    resumed = assert_resumes(whole, tmp_path / "runs" / "resumed", 13)
+def test_every_step_stands_once_also_after_resuming(data: Path, tmp_path: Path) -> None:
+    whole = start_run(tiny_config(data, "whole", epochs=2, tensorboard=True), tmp_path / "runs", quiet())
+    resumed = assert_resumes(whole, tmp_path / "runs" / "resumed", 8)
     for run in (whole, resumed):
         actual = scalars(run)
         for event, column in (("step", "losses.dcl"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
@@ -33,5 +29,5 @@ def test_every_step_stands_once_also_after_resuming(tmp_path: Path) -> None:
             points = actual[f"{event}/{column.replace('.', '/')}"]
             assert [step for step, _ in points] == table["step"].tolist()
             assert [value for _, value in points] == pytest.approx(table[column].tolist(), rel=1e-6)
-    config = replace(config, name="plain", training=replace(config.training, tensorboard=False, epochs=1))
-    assert not (start_run(config, tmp_path / "runs", quiet()) / TENSORBOARD).exists()
+    plain = start_run(tiny_config(data, "plain", epochs=1), tmp_path / "runs", quiet())
+    assert not (plain / TENSORBOARD).exists()

@@ -3,10 +3,7 @@
 import io
 import json
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from coder_core.api import open_run
-from coder_core.config.schema import Config, changed_flags
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.features import UnreadableRowsError
 from coder_core.embed import main as embed
@@ -29,17 +26,14 @@ from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
-from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, Prepared, prepare
-from tests.support import ddp_worker as worker
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
-from tests.support.several_processes import run_two
-from tests.support.tiny_runs import assert_same_run, newest_state, quiet
-from tests.support.tiny_towers import write_tiny_clip
+from tests.support.tiny_runs import newest_state, quiet
+from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
 from tests.support.tower_runs import tower_config, with_every_part, write_pictures_of_any_shape
 
 CPU = torch.device("cpu")
@@ -54,7 +48,7 @@ def _one_thread(own_threads: None) -> None:
 
 @pytest.fixture(scope="module")
 def full(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return start_run(tower_config(towers_folder), tmp_path_factory.mktemp("runs"), quiet())
+    return start_run(tower_config(towers_folder, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
 
 
 def prepared(config: Config) -> tuple[Config, Prepared]:
@@ -64,8 +58,6 @@ def prepared(config: Config) -> tuple[Config, Prepared]:
 
 
 def encode_dev(ready: Prepared) -> SplitEmbeddings:
-    assert ready.data.dev is not None
-    assert ready.words.dev is not None
     return encode_split(ready.model, ready.data.dev, ready.words.dev, device=CPU)
 
 
@@ -75,95 +67,68 @@ def losses(run: Path) -> list[float]:
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path, model: str) -> None:
-    from transformers import AutoModel, AutoProcessor, AutoTokenizer
-
     _, ready = prepared(tower_config(towers_folder, model=model))
     actual = encode_dev(ready)
-    plain = AutoModel.from_pretrained(towers_folder / model).eval()
-    tokenizer = AutoTokenizer.from_pretrained(towers_folder / model)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
-    processor = AutoProcessor.from_pretrained(towers_folder / model, backend="pil")
-    pixels = processor(images=pictures, return_tensors="pt")
-    padding = "max_length" if model == "siglip" else True
-    tokens = dict(tokenizer(TEXTS, return_tensors="pt", truncation=True, max_length=16, padding=padding))
-    if model == "siglip":
-        tokens = {"input_ids": tokens["input_ids"]}
-    with torch.no_grad():
-        output = plain(pixel_values=pixels["pixel_values"], **tokens)
-    expected = (output.image_embeds @ output.text_embeds.T).numpy()
+    images, texts = embedded_by_transformers(towers_folder / model, pictures, TEXTS, pad=model == "siglip")
+    expected = images @ texts.T
     assert expected.std() > 0.01  # something was compared
     np.testing.assert_allclose(actual.images @ actual.texts.T, expected, atol=1e-6)
 
 
-def test_full_tuning_lowers_the_loss(full: Path) -> None:
-    assert losses(full)[-1] < losses(full)[0]
-
-
-def test_adapters_alone_lower_the_loss(towers_folder: Path, tmp_path: Path) -> None:
-    lora = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
-    run = start_run(tower_config(towers_folder, **lora), tmp_path, quiet())
-    assert losses(run)[-1] < losses(run)[0]
-    assert all(".lora_" in name for name in newest_state(run).tensors("model"))
-
-
 @pytest.fixture(scope="module")
-def flexible(towers_folder: Path) -> Config:
-    """Adapters for a SigLIP 2 that reads pictures of any shape; those of dev have 2 × 8, 3 × 5 and 4 × 4 patches."""
+def flexible(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SigLIP 2 that reads pictures of any shape, whose adapters learned; those of dev have 2 × 8, 3 × 5 and 4 × 4
+    patches."""
     write_pictures_of_any_shape(towers_folder)
-    tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2}
-    return tower_config(towers_folder, "flexible", model="naflex", **tuning)
+    tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2, "epochs": 2}
+    config = tower_config(towers_folder, "flexible", model="naflex", **tuning)
+    return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def test_naflex_starts_from_its_zero_shot_embeddings_and_learns(flexible: Config, tmp_path: Path) -> None:
-    data, model = flexible.data.data, flexible.towers.image_tower
+def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible: Path, tmp_path: Path) -> None:
+    config, _ = read_config(flexible)
     flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
-    assert embed(["pictures", data, f"--model={model}", *flags_of_embed]) == 0
+    assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
-    _, ready = prepared(flexible)
+    _, ready = prepared(config)
     start = encode_dev(ready)
     np.testing.assert_allclose(start.images, zero.image_embeddings, atol=1e-6)
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
-    run = start_run(flexible, tmp_path, quiet())
-    assert losses(run)[-1] < losses(run)[0]
-    in_full = replace(changed(flexible, image_tuning="full", learning_rate=1e-3), name="full")
-    full = start_run(in_full, tmp_path, quiet())
-    assert losses(full)[-1] < losses(full)[0]
+    assert losses(flexible)[-1] < losses(flexible)[0]
+    assert all(".lora_" in name for name in newest_state(flexible).tensors("model"))
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
-def test_naflex_learns_the_same_compiled(
-    flexible: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_naflex_learns_compiled(flexible: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traced as for a GPU, run by PyTorch's own kernels: the compiler of a CPU takes minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    config = changed(flexible, epochs=2, batch_size=12)
-    plain, compiled = (
-        start_run(replace(changed(config, compile=value), name=f"compiled-{value}"), tmp_path, quiet())
-        for value in (False, True)
-    )
+    config = changed(read_config(flexible)[0], batch_size=12)  # one shape of a batch
+    plain = start_run(config, tmp_path / "plain", quiet())
+    compiled = start_run(changed(config, compile=True), tmp_path, quiet())
     np.testing.assert_allclose(losses(compiled), losses(plain), rtol=1e-5)
 
 
-def test_patches_of_pictures_of_any_shape_are_regions(flexible: Config, tmp_path: Path) -> None:
+def test_patches_of_pictures_of_any_shape_are_regions(flexible: Path, tmp_path: Path) -> None:
     frozen = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear"}
     pooled = {"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "epochs": 2}
-    config = changed(flexible, **frozen, **pooled)
-    run = start_run(replace(config, name="patches"), tmp_path, quiet())
+    config = changed(read_config(flexible)[0], **frozen, **pooled)
+    run = start_run(config, tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     loaded, analysis = load_model(run), open_analysis(run, "dev")
-    image_tower = loaded.towers.image  # type: ignore[union-attr]
+    image_tower = loaded.towers.image
     for row, (name, grid) in enumerate(zip(analysis.image_names, ((2, 8), (3, 5), (4, 4)), strict=True)):
-        picture = Image.open(Path(flexible.data.data) / "Flicker8k_Dataset" / name).convert("RGB")
+        picture = Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name).convert("RGB")
         np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[row], atol=1e-5)
         features, boxes = loaded.patch_features(picture)
-        assert boxes is not None
         assert len(features) == len(boxes) == grid[0] * grid[1]
         np.testing.assert_allclose(boxes[-1], [1 - 1 / grid[1], 1 - 1 / grid[0], 1, 1], atol=1e-6)
-        pixels = torch.from_numpy(image_tower.prepare(picture))[None]  # type: ignore[union-attr]
-        assert image_tower.lengths(pixels) == len(features)  # type: ignore[union-attr]
+        pixels = torch.from_numpy(image_tower.prepare(picture))[None]
+        assert image_tower.lengths(pixels) == len(features)
 
 
-def test_another_split_is_evaluated_through_the_tuned_towers(full: Path) -> None:
+def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(full: Path) -> None:
+    assert losses(full)[-1] < losses(full)[0]
     assert evaluate([str(full), "--split", "test"]) == 0
     analysis, loaded = open_analysis(full, "test"), load_model(full)
     assert analysis.image_embeddings.shape == (3, 24)
@@ -187,7 +152,7 @@ def everything(towers_folder: Path) -> Config:
 
 @pytest.fixture(scope="module")
 def tuned(everything: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return start_run(everything, tmp_path_factory.mktemp("runs"), quiet())
+    return start_run(changed(everything, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
 
 
 def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path, everything: Config) -> None:
@@ -198,11 +163,9 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path,
     assert {"regions.linear.weight", "words.linear.weight"} <= stored.keys()
     assert any(".lora_B." in name and bool(stored[name].any()) for name in of_towers)  # they learned
     assert not [name for name in newest_state(tuned).tensors("memory") if ".base_layer." in name]
-    noted = json.loads((tuned / "towers.json").read_text())
-    assert {side: entry["model"] for side, entry in noted.items()} == {
-        "image": everything.towers.image_tower,
-        "text": everything.towers.text_tower,
-    }
+    noted, towers = json.loads((tuned / "towers.json").read_text()), everything.towers
+    models = {"image": towers.image_tower, "text": towers.text_tower}
+    assert {side: entry["model"] for side, entry in noted.items()} == models
     assert all(len(entry["fingerprint"]) == 64 for entry in noted.values())
 
 
@@ -246,9 +209,7 @@ def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_p
     assert changed_model.read_bytes() == before
 
 
-def test_broken_pictures_are_named_before_the_first_step_or_left_out(
-    towers_folder: Path, tmp_path: Path
-) -> None:
+def test_broken_pictures_are_named_at_once_or_left_out(towers_folder: Path, tmp_path: Path) -> None:
     data = Path(shutil.copytree(towers_folder / "data", tmp_path / "data"))
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
@@ -281,22 +242,16 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
-    name_of_own = "smalltowers:small"
-    towers = {
-        "image_tower": name_of_own,
-        "text_tower": name_of_own,
-        "image_pooling": "mean",
-        "text_pooling": "mean",
-    }
-    sizes = {"projection": "linear", "dimension": 16, "learning_rate": 3e-3, "epochs": 2}
-    config = tower_config(towers_folder, **towers, **sizes)
+    towers = dict.fromkeys(("image_tower", "text_tower"), "smalltowers:small")
+    values = {"image_pooling": "mean", "text_pooling": "mean", "projection": "linear", "dimension": 16}
+    config = tower_config(towers_folder, **towers, **values, learning_rate=3e-3, epochs=2)
     run = start_run(config, tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
     assert "regions.tower.module.0.weight" in newest_state(run).tensors("model")
     monkeypatch.setattr("coder_core.model.towers.own._typed", set())
     with pytest.raises(InputError, match="smalltowers:small"):
         load_model(run)
-    monkeypatch.setenv("CODER_TOWERS", name_of_own)
+    monkeypatch.setenv("CODER_TOWERS", "smalltowers:small")
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
     out = tmp_path / "blend.json"
     assert evaluate([str(run), "--blend", "0", "1", "--json", str(out)]) == 0
@@ -321,32 +276,3 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     assert "smalltowers:small" in capsys.readouterr().err
     with pytest.raises(InputError, match=r"--image-tower json:loads: .*TypeError"):
         open_towers(changed(config, image_tower="json:loads"))
-
-
-def test_a_run_that_is_killed_goes_on_exactly(towers_folder: Path, tmp_path: Path) -> None:
-    config = tower_config(towers_folder, "killed", epochs=6, workers=1, save_every=1e-6, augment="crop")
-    whole = start_run(changed(config, workers=0), tmp_path / "whole", quiet())
-    flags = [*changed_flags(Config(), config), "--name=killed", f"--root={tmp_path}"]
-    started = subprocess.Popen([sys.executable, "-m", "coder_core.train", *flags], stdout=subprocess.DEVNULL)
-    states = tmp_path / "killed" / "state"
-    while started.poll() is None and not any(int(name) > 3 for name in SaveStore(states, keep=2).names()):
-        time.sleep(0.02)
-    started.kill()
-    assert started.wait() == -signal.SIGKILL
-    assert_same_run(continue_run(tmp_path / "killed", None, quiet()), whole)
-
-
-def test_two_processes_come_to_what_one_comes_to(
-    towers_folder: Path, flexible: Config, tmp_path: Path
-) -> None:
-    """Equal up to float32 rounding, relative to the largest value; it differs with the processor (3e-5 seen)."""
-    ended = run_two(
-        "-m", "tests.support.ddp_worker", "towers", str(towers_folder), str(tmp_path / "two.safetensors")
-    )
-    assert [code for code, _ in ended] == [0, 0], ended
-    one, two = worker.towers(towers_folder), load_file(tmp_path / "two.safetensors")
-    assert one.keys() == two.keys()
-    assert sum("gradient regions.tower" in name for name in one) > 40
-    for name, value in one.items():
-        largest = max(float(value.abs().max()), 0.05) if value.is_floating_point() else 0.0
-        torch.testing.assert_close(two[name], value, atol=1e-4 * largest, rtol=0, msg=lambda m, n=name: n + m)

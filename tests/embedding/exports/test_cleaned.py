@@ -17,7 +17,7 @@ from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from tests.support.picture_folders import CAPTIONS, NAMES, coco, flickr8k, flickr30k_results, kaggle
 from tests.support.precomp_folders import features, write_split
-from tests.support.tiny_runs import tiny_config, with_data
+from tests.support.tiny_runs import tiny_config
 
 
 def export(data: Path, folder: Path, *verdicts: tuple[str, str, Verdict]) -> list[str]:
@@ -65,7 +65,7 @@ def test_training_reads_of_it_what_it_reads_with_the_reviews(data: Path, tmp_pat
     pairs = [(keys[train.image_of_text[row]], train.captions[row]) for row in rows]
     assert main(export(data, tmp_path, *((*pair, "wrong-caption") for pair in pairs))) == 0
     cleaned = prepare(tiny_config(tmp_path / "clean"))
-    config = with_data(tiny_config(data), reviews=str(tmp_path / "reviews.jsonl"))
+    config = tiny_config(data, reviews=str(tmp_path / "reviews.jsonl"))
     reviewed = prepare(config, Inputs(reviews=named_reviews(config)))
     assert cleaned.batches.per_epoch == reviewed.batches.per_epoch > 0
     for step in range(cleaned.batches.per_epoch):

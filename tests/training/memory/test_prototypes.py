@@ -37,9 +37,8 @@ def planted(pairs: int, groups: int, size: int, seed: int, spread: float = 0.3) 
     """Unit vectors around `groups` random directions; pair i belongs to group i % groups."""
     random = torch.Generator().manual_seed(seed)
     centres = normalise(torch.randn(groups, size, generator=random))
-    return normalise(
-        centres.repeat(-(-pairs // groups), 1)[:pairs] + spread * torch.randn(pairs, size, generator=random)
-    )
+    noise = spread * torch.randn(pairs, size, generator=random)
+    return normalise(centres.repeat(-(-pairs // groups), 1)[:pairs] + noise)
 
 
 def test_by_hand() -> None:
@@ -63,25 +62,17 @@ def test_by_hand() -> None:
     assert clusters.counts() == (2, 0, 1, 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(
-    seed=st.integers(0, 10_000),
-    count=st.integers(2, 6),
-    batch=st.integers(1, 9),
-    batches=st.integers(2, 4),
-    passes=st.integers(2, 4),
+    seed=st.integers(0, 10_000), count=st.integers(2, 6), batch=st.integers(1, 9), batches=st.integers(2, 4)
 )
-def test_every_step_agrees_with_the_loops(
-    seed: int, count: int, batch: int, batches: int, passes: int
-) -> None:
+def test_every_step_agrees_with_the_loops(seed: int, count: int, batch: int, batches: int) -> None:
     pass_pairs = batch * batches
     count = min(count, pass_pairs)
-    if count < 2:
-        return
     random = np.random.default_rng(seed)
     clusters = Prototypes(count, 3, pairs=pass_pairs + 2, pass_pairs=pass_pairs).double()
     loops = reference.OnlineMeans(count, pass_pairs)
-    for _ in range(passes):
+    for _ in range(3):
         order = random.permutation(pass_pairs + 2)[:pass_pairs]
         for ids in order.reshape(batches, batch):
             vectors = normalise(torch.from_numpy(random.normal(size=(batch, 3))))
@@ -153,13 +144,12 @@ def test_impossible_sizes_are_refused(count: int, pass_pairs: int, pairs: int) -
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_exact_matching_keeps_as_many_pairs_as_any(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    before, after = random.integers(5, size=(2, 30))
-    retained = int((match_clusters(before, after, 5)[before] == after).sum())
-    best = max(int((np.array(order)[before] == after).sum()) for order in itertools.permutations(range(5)))
-    assert retained == best
+def test_the_exact_matching_keeps_as_many_pairs_as_any() -> None:
+    for seed in range(10):
+        before, after = np.random.default_rng(seed).integers(5, size=(2, 30))
+        retained = (match_clusters(before, after, 5)[before] == after).sum()
+        orders = map(np.array, itertools.permutations(range(5)))
+        assert retained == max((order[before] == after).sum() for order in orders)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -192,9 +182,8 @@ def test_adopting_another_clustering_counts_all_pairs() -> None:
     clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
     clusters.update(vectors, torch.arange(90))
     clusters.update(vectors, torch.arange(90))
-    clusters.replace(
-        torch.from_numpy(recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)), vectors
-    )
+    centroids = recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)
+    clusters.replace(torch.from_numpy(centroids), vectors)
     labels = nearest_centroid(vectors.numpy(), clusters.centroids.numpy())
     assert clusters.labels.tolist() == labels.tolist()
     assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()
