@@ -17,7 +17,7 @@ from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.second_device import register
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import STILL, WORDS, quiet, stopping, tiny_config, told, write_tiny_data
+from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
 
 KINDS: dict[str, dict[str, Any]] = {
     "dcl": {
@@ -49,7 +49,7 @@ def train(config: Config, folder: Path, device: torch.device, *, stop_during: in
     trainer = Trainer(config, folder, prepared, device, quiet())
     trainer.resume()
     assert trainer.run() == "finished"
-    return told(folder)
+    return events(folder)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch, TrainingBatches
 from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.load import best_save
 from coder_core.runs.saves import Save, SaveStore
 from tests.support.configs import changed
 
@@ -91,24 +92,23 @@ def position(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if key != "seconds"}
 
 
-def told(folder: Path) -> list[dict[str, Any]]:
-    """Steps and epochs in the history, without times."""
+def events(folder: Path, kind: str = "") -> list[dict[str, Any]]:
+    """Steps and epochs in the history, or the ones of a kind, without times."""
     timed = {"time", "seconds", "pairs_per_second"}
     return [
         {key: value for key, value in event.items() if key not in timed}
         for event in read_history(folder / HISTORY)
-        if event["event"] in ("step", "epoch")
+        if event["event"] in ([kind] if kind else ["step", "epoch"])
     ]
 
 
-def assert_same_run(found: Path, expected: Path) -> None:
-    """Both runs' newest states are the same bit for bit, and so is what their histories tell."""
-    assert newest_state(found).name == newest_state(expected).name
-    ours, theirs = state_tensors(found), state_tensors(expected)
+def assert_same_run(actual: Path, expected: Path) -> None:
+    """Both runs' newest states are the same bit for bit, and so are the events of their histories."""
+    assert newest_state(actual).name == newest_state(expected).name
+    ours, theirs = state_tensors(actual), state_tensors(expected)
     assert ours.keys() == theirs.keys()
     different = [name for name in ours if not torch.equal(ours[name], theirs[name])]
     assert different == []
-    assert position(found) == position(expected)
-    assert told(found) == told(expected)
-    best, expected_best = (SaveStore(run / "best", keep=1).newest() for run in (found, expected))
-    assert best.fingerprint == expected_best.fingerprint
+    assert position(actual) == position(expected)
+    assert events(actual) == events(expected)
+    assert best_save(actual).fingerprint == best_save(expected).fingerprint

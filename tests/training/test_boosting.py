@@ -12,9 +12,7 @@ import torch
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.load import load_model, read_config
-from coder_core.runs.saves import SaveStore
+from coder_core.runs.load import best_save, load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.memory.momentum import cosine_momentum
 from coder_core.training.parts.boosting import BoostingTeacher
@@ -24,7 +22,7 @@ from coder_core.training.trainer import Trainer
 from tests.support.boosting import boosted, by_loops, same, scores, started, take, weights
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import assert_same_run, newest_state, quiet
+from tests.support.tiny_runs import assert_same_run, events, newest_state, quiet
 
 STEPS = 15
 LOSSES = ("btr-hardest", "infonce", "cmpm", "polynomial", "dcl")
@@ -136,11 +134,9 @@ def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whol
     anchor, model = (newest_state(whole).tensors(stem) for stem in ("anchor", "model"))
     assert set(anchor) == {f"branch.{name}" for name in model}
     assert not torch.equal(anchor["branch.regions.linear.weight"], model["regions.linear.weight"])
-    best = SaveStore(whole / "best", keep=1).newest()
-    assert set(best.manifest["files"]) == {"model.safetensors", "metrics.json"}
+    assert set(best_save(whole).manifest["files"]) == {"model.safetensors", "metrics.json"}
     assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)
-    steps = [event for event in read_history(whole / HISTORY) if event["event"] == "step"]
-    assert set(steps[0]["losses"]) == {"btr-sum", "boosting-am"}
+    assert set(events(whole, "step")[0]["losses"]) == {"btr-sum", "boosting-am"}
 
 
 @pytest.fixture(scope="module")

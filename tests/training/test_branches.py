@@ -8,16 +8,14 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.load import load_model
-from coder_core.runs.saves import SaveStore
+from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
 from coder_core.training.parts.boosting import OnlineBranches
 from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import Prepared, prepare
 from coder_core.training.trainer import Trainer
 from tests.support.boosting import Rows, boosted, by_loops, same, scores, started, take, weights
-from tests.support.tiny_runs import newest_state, quiet
+from tests.support.tiny_runs import events, newest_state, quiet
 
 
 def online(data: Path, **values: Any) -> Config:
@@ -120,11 +118,9 @@ def test_the_state_holds_every_branch_and_the_best_model_the_target(data: Path, 
     run = start_run(online(data, epochs=1), tmp_path, quiet())
     others, model = (newest_state(run).tensors(stem) for stem in ("anchor", "model"))
     assert set(others) == {f"branches.{number}.{name}" for number in (0, 1) for name in model}
-    best = SaveStore(run / "best", keep=1).newest()
-    assert set(best.manifest["files"]) == {"model.safetensors", "metrics.json"}
+    assert set(best_save(run).manifest["files"]) == {"model.safetensors", "metrics.json"}
     assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
-    steps = [event for event in read_history(run / HISTORY) if event["event"] == "step"]
-    assert "branch-2 boosting-am" in steps[0]["losses"]
+    assert "branch-2 boosting-am" in events(run, "step")[0]["losses"]
 
 
 @pytest.mark.parametrize("form", ["rs-as", "rm-am"])

@@ -23,7 +23,7 @@ from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
 from tests.support.steps import embed, with_memory
-from tests.support.tiny_runs import STILL, quiet, tiny_config, told
+from tests.support.tiny_runs import STILL, events, quiet, tiny_config
 
 CONCEPTS = 10
 
@@ -110,8 +110,7 @@ def test_the_command_keeps_the_concepts_with_the_run(whole: Path, data: Path) ->
     expected = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
     assert actual.vocabulary == expected.vocabulary
     assert np.array_equal(actual.vectors, expected.vectors)
-    *_, last = [event for event in told(whole) if event["event"] == "step"]
-    assert "dcl-concept" in last["losses"]
+    assert "dcl-concept" in events(whole, "step")[-1]["losses"]
     files = json.loads((whole / "manifest.json").read_text())["files"]
     assert {"concepts.json", "concepts.safetensors"} <= set(files)
 
@@ -148,7 +147,7 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> 
     analysis = open_analysis(whole, "dev", verify=True)
     assert analysis.manifest["version"] == 2
     assert analysis.metrics == metrics
-    epochs = [event["metrics"] for event in told(whole) if event["event"] == "epoch"]
+    epochs = [event["metrics"] for event in events(whole, "epoch")]
     assert max(epochs, key=lambda of_epoch: of_epoch["rsum"]) == metrics
     tables = analysis.concepts
     assert tables.beta == 0.7

@@ -12,14 +12,13 @@ from coder_core.config.schema import Config, changed_flags
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.model import parallel
-from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, TOWERS, everything
 from tests.support.processes import run_two
-from tests.support.tiny_runs import STILL, newest_state, position, quiet, tiny_config
+from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
 from tests.support.tower_runs import write_pictures_of_any_shape
 
 PER_EPOCH, TOLERANCE = 5, 1e-5
@@ -94,10 +93,7 @@ def test_the_command_in_two_processes_trains_clusters_saves_and_continues(data: 
     outputs = run_two("-m", "coder_core.train", *flags)
     run = tmp_path / "pair"
     assert position(run)["step"] == 3 * PER_EPOCH
-    ours, theirs = (
-        [event for event in read_history(folder / HISTORY) if event["event"] == "epoch"]
-        for folder in (run, alone)
-    )
+    ours, theirs = events(run, "epoch"), events(alone, "epoch")
     expected = [event["loss"] for event in theirs[:2]]
     assert [event["loss"] for event in ours[:2]] == pytest.approx(expected, rel=1e-3)
     assert "kept" in ours[1]["prototypes"]

@@ -9,9 +9,7 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.history import HISTORY, read_history
-from coder_core.runs.load import load_model
-from coder_core.runs.saves import SaveStore
+from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
 from coder_core.training.losses import Losses
 from coder_core.training.parts.make import ConceptLoss, make_prototypes
@@ -21,7 +19,7 @@ from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.support.configs import changed
 from tests.support.steps import embed
-from tests.support.tiny_runs import STILL, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, events, printed, quiet, tiny_config
 
 PER_EPOCH, PROTOTYPES = 5, 6
 
@@ -131,22 +129,20 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
 
 def test_the_history_and_the_screen_report_the_prototypes(whole: tuple[Path, str]) -> None:
     run, output = whole
-    events = read_history(run / HISTORY)
-    by_epoch = {event["epoch"]: event.get("prototypes") for event in events if event["event"] == "epoch"}
+    by_epoch = {event["epoch"]: event.get("prototypes") for event in events(run, "epoch")}
     assert by_epoch[1] is None  # the first pass only seeds
     counts = {"used", "dead", "largest", "reseeded"}
     assert set(by_epoch[2]) == counts | {"inertia", "image_accuracy", "text_accuracy", "changed", "kept"}
     assert 0 < by_epoch[3]["changed"] <= 1
     assert 0 < by_epoch[3]["inertia"] < 2
     assert 1 <= by_epoch[3]["used"] <= PROTOTYPES
-    last_step = [event for event in events if event["event"] == "step"][-1]
-    assert set(last_step["prototypes"]) >= {"inertia", "used", "dead", "largest", "changed"}
+    assert set(events(run, "step")[-1]["prototypes"]) >= {"inertia", "used", "dead", "largest", "changed"}
     assert f"{by_epoch[3]['used']} prototypes used" in output
 
 
 def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole: tuple[Path, str]) -> None:
     run, _ = whole
-    save = SaveStore(run / "best", keep=1).newest()
+    save = best_save(run)
     assert not any("classifier" in name or "prototype" in name for name in save.tensors("model"))
     assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
     beside = save.tensors("prototypes")

@@ -28,13 +28,13 @@ from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
 from tests.support.tiny_runs import (
     assert_same_run,
+    events,
     newest_state,
     position,
     printed,
     quiet,
     stopping,
     tiny_config,
-    told,
     write_tiny_data,
 )
 
@@ -52,7 +52,7 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
     assert position(whole)["step"] == STEPS
     assert position(whole)["evaluated"] == 3
     assert newest_state(whole).document("position")["loss_sum"] == 0.0
-    assert [event["epoch"] for event in told(whole) if event["event"] == "epoch"] == [1, 2, 3]
+    assert [event["epoch"] for event in events(whole, "epoch")] == [1, 2, 3]
     assert (read_status(whole) or {})["state"] == "finished"
 
 
@@ -104,7 +104,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
     stop_again(folder, 1)
-    assert told(folder) == []
+    assert events(folder) == []
     continue_run(folder, None, quiet())
     assert_same_run(folder, whole)
 
@@ -150,7 +150,7 @@ def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Pat
     """A vanishing learning rate makes no evaluation after the first better."""
     config = tiny_config(data, epochs=6, schedule="plateau", plateau=2, learning_rate=1e-12, warmup_steps=0)
     folder = start_run(config, tmp_path / "whole", quiet())
-    rates = {line["epoch"]: line["learning_rate"] for line in told(folder) if line["event"] == "step"}
+    rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
     whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
     assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2 + [1e-14])
     assert position(folder)["reductions"] == 2
@@ -169,7 +169,7 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     console = quiet()
     config = tiny_config(data, epochs=3, batch_size=24, bank_size=24, choose_on="half", name="dcl-s0")
     folder = start_run(config, tmp_path, console)
-    epochs = [line for line in read_history(folder / HISTORY) if line["event"] == "epoch"]
+    epochs = events(folder, "epoch")
     chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]
     assert len(set(chosen)) > 1
     best = best_save(folder).document("metrics")

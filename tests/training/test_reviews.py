@@ -22,7 +22,7 @@ from coder_core.training.reviewed import UsedReviews, apply_reviews, named_revie
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import STILL, assert_same_run, printed, quiet, tiny_config, told
+from tests.support.tiny_runs import STILL, assert_same_run, events, printed, quiet, tiny_config
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
@@ -66,7 +66,7 @@ def test_an_empty_file_changes_no_bit(data: Path, tmp_path: Path) -> None:
     plain = start_run(tiny_config(data, epochs=1), tmp_path / "plain", quiet())
     with_empty = start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet())
     assert_same_run(with_empty, plain)
-    assert told(plain), "the histories, which are equal too, hold the losses"
+    assert events(plain), "the histories, which are equal too, hold the losses"
 
 
 def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews: Path) -> None:

@@ -24,7 +24,6 @@ from coder_core.evaluate import main as evaluate
 from coder_core.model.encode import SplitEmbeddings, encode_split
 from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
@@ -32,7 +31,7 @@ from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
-from tests.support.tiny_runs import newest_state, quiet
+from tests.support.tiny_runs import events, newest_state, quiet
 from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
 from tests.support.tower_runs import tower_config, with_every_part, write_pictures_of_any_shape
 
@@ -62,7 +61,7 @@ def encode_dev(ready: Prepared) -> SplitEmbeddings:
 
 
 def losses(run: Path) -> list[float]:
-    return [event["loss"] for event in read_history(run / HISTORY) if event["event"] == "epoch"]
+    return [event["loss"] for event in events(run, "epoch")]
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
