@@ -145,9 +145,10 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         if parsed.dry_run:
             _print_plan(planned, parsed.split, threads, console)
             return 0
-        at_once = {"jobs": jobs, "threads": threads, "gpus": devices}
         with watching(console, len(planned)) as tell:
-            progress, interrupted = run_all(planned, parsed.split, **at_once, tell=tell)
+            progress, interrupted = run_all(
+                planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell
+            )
         failed = progress.failed
     results = collect(table, root, parsed.split, reference=parsed.reference)
     if results.rows:

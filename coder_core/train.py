@@ -24,6 +24,10 @@ USAGE = """usage: python -m coder_core.train [PRESET] [--key value …]
        python -m coder_core.train --resume checkpoints/NAME [--threads 4 …]
        torchrun --nproc-per-node 8 -m coder_core.train PRESET …   (several GPUs; several machines: docs/training.md)
 """
+AFTER_PRESETS = """
+A model as it is (zero-shot) takes no training: python -m coder_core.embed pictures DATA --model NAME --name RUN
+Without a preset or a value the three demo runs are trained. Every value, with the defaults of the named preset:
+"""
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,7 @@ def _print_presets(console: Console) -> None:
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
     console.print(table)
-    console.print(
-        "\nA model as it is (zero-shot) takes no training: "
-        "python -m coder_core.embed pictures DATA --model NAME --name RUN\n"
-        "Without a preset or a value the three demo runs are trained. "
-        "Every value, with the defaults of the named preset:\n"
-    )
+    console.print(AFTER_PRESETS)
 
 
 def _start(config: Config, root: Path, console: Console) -> None:

@@ -128,17 +128,11 @@ def _result(row: Row, runs: Runs, split: str, reference: str, against: Differenc
     metrics = [open_analysis(folder, split).metrics for folder in runs.values()]
     statuses = [read_status(folder) or {} for folder in runs.values()]
     peaks = [float(status["peak_mebibytes"]) for status in statuses if "peak_mebibytes" in status]
-    return ResultRow(
-        row,
-        tuple(runs),
-        {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)},
-        tuple(run[SUM] for run in metrics),
-        reference,
-        against,
-        statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60,
-        statistics.mean(peaks) if len(peaks) == len(statuses) else None,
-        _halves(runs),
-    )
+    minutes = statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60
+    mebibytes = statistics.mean(peaks) if len(peaks) == len(statuses) else None
+    means = {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)}
+    compared = tuple(run[SUM] for run in metrics), reference, against
+    return ResultRow(row, tuple(runs), means, *compared, minutes, mebibytes, _halves(runs))
 
 
 def _halves(runs: Runs) -> tuple[Measured, Measured] | None:

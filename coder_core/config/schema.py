@@ -174,13 +174,8 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
     """
     import tyro
 
-    return tyro.cli(
-        tyro.conf.OmitArgPrefixes[type(default)],  # type: ignore[misc]
-        prog=prog,
-        description=description,
-        args=list(arguments),
-        default=default,
-    )
+    kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]
+    return tyro.cli(kind, prog=prog, description=description, args=list(arguments), default=default)
 
 
 def named_settings(arguments: Iterable[str]) -> list[Setting]:

@@ -121,15 +121,9 @@ def _stored_inputs(
     if save is not None:
         text_tower = towers.text if towers is not None else None
         words = make_reader(config, vocabulary, download=download, tower=text_tower).size
-        build = load.check_size(
-            config,
-            save,
-            feature_size=load.read_feature_size(folder, config, about),
-            words=words,
-            concepts=concepts,
-            download=download,
-            towers=towers,
-        )
+        read: dict[str, Any] = {"words": words, "concepts": concepts, "towers": towers}
+        size = load.read_feature_size(folder, config, about)
+        build = load.check_size(config, save, feature_size=size, download=download, **read)
         check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
@@ -163,12 +157,13 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
 
 
 def _merge(stored: Config, overrides: Config) -> Config:
+    changes = ((key, *values) for key, values in differences(stored, overrides).items())
+    fixed = (
+        (spelt_as_flag(key.split(".")[1]), was, now) for key, was, now in changes if key not in MAY_CHANGE
+    )
     stop_on_errors(
-        Fault(
-            spelt_as_flag(key.split(".")[1]), f"is {now!r}", f"{was!r}, as the run began", "start a new run"
-        )
-        for key, (was, now) in differences(stored, overrides).items()
-        if key not in MAY_CHANGE
+        Fault(flag, f"is {now!r}", f"{was!r}, as the run began", "start a new run")
+        for flag, was, now in fixed
     )
     return replace(overrides, name=stored.name)
 

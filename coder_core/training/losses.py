@@ -70,19 +70,10 @@ def gather_anchors(
         scorer: of the pairs; None is the cosine.
         lengths: of the pairs, for a local scorer.
     """
+    all_images, all_texts, all_ids = _gather(images), _gather(texts), parallel.gather_rows(image_ids)
     all_lengths = None if lengths is None else Lengths(*(parallel.gather_rows(counts) for counts in lengths))
-    return Anchors(
-        images,
-        texts,
-        _gather(images),
-        _gather(texts),
-        image_ids,
-        parallel.gather_rows(image_ids),
-        parallel.rank() * len(image_ids),
-        scorer or CosineScorer(),
-        lengths,
-        all_lengths,
-    )
+    ids, offset, scorer = (image_ids, all_ids), parallel.rank() * len(image_ids), scorer or CosineScorer()
+    return Anchors(images, texts, all_images, all_texts, *ids, offset, scorer, lengths, all_lengths)
 
 
 def _gather(samples: Tensor) -> Tensor:
@@ -104,14 +95,9 @@ def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
 
 def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Direction]:
     """Yield this process's images against all texts, then its texts against all images, with their negatives."""
+    ids, offset = (anchors.image_ids, anchors.all_image_ids), anchors.offset
     for scores in batch_scores(anchors):
-        yield in_batch_direction(
-            scores,
-            anchors.image_ids,
-            anchors.all_image_ids,
-            keep_same_image=keep_same_image,
-            positive_offset=anchors.offset,
-        )
+        yield in_batch_direction(scores, *ids, keep_same_image=keep_same_image, positive_offset=offset)
 
 
 def mean_vectors(anchors: Anchors) -> Anchors:
@@ -300,8 +286,18 @@ def _dcl(candidates: Candidates, diversity: Tensor | None, objective: ObjectiveC
     )
 
 
-def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = None) -> Callable[..., Tensor]:
-    """Return the loss of a configuration, to be called with a direction; None as `scale` uses the configured one."""
+def plain_losses(
+    anchors: Anchors,
+    objective: ObjectiveConfig,
+    epoch: float,
+    weights: Tensor | None = None,
+    scale: Scale | None = None,
+) -> Losses:
+    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both.
+
+    Args:
+        scale: learned, of the logits; None uses the configured one.
+    """
     hardest = triplet_sum if epoch < objective.warmup_epochs else triplet_hardest
     temperature: float | Tensor = objective.temperature if scale is None else 1 / scale.scale
     bias: float | Tensor = objective.logit_bias if scale is None or scale.bias is None else scale.bias
@@ -314,20 +310,8 @@ def plain_loss(objective: ObjectiveConfig, epoch: float, scale: Scale | None = N
         "btr-sum": partial(triplet_sum, margin=objective.margin),
         "btr-hardest": partial(hardest, margin=objective.margin),
     }
-    return losses[objective.loss]
-
-
-def plain_losses(
-    anchors: Anchors,
-    objective: ObjectiveConfig,
-    epoch: float,
-    weights: Tensor | None = None,
-    scale: Scale | None = None,
-) -> Losses:
-    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both."""
-    loss = plain_loss(objective, epoch, scale)
     directions = batch_directions(anchors, keep_same_image=objective.same_image_negatives)
-    per_pair = torch.stack([loss(*direction) for direction in directions]).sum(0)
+    per_pair = torch.stack([losses[objective.loss](*direction) for direction in directions]).sum(0)
     parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
     if weights is not None:
         per_pair = per_pair * weights

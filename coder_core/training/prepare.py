@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -186,19 +187,12 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:
-    return TrainingBatches(
-        data.train,
-        words.train,
-        batch_size=config.training.batch_size,
-        seed=config.training.seed,
-        drop_regions=config.data.drop_regions,
-        drop_words=config.data.drop_words,
-        fixed_ends=words.reader.fixed_ends,
-        part=parallel.rank(),
-        parts=parallel.world_size(),
-        augment=config.towers.augment,
-        image_groups=data.image_groups,
-    )
+    training, dropped = config.training, config.data
+    options: dict[str, Any] = {"batch_size": training.batch_size, "seed": training.seed}
+    options |= {"drop_regions": dropped.drop_regions, "drop_words": dropped.drop_words}
+    options |= {"fixed_ends": words.reader.fixed_ends, "augment": config.towers.augment}
+    options |= {"part": parallel.rank(), "parts": parallel.world_size()}
+    return TrainingBatches(data.train, words.train, image_groups=data.image_groups, **options)
 
 
 def _find_sources(

@@ -13,7 +13,6 @@ from torch import Tensor
 from coder_core.config.training import TrainingConfig
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress
 from coder_core.model import parallel
 from coder_core.model.device import peak_mebibytes
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
@@ -65,29 +64,25 @@ class Reporter:
                     if writer is not None:
                         writer.close()
 
-    def warn(self, fault: Fault) -> None:
-        """Show a warning."""
-        self.display.say(f"warning: {fault}")
-
     def step(
         self,
         position: Position,
         losses: Losses,
         norm: Tensor,
+        part_reports: Mapping[str, Any],
+        part_facts: Sequence[str],
         *,
         learning_rate: float,
         rate: float,
-        part_reports: Mapping[str, Any],
-        part_facts: Sequence[str],
     ) -> None:
         """Report a step.
 
         Args:
             position: after the step.
             norm: of the gradient before clipping.
-            rate: pairs per second.
             part_reports: fields of the optional parts.
             part_facts: the same in words, for the terminal.
+            rate: pairs per second.
         """
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
         fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm)}
@@ -99,32 +94,20 @@ class Reporter:
             fields["diversity"] = dict(zip(QUARTILES, quartiles, strict=True))
         fields |= part_reports
         epoch = position.step / self.per_epoch
-        self._write_event("step", position, epoch=epoch, learning_rate=learning_rate, **fields)
+        self.write_event("step", position, epoch=epoch, learning_rate=learning_rate, **fields)
         self._write_status("running", position)
-        self.display.step(
-            position.step,
-            rate=rate,
-            parts=terms,
-            quartiles=quartiles[1:4] if quartiles else None,
-            best=position.best,
-            others=part_facts,
-        )
-
-    def write_epoch(self, position: Position, epoch: int, **fields: Any) -> None:
-        """Write the history's line of an epoch."""
-        self._write_event("epoch", position, epoch=epoch, **fields)
+        inner = quartiles[1:4] if quartiles else None
+        facts: dict[str, Any] = {"parts": terms, "quartiles": inner, "best": position.best}
+        self.display.step(position.step, rate=rate, others=part_facts, **facts)
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
         """Report the end: "finished", "stopped" or "failed", and the reason."""
         reason: dict[str, Any] = {} if message is None else {"message": message}
-        self._write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
+        self.write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
         self._write_status(state, position, **reason)
 
-    def progress(self, activity: str) -> Progress:
-        """Return the progress of an activity between two epochs."""
-        return self.display.scoring(f"{self.folder.name}, {activity}")
-
-    def _write_event(self, event: str, position: Position, **fields: Any) -> None:
+    def write_event(self, event: str, position: Position, **fields: Any) -> None:
+        """Write a line of the history: "step", "epoch" or "stop"."""
         if self.history is not None:
             self.history.write(event, step=position.step, **fields)
         if self.events is not None and event in REPEATABLE:

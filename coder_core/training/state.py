@@ -146,11 +146,6 @@ class Checkpoints:
         self.best = SaveStore(folder / "best", keep=1)
         self.saved_at = time.monotonic()
 
-    def tidy(self) -> None:
-        """Delete the remains of a killed writer."""
-        self.states.tidy()
-        self.best.tidy()
-
     def resume(self, state: TrainingState) -> list[Fault]:
         """Restore the newest intact state, if any; return warnings."""
         save = self.states.newest()

@@ -200,13 +200,8 @@ def pair_weights(anchors: Anchors, config: Config, inputs: LossInputs) -> Tensor
 def _weights_from_batch(anchors: Anchors, config: Config) -> Tensor:
     """(B,) weights by HAL, MITHUN or AMRANI, over the pairs of all processes as one batch."""
     scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
-    single = mean_vectors(anchors)
-    weights = batch_weights(
-        config.weighting.sample_weights,
-        scores,
-        single.all_images.detach(),
-        single.all_texts.detach(),
-        ids[:, None] != ids[None, :],
-        scale=config.weighting.weight_scale * len(ids),
-    )
+    single, weighting = mean_vectors(anchors), config.weighting
+    samples = single.all_images.detach(), single.all_texts.detach()
+    negatives, scale = ids[:, None] != ids[None, :], weighting.weight_scale * len(ids)
+    weights = batch_weights(weighting.sample_weights, scores, *samples, negatives, scale=scale)
     return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

@@ -11,7 +11,6 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.console.progress import Progress
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
@@ -73,10 +72,11 @@ class Trainer:
     def resume(self) -> None:
         """Restore the newest intact state; without any, start at the first step."""
         if self.first:
-            self.checkpoints.tidy()
+            self.checkpoints.states.tidy()  # the remains of a killed writer
+            self.checkpoints.best.tidy()
         parallel.barrier()
         for fault in self.checkpoints.resume(self.state):
-            self.reporter.warn(fault)
+            self.reporter.display.say(f"warning: {fault}")
 
     def run(self) -> str:
         """Train to the end or to a signal; return "finished" or "stopped".
@@ -129,14 +129,9 @@ class Trainer:
         for part in self.parts:
             if step % self.per_epoch == 0:
                 part.begin_epoch(step // self.per_epoch)
+        epoch, cast = step / self.per_epoch, autocast(self.device, training.precision)
         losses = compute_losses(
-            self.model,
-            batch,
-            self.config,
-            self.parts,
-            epoch=step / self.per_epoch,
-            embed=self._embed,
-            autocast=autocast(self.device, training.precision),
+            self.model, batch, self.config, self.parts, epoch=epoch, embed=self._embed, autocast=cast
         )
         check_losses(losses, batch, step)
         norm = self._update(losses, batch)
@@ -148,15 +143,12 @@ class Trainer:
         self.position.loss_sum += float(parallel.mean(losses.total))
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
-            self.reporter.step(
-                self.position,
-                losses,
-                norm,
-                learning_rate=self.state.optimizer.param_groups[0]["lr"],
-                rate=training.batch_size / max(seconds, 1e-9),
-                part_reports=reports,
-                part_facts=self._facts(reports),
+            per_second, lr = (
+                training.batch_size / max(seconds, 1e-9),
+                self.state.optimizer.param_groups[0]["lr"],
             )
+            parts = reports, self._facts(reports)
+            self.reporter.step(self.position, losses, norm, *parts, learning_rate=lr, rate=per_second)
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 
@@ -192,10 +184,11 @@ class Trainer:
         loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)
-        fields = {"loss": loss, "seconds": round(position.seconds, 2), "best": is_best}
+        fields: dict[str, Any] = {"epoch": epoch, "loss": loss, "best": is_best}
+        fields["seconds"] = round(position.seconds, 2)
         fields |= reports if metrics is None else {"metrics": metrics, **reports}
         # Before the save: a kill between the two repeats the line, which then counts once.
-        self.reporter.write_epoch(position, epoch, **fields)
+        self.reporter.write_event("epoch", position, **fields)
         self._save()
         facts, show = self._facts(reports), self.reporter.display.epoch
         show(epoch, metrics, position.seconds, loss, bool(is_best), facts, score=score)
@@ -208,15 +201,8 @@ class Trainer:
         dev, tokens = self.prepared.data.dev, self.prepared.words.dev
         if dev is None or tokens is None:
             return None
-        sources, _ = score_split(
-            self.model,
-            dev,
-            tokens,
-            beta=self.config.model.beta,
-            device=self.device,
-            precision=self.config.training.precision,
-            progress=self._progress(stop, "evaluating dev"),
-        )
+        beta, reading = self.config.model.beta, self._reading(stop, "evaluating dev")
+        sources, _ = score_split(self.model, dev, tokens, beta=beta, **reading)
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":
             first, second = half_metrics(sources, dev.image_of_text)
@@ -224,24 +210,20 @@ class Trainer:
         return metrics
 
     def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
-        return encode_split(
-            self.model,
-            self.prepared.data.train,
-            self.prepared.words.train,
-            device=self.device,
-            precision=self.config.training.precision,
-            progress=self._progress(stop, "clustering"),
-        )
+        data, words = self.prepared.data, self.prepared.words
+        return encode_split(self.model, data.train, words.train, **self._reading(stop, "clustering"))
 
-    def _progress(self, stop: StopRequest, activity: str) -> Progress:
-        show = self.reporter.progress(activity)
+    def _reading(self, stop: StopRequest, activity: str) -> dict[str, Any]:
+        """Return how the model reads a split between two epochs."""
+        show = self.reporter.display.scoring(f"{self.reporter.folder.name}, {activity}")
 
         def progress(done: float, total: float, phase: str = "") -> None:
             show(done, total, phase)
             if stop.signal and parallel.world_size() == 1:
                 raise StopRequestedError
 
-        return progress
+        precision = self.config.training.precision
+        return {"device": self.device, "precision": precision, "progress": progress}
 
     def _save(self) -> None:
         if self.first:

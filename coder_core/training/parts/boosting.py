@@ -170,32 +170,26 @@ def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
     return lambda *branches: (first(*branches) + second(*branches)) / 2
 
 
-def boosting_losses(target: Anchors, teachers: Sequence[Anchors], config: Config) -> Tensor:
-    """Return (B,) each pair's loss against a teacher, both directions together, averaged over the teachers.
+def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
+    """Add the loss against the teachers: a sum over the batch, whatever the main loss.
 
     Diao et al. 2024, section IV-B: with several earlier branches their losses are averaged, not their scores. The
     teachers get no gradient.
     """
-    loss = loss_against_teacher(config.boosting)
+    if not teachers:
+        return losses
+    boosting, loss = config.boosting, loss_against_teacher(config.boosting)
     with torch.no_grad():
         teacher_scores = [batch_scores(teacher) for teacher in teachers]
     directions = batch_directions(target, keep_same_image=config.objective.same_image_negatives)
-    losses = [
+    terms = [
         loss(direction, (scores[index], scores[index].diagonal(target.offset)))
         for index, direction in enumerate(directions)
         for scores in teacher_scores
     ]
-    return torch.stack(losses).sum(0) / len(teachers)
-
-
-def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
-    """Add the loss against the teachers: a sum over the batch, whatever the main loss."""
-    if not teachers:
-        return losses
-    per_pair = boosting_losses(target, teachers, config)
+    per_pair = torch.stack(terms).sum(0) / len(teachers)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
-    name, weight = f"boosting-{config.boosting.boosting}", config.boosting.boosting_weight * pairs
-    return losses.plus(name, per_pair, weight)
+    return losses.plus(f"boosting-{boosting.boosting}", per_pair, boosting.boosting_weight * pairs)
 
 
 def cohort_losses(
