@@ -48,9 +48,8 @@ def test_every_row_of_every_table_is_a_possible_run(table: str) -> None:
 
 def test_boosting_tables_start_from_the_preset_made_for_boosting() -> None:
     """It begins to boost after two epochs; branches that train together cannot wait."""
-    for config in (
-        config for table in BOOSTING_TABLES for config in built(table.name, "flickr8k-boosted").values()
-    ):
+    tables = [built(table.name, "flickr8k-boosted") for table in BOOSTING_TABLES]
+    for config in (config for rows in tables for config in rows.values()):
         assert errors(config) == []
         late = config.boosting.boosting != "none" and config.boosting.boosting_scenario != "online"
         assert not late or config.boosting.boosting_start_epoch == 2.0
