@@ -42,7 +42,7 @@ from tests.attack.campaign import (
     try_all,
 )
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import position, state_tensors, told
+from tests.support.tiny_runs import events, position, state_tensors
 
 CASES = 700
 RUNS = ("whole", "weighted")
@@ -170,7 +170,7 @@ def written_by_evaluate(folder: Path) -> tuple[Facts, list[str]]:
 def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
     """The last state, the best model, the history and the analysis of a run that was continued to its end."""
     best = SaveStore(folder / "best", keep=1).newest()
-    states = {"state": state_tensors(folder), "position": position(folder), "history": told(folder)}
+    states = {"state": state_tensors(folder), "position": position(folder), "history": events(folder)}
     facts = {name: digest(state) for name, state in states.items()}
     return facts | {"best": best.fingerprint if best else ""} | written_by_evaluate(folder)[0], []
 
