@@ -1,18 +1,22 @@
-"""The package: what is installed, and that its commands train from any folder."""
+"""The package: what is installed, and that its commands train from any folder, in a terminal."""
 
+import fcntl
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import termios
 import tomllib
-from functools import partial
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from coder_core.runs.status import read_status
-from tests.support.tiny_runs import write_tiny_data
+from tests.support.tiny_runs import position, write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
@@ -45,20 +49,49 @@ def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed: P
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
 
 
-def test_an_installed_command_trains_three_steps_from_another_folder(installed: Path, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    write_tiny_data(work / "data")
-    environment = os.environ | {"PYTHONPATH": str(installed)}
+def open_terminal() -> None:
+    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-    run = partial(subprocess.run, cwd=work, env=environment, text=True, check=True)
-    program = "import coder_core; print(coder_core.__file__)"
-    file = run([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE).stdout
-    assert file.strip() == str(installed / "coder_core" / "__init__.py")
-    size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=13")
-    here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1")
-    run([installed / "bin" / "coder-train", *size, *here])
-    status = read_status(work / "checkpoints" / "tiny") or {}
-    assert (status["state"], status["step"]) == ("finished", 3)
+
+def open_terminal() -> None:
+    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_closed(
+    installed: Path, tmp_path: Path
+) -> None:
+    """A hang-up saves as SIGTERM does."""
+    package, run = installed / "coder_core" / "__init__.py", tmp_path / "checkpoints" / "tiny"
+    with package.open("a") as file:
+        file.write("\nprint(__file__, flush=True)\n")
+    write_tiny_data(tmp_path / "data")
+    size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=100000", "--patience=0")
+    here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1", "--batch-size=8")
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [installed / "bin" / "coder-train", *size, *here],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        **dict.fromkeys(("stdin", "stdout", "stderr"), inside),
+        start_new_session=True,
+        preexec_fn=open_terminal,
+    )
+    os.close(inside)
+    printed = b""
+    while (read_status(run) or {}).get("step", 0) < 20:
+        assert process.poll() is None, printed
+        if select.select([terminal], [], [], 0.1)[0]:
+            printed += os.read(terminal, 4096)
+    os.close(terminal)
+    assert process.wait(timeout=60) == 3
+    assert str(package).encode() in printed
+    status = read_status(run) or {}
+    assert status["state"] == "stopped"
+    assert position(run)["step"] == status["step"]
 
 
 def test_the_pinned_versions_lie_in_the_ranges_of_the_package() -> None:

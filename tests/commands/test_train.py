@@ -1,14 +1,6 @@
 """The command: presets, values from the command line, what is refused before anything is written, the demo."""
 
-import fcntl
-import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
-import termios
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +21,6 @@ from tests.support.configs import changed
 from tests.support.pages import PAGES, open_page
 from tests.support.tiny_runs import newest_state, position, write_tiny_data
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = [
     *("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1"),
@@ -133,37 +124,6 @@ def test_impossible_arguments_fail_before_anything_is_written(
     assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
     assert culprit in plain(capsys.readouterr().err)
     assert not root.exists()
-
-
-def open_terminal() -> None:
-    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-def test_a_closed_terminal_saves_as_sigterm_does(data: Path, tmp_path: Path) -> None:
-    terminal, inside = pty.openpty()
-    arguments = [
-        *SMALL,
-        "--epochs=100000",
-        "--patience=0",
-        f"--data={data}",
-        f"--root={tmp_path}",
-        "--name=run",
-    ]
-    command = [sys.executable, "-m", "coder_core.train", *arguments]
-    streams = dict.fromkeys(("stdin", "stdout", "stderr"), inside)
-    process = subprocess.Popen(command, cwd=ROOT, **streams, start_new_session=True, preexec_fn=open_terminal)
-    os.close(inside)
-    while status_of(tmp_path / "run").get("step", 0) < 20:
-        assert process.poll() is None
-        if select.select([terminal], [], [], 0.1)[0]:
-            os.read(terminal, 4096)
-    os.close(terminal)
-    assert process.wait(timeout=60) == 3
-    status = status_of(tmp_path / "run")
-    assert status["state"] == "stopped"
-    assert position(tmp_path / "run")["step"] == status["step"]
 
 
 def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: Capture) -> None:

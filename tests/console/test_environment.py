@@ -11,7 +11,7 @@ import pytest
 from coder_core.console.runner import tune_environment
 
 IMPORT_EVERYTHING = """
-import json, os, pkgutil, importlib, resource
+import json, os, pkgutil, importlib, resource, signal
 import numpy as np, sklearn, torch  # scikit-learn sets variables of its own
 
 def faults():
@@ -23,7 +23,8 @@ def state():
     np.ones(2**24, np.float32)  # needs new pages unless the allocator keeps freed buffers
     threads = torch.get_num_threads(), torch.get_num_interop_threads()
     products = torch.backends.mkldnn.matmul.fp32_precision
-    return [dict(os.environ), threads, products, torch.initial_seed(), faults() - before > 2000]
+    signals = str(signal.getsignal(signal.SIGINT))
+    return [dict(os.environ), threads, products, torch.initial_seed(), faults() - before > 2000, signals]
 
 torch.manual_seed(0)
 before = state()
@@ -49,7 +50,8 @@ import os, runpy, sys
 class Watch:
     def find_spec(self, name, path=None, target=None):
         if name == "torch":
-            print([name in os.environ for name in ("GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")])
+            print([name in os.environ for name in ("GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")], flush=True)
+            os._exit(0)
 sys.meta_path.insert(0, Watch())
 sys.argv = {command}
 runpy.run_module("coder_core.{command[0]}", run_name="__main__", alter_sys=True)
@@ -84,16 +86,7 @@ sys.meta_path.insert(0, Interrupt())
 """
 
 
-@pytest.mark.parametrize(
-    ("entry", "library"),
-    [
-        ("module", "tyro"),
-        ("script", "rich.console"),
-        ("module", "numpy"),
-        ("script", "torch"),
-        ("module", "safetensors"),
-    ],
-)
+@pytest.mark.parametrize(("entry", "library"), [("script", "rich.console"), ("module", "numpy")])
 def test_an_interrupt_during_an_import_leaves_quietly(tmp_path: Path, library: str, entry: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(PROGRAM)
     script = tmp_path / "coder-train"
@@ -110,10 +103,3 @@ def test_an_interrupt_during_an_import_leaves_quietly(tmp_path: Path, library: s
     assert done.returncode == INTERRUPTED, done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("interrupted")
-
-
-def test_a_program_that_imports_the_package_keeps_its_handlers() -> None:
-    program = (
-        "import signal, coder_core; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, check=True)
