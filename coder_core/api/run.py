@@ -95,12 +95,12 @@ class Run(StoredRun):
     def unknown_words(self, text: str) -> list[str]:
         """The words of a free text that the run's model cannot tell apart, because training never saw them; pretrained
         towers split words into pieces and know them all."""
-        return [] if self.noted_towers is not None else list(self.model.known_and_unknown(text)[1])
+        return [] if self.noted_towers is not None else list(self.model.reader.known_and_unknown(text)[1])
 
     def _check_words(self, text: str) -> None:
         if self.noted_towers is not None:
             return
-        known, unknown = self.model.known_and_unknown(text)
+        known, unknown = self.model.reader.known_and_unknown(text)
         if not known:
             names = f" ({', '.join(unknown[:10])})" if unknown else ""
             fix = "ask with words of the captions it was trained with"

@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 
 MOST_FAULTS_SHOWN = 20
-COMMANDS = (
-    "python ",
-    "coder-",
-    "hf ",
-    "pip ",
-    "make ",
-    "streamlit ",
-)  # what is typed as it stands keeps its small letter
+# typed as they stand, with their small letters
+COMMANDS = ("python ", "coder-", "hf ", "pip ", "make ", "streamlit ")
 
 Severity = Literal["error", "warning", "note"]
 Result = TypeVar("Result")

@@ -122,9 +122,7 @@ class JobFolder:
         record = self._record()
         if record is None:
             return None
-        running = (
-            find_process(*record) is not None
-        )  # before the output is read, which is complete once it ended
+        running = find_process(*record) is not None  # before the output, which is complete once it ended
         output = last_output(self.folder / "output.log")
         return Job(record[0], running, output, read_progress(self.progress_file))
 

@@ -11,9 +11,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalError
 
-NO_MEMORY = re.compile(
-    r"can't allocate memory|cannot allocate memory|out of memory|can't start new thread", re.IGNORECASE
-)  # in the words of PyTorch, the system, a GPU, Python
+# in the words of PyTorch, the system, a GPU, Python
+NO_MEMORY = re.compile(r"can(no|')t allocate memory|out of memory|can't start new thread", re.IGNORECASE)
 REQUESTED = re.compile(r"tried to allocate (\d+) bytes")
 UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE
 

@@ -83,7 +83,7 @@ def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]
     events, faults = _read(Path(path))
     numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
     missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
-    steps = [_step(event) for event in events if event["event"] == "step"]
+    steps = [event.get("step", 0) for event in events if event["event"] == "step"]
     last = max((number for number in steps if number <= step), default=0)
     lost = [f"lacks {missing:,} of {epochs:,} finished epochs"] if missing > 0 else []
     if step - last >= STEPS_BETWEEN_LINES:
@@ -135,17 +135,13 @@ def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     latest: dict[Any, dict[str, Any]] = {}
     for number, event in enumerate(events):
         if event.get("event") == "resume":
-            latest = {key: earlier for key, earlier in latest.items() if _step(earlier) <= _step(event)}
+            step = event.get("step", 0)
+            latest = {key: earlier for key, earlier in latest.items() if earlier.get("step", 0) <= step}
         repeatable = event["event"] in REPEATABLE and "step" in event
         key = (event["event"], event["step"]) if repeatable else number
         latest.pop(key, None)
         latest[key] = event
     return list(latest.values())
-
-
-def _step(event: dict[str, Any]) -> float:
-    step = event.get("step", 0)
-    return step if isinstance(step, int | float) else 0
 
 
 def _cut_torn_line(descriptor: int) -> None:

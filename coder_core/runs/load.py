@@ -47,10 +47,6 @@ class LoadedModel:
     concepts: Concepts | None = None
     towers: RunTowers | None = None
 
-    def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
-        """A text's words that the model can tell apart, and those it cannot, each once."""
-        return self.reader.known_and_unknown(text)
-
     def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
         """(k, D) float32 unit rows of the instance branch.
 
@@ -85,16 +81,12 @@ class LoadedModel:
         """The T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32 features
         before they are pooled."""
         _, ids, lengths = next(text_chunks(self.reader.encode([text]), 1))
-        with evaluating(self.model):
-            features = self.model.words(ids.to(self.device), lengths.to(self.device))[0]
-        return self.reader.words(text), _on_cpu(features)
+        return self.reader.words(text), self._features(self.model.words, ids, lengths)
 
     def region_features(self, regions: np.ndarray) -> np.ndarray:
         """(R, F) region features of one image, all R present -> (R, D) float32 before they are pooled."""
         inputs = torch.from_numpy(np.require(regions, np.float32, requirements=["C", "W"]))
-        with evaluating(self.model):
-            features = self.model.regions(inputs[None].to(self.device), torch.tensor([len(regions)]))[0]
-        return _on_cpu(features)
+        return self._features(self.model.regions, inputs[None], torch.tensor([len(regions)]))
 
     def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
         """The (L, D) float32 features of one upright RGB picture before they are pooled, and their (L, 4) boxes, or
@@ -102,9 +94,12 @@ class LoadedModel:
         half = self._image_half
         pixels = torch.from_numpy(half.prepare(picture))[None]
         lengths = half.lengths(pixels)
+        return self._features(self.model.regions, pixels, lengths)[: int(lengths)], half.boxes(picture)
+
+    def _features(self, encoder: nn.Module, inputs: Tensor, lengths: Tensor) -> np.ndarray:
+        """Features of one sample before they are pooled."""
         with evaluating(self.model):
-            features = self.model.regions(pixels.to(self.device), lengths.to(self.device))[0, : int(lengths)]
-        return _on_cpu(features), half.boxes(picture)
+            return _on_cpu(encoder(inputs.to(self.device), lengths.to(self.device))[0])
 
     def encode_picture(self, picture: Image) -> np.ndarray:
         """One upright RGB picture -> (D,), or (2 · D,), as `encode_text` with `scoring`; of a run with an image

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from coder_core.model.encode import SplitEmbeddings
 
 CONCEPTS = "concepts"  # the document with their names
-ATTENTION_BYTES = (
-    1 << 28
-)  # of both modalities; above, only the strongest concepts of every sample are written
+# of both modalities; above, only the strongest concepts of every sample are written
+ATTENTION_BYTES = 1 << 28
 STRONGEST = 32
 EMBEDDINGS = ("concept_image_embeddings", "concept_text_embeddings")
 _NAMES: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": list}

@@ -16,17 +16,9 @@ from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.encode import SplitEmbeddings, SplitScores, score_split
+from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
-from coder_core.runs.analysis.tables import (
-    CAPTION_IDS,
-    DOCUMENT_TUNED,
-    IMAGE_PART_LENGTHS,
-    IMAGE_PARTS,
-    PICTURE_POSITIONS,
-    RANKS,
-    SCORES,
-)
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.load import LoadedModel
@@ -59,7 +51,7 @@ def evaluate_split(
     arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
-        documents[DOCUMENT_TUNED] = loaded.towers.document()
+        documents[tables.DOCUMENT_TUNED] = loaded.towers.document()
     beta = loaded.config.model.beta if loaded.concepts is not None else None
     samples = describe_samples(split, split.n_images)
     facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "beta": beta}
@@ -71,7 +63,7 @@ def ranked(sources: list[Source], image_of_text: np.ndarray) -> tuple[Metrics, d
     """Metrics of scores, and the arrays `tables.RANKS`."""
     scores = score_tiles(sources, image_of_text)
     ranks = rank(scores, best=BEST_LISTED)
-    return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in RANKS}
+    return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in tables.RANKS}
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
@@ -87,12 +79,12 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
         "picture_folder": folder.resolve() if folder else "",
     }
     if packed is not None:
-        described |= {"packed": packed[0], PICTURE_POSITIONS: packed[1]}
+        described |= {"packed": packed[0], tables.PICTURE_POSITIONS: packed[1]}
     elif not folder and samples.image_names:
         described |= noted_pictures(samples.source.get("features", ""), samples.image_names)
     holder = samples if isinstance(samples, Split) else read
     ids = None if holder is None else holder.caption_ids
-    return described if ids is None else described | {CAPTION_IDS: ids}
+    return described if ids is None else described | {tables.CAPTION_IDS: ids}
 
 
 def _tables(
@@ -107,9 +99,12 @@ def _tables(
     arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
     if isinstance(encoded, SplitScores):
         parts = encoded.images.parts
-        arrays[SCORES] = encoded.scores
+        arrays[tables.SCORES] = encoded.scores
         if parts.size * 2 <= PARTS_BYTES:  # for scoring new captions; an analysis stays small beside its data
-            arrays |= {IMAGE_PARTS: parts.astype(np.float16), IMAGE_PART_LENGTHS: encoded.images.lengths}
+            arrays |= {
+                tables.IMAGE_PARTS: parts.astype(np.float16),
+                tables.IMAGE_PART_LENGTHS: encoded.images.lengths,
+            }
         return arrays, documents
     arrays |= {"image_embeddings": encoded.images, "text_embeddings": encoded.texts}
     if loaded.concepts is not None and loaded.model.concepts is not None:

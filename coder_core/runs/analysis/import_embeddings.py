@@ -16,16 +16,8 @@ from coder_core.data.embeddings import Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
+from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
-from coder_core.runs.analysis.tables import (
-    DOCUMENT_IMPORTED,
-    DOCUMENT_QUERIES,
-    DOCUMENT_TOWERS,
-    KIND_IMPORTED,
-    QUERIES,
-    list_splits,
-    split_folder,
-)
 from coder_core.runs.analysis.write import write_analysis
 
 
@@ -42,7 +34,7 @@ def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = 
     """
     stop_on_errors(name_faults(name))
     folder = Path(root) / name
-    folder_of_split = split_folder(folder, split)
+    folder_of_split = tables.split_folder(folder, split)
     stop_on_errors(check_folder(str(folder_of_split), folder_of_split))
     if not folder.exists() and not folder.is_symlink():
         return folder
@@ -86,13 +78,13 @@ def import_run(
         _refuse_another_model(folder, split, embeddings, towers)
     metrics, arrays = ranked([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
     arrays |= {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
-    documents: dict[str, Any] = {DOCUMENT_IMPORTED: _description(embeddings)}
-    documents |= {DOCUMENT_TOWERS: dict(towers)} if towers else {}
+    documents: dict[str, Any] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
+    documents |= {tables.DOCUMENT_TOWERS: dict(towers)} if towers else {}
     if embeddings.queries is not None:
-        documents |= {DOCUMENT_QUERIES: embeddings.query_texts}
-        arrays |= {QUERIES: embeddings.queries}
+        documents |= {tables.DOCUMENT_QUERIES: embeddings.query_texts}
+        arrays |= {tables.QUERIES: embeddings.queries}
     samples = describe_samples(embeddings, len(embeddings.images))
-    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": KIND_IMPORTED}
+    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
     fingerprint = _fingerprint(embeddings)
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         write_analysis(target, split, fingerprint=fingerprint, **samples, **facts, **arrays)
@@ -103,9 +95,9 @@ def is_imported(folder: Path) -> bool:
     """True if a folder holds imported embeddings and nothing else of a run."""
     if (folder / "config.toml").exists():
         return False
-    splits = list_splits(folder)
-    kinds = {sealed.read_manifest(split_folder(folder, split)).get("kind") for split in splits}
-    return kinds == {KIND_IMPORTED}
+    splits = tables.list_splits(folder)
+    kinds = {sealed.read_manifest(tables.split_folder(folder, split)).get("kind") for split in splits}
+    return kinds == {tables.KIND_IMPORTED}
 
 
 def _refuse_another_model(
@@ -113,16 +105,16 @@ def _refuse_another_model(
 ) -> None:
     size = embeddings.images.shape[1]
     fix = "these are another model's: choose another --name"
-    for other in list_splits(folder):
+    for other in tables.list_splits(folder):
         if other == split:
             continue
-        content = sealed.SealedFolder(split_folder(folder, other))
+        content = sealed.SealedFolder(tables.split_folder(folder, other))
         other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         where = f"split {other} of {folder}"
         if other_size != size:
             raise InputError.at(where, f"has {other_size} numbers a sample", f"{size}", fix)
-        has_towers = f"{DOCUMENT_TOWERS}.json" in content.manifest["files"]
-        other_towers = _identity(content.document(DOCUMENT_TOWERS) if has_towers else None)
+        has_towers = f"{tables.DOCUMENT_TOWERS}.json" in content.manifest["files"]
+        other_towers = _identity(content.document(tables.DOCUMENT_TOWERS) if has_towers else None)
         if other_towers != _identity(towers):
             raise InputError.at(where, f"is of {other_towers}", f"that of {_identity(towers)}", fix)
 

@@ -26,10 +26,8 @@ from coder_core.model.towers.pretrained import fingerprint
 
 VERSION = 1  # of how spaces and neighbours are made
 NEIGHBOURS = "neighbours"
-NEIGHBOURS_KEY, MODEL_KEY = (
-    "neighbours_fingerprint",
-    "text_space_fingerprint",
-)  # in the table [about] of a run
+NEIGHBOURS_KEY = "neighbours_fingerprint"  # in the table [about] of a run
+MODEL_KEY = "text_space_fingerprint"
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,9 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
 
 def run_text_space(folder: Path, config: Config) -> TextSpace:
     """The space a run's neighbours were searched in: its own files, or the model its configuration names."""
-    return _stored_space(sealed.SealedFolder(folder), config)
-
-
-def _stored_space(files: sealed.SealedFolder, config: Config) -> TextSpace:
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
+    files = sealed.SealedFolder(folder)
     return TfidfSpace.from_files(files.read(NAMES), files.read(ARRAYS), str(files.path))
 
 
@@ -139,7 +134,7 @@ def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
     try:
         files = sealed.SealedFolder(folder)
         files.check()
-        return np.array(files.array(NEIGHBOURS)), _stored_space(files, config)
+        return np.array(files.array(NEIGHBOURS)), run_text_space(folder, config)
     except (InputError, KeyError):
         return None  # searched again and replaced
 
