@@ -55,12 +55,6 @@ def open_terminal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def open_terminal() -> None:
-    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_closed(
     installed: Path, tmp_path: Path
 ) -> None:
