@@ -262,11 +262,8 @@ def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     disk = decimal(sum(split["bytes_on_disk"] for split in splits))
     words = decimal(sum(split.get("bytes_of_words", 0) for split in splits))
     batch = decimal(max(split["bytes_a_batch"] for split in splits))
-    lines.append(
-        f"Memory: {batch} for the regions of a batch of {batch_size} in float32, {words} for the words; "
-        f"the features ({disk}) stay on disk and are mapped."
-    )
-    return lines
+    memory = f"{batch} for the regions of a batch of {batch_size} in float32, {words} for the words"
+    return [*lines, f"Memory: {memory}; the features ({disk}) stay on disk and are mapped."]
 
 
 if __name__ == "__main__":

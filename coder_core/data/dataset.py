@@ -170,6 +170,8 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     if not images:
         raise _no_split(path, split, _karpathy_splits(annotated))
     file, features, span = _features(root, path, len(annotated), name, rows, faults)
+    source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
+    source["captions belong to images"] = "sentences of images[i], images in imgid order"
     whole = Split(
         name=split,
         features=features,
@@ -179,12 +181,7 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
         image_of_text=np.repeat(np.arange(len(images)), [len(image.captions) for image in images]),
         image_names=[image.name for image in images],
         caption_ids=id_array([number for image in images for number in image.caption_ids]),
-        source={
-            "layout": "Karpathy JSON",
-            "features": str(file.path),
-            "captions": str(path),
-            "captions belong to images": "sentences of images[i], images in imgid order",
-        },
+        source=source,
         faults=faults,
     )
     if split != "test" or dataset != "coco":

@@ -38,6 +38,7 @@ PACKAGE, DISTRIBUTION = "eccv_caption", "eccv-caption"
 COCO_JUDGEMENTS = {"eccv": "ECCV Caption", "cxc": "CxC"}
 NAMES = "391895, 000000391895.jpg or val2014/COCO_val2014_000000391895.jpg"
 KEYS = ("filename", "caption", "negative_caption")  # of a probe
+Rows = Mapping[int, list[int]]  # key → the rows that have it
 _COCO = "COCO_"  # COCO_val2014_000000085329.jpg is 000000085329.jpg of the 2017 release
 _NUMBER = re.compile(rf"(?:{_COCO}(?:train|val|test)20\d\d_)?(\d{{1,12}})(?:\.\w+)?")
 
@@ -161,12 +162,7 @@ class _IdError(ValueError):
     """A caption is named by an id that does not identify it."""
 
 
-def _caption_row(
-    name: str,
-    images: Mapping[str, int],
-    texts: Mapping[int, list[int]],
-    by_id: Mapping[int, list[int]] | None,
-) -> int | None:
+def _caption_row(name: str, images: Mapping[str, int], texts: Rows, by_id: Rows | None) -> int | None:
     """Row of the caption `x.jpg#2` or `412`; None where the split does not have it, ValueError for another name.
 
     images: file name → row. texts: of an image, the rows of its captions. by_id: the rows that have an id, if known.
@@ -271,7 +267,7 @@ def _rows_by_order(
     image_names: Sequence[str],
     image_of_text: np.ndarray,
     rows: Mapping[int, int],
-    captions_of: Mapping[int, Sequence[int]],
+    captions_of: Rows,
 ) -> dict[int, int]:
     """COCO's id → row of the caption; the k-th caption of an image has the k-th of its ids."""
     texts_of = _rows_of(image_of_text)
@@ -286,7 +282,7 @@ def _rows_by_order(
     return text_rows
 
 
-def _image_rows(flag: str, image_names: Sequence[str], known: Mapping[int, Sequence[int]]) -> dict[int, int]:
+def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int, int]:
     """COCO's number of an image → its row."""
     rows: dict[int, int] = {}
     for row, name in enumerate(image_names):

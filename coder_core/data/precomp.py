@@ -146,12 +146,9 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
     groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
     if not all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat)):
         return 1
-    once = None if ids is None else ids[::repeat]
-    if once is not None and (
-        len(set(once)) != len(once) or ids != [name for name in once for _ in range(repeat)]
-    ):
-        return 1
-    return repeat
+    once = (ids or [])[::repeat]
+    repeated = [name for name in once for _ in range(repeat)]
+    return repeat if len(set(once)) == len(once) and repeated == (ids or []) else 1
 
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:

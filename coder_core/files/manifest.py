@@ -70,12 +70,8 @@ def parse_manifest(path: Path) -> dict[str, Any]:
     for name, entry in manifest.get("arrays", {}).items():
         place = f"{path} key arrays, {name[:80]}"
         check_values(entry, {"shape": list, "dtype": str}, place)
-        shape = entry.get("shape")
-        if (
-            "dtype" not in entry
-            or shape is None
-            or not all(type(size) is int and 0 <= size < LARGEST for size in shape)
-        ):
+        sizes = entry.get("shape", [-1])
+        if "dtype" not in entry or not all(type(size) is int and 0 <= size < LARGEST for size in sizes):
             raise InputError.at(place, "has no shape and dtype", "sizes, and a type of number")
     return manifest
 

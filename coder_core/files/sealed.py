@@ -24,17 +24,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
+from coder_core.files import manifest
 from coder_core.files.arrays import check_header
 from coder_core.files.atomic import appearing, cache_folder, locate
-from coder_core.files.manifest import (
-    FORMAT,
-    MANIFEST,
-    damaged,
-    file_sha256,
-    parse_manifest,
-    remembered_sha256,
-    render_manifest,
-)
+from coder_core.files.manifest import MANIFEST, damaged, file_sha256
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +78,7 @@ class SealedFolder:
     def __init__(self, path: Path) -> None:
         """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
         self.path = locate(path)
-        self.manifest = parse_manifest(self.path / MANIFEST)
+        self.manifest = manifest.parse_manifest(self.path / MANIFEST)
 
     def check(
         self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
@@ -101,7 +94,7 @@ class SealedFolder:
         Raises:
             InputError: names every file that is missing, cut or damaged.
         """
-        sha256 = (remembered_sha256 if remember else file_sha256) if digest else None
+        sha256 = (manifest.remembered_sha256 if remember else file_sha256) if digest else None
         check = partial(self._check, sha256=sha256)
         files = self.manifest["files"]
         checked = list(files if names is None else names)
@@ -280,7 +273,8 @@ def _seal(folder: Path, about: Mapping[str, Any]) -> None:
     """Make every file durable and readable as the folder is, and list them in the manifest."""
     paths = sorted(folder.iterdir())
     files = {path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
-    (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
+    listed = {**about, "format": manifest.FORMAT, "files": files}
+    (folder / MANIFEST).write_bytes(manifest.render_manifest(listed))
     for path in folder.iterdir():
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files private
         sync(path)

@@ -86,16 +86,9 @@ class _Results(Dataset[Any]):
 
 def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
     """Yield make(number) in this order, computed in `workers` processes ahead of its use; here with 0."""
-    more: dict[str, Any] = {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
-    yield from DataLoader(
-        _Results(make),
-        batch_size=None,
-        sampler=list(numbers),
-        num_workers=workers,
-        worker_init_fn=_leave_signals,
-        generator=torch.Generator(),
-        **more,
-    )
+    more: dict[str, Any] = {"worker_init_fn": _leave_signals, "generator": torch.Generator()}
+    more |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
+    yield from DataLoader(_Results(make), None, sampler=list(numbers), num_workers=workers, **more)
 
 
 def _leave_signals(worker: int) -> None:

@@ -136,17 +136,14 @@ def read_captioned(
     every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
     in_order = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
     splits = [replace(every.keep(split_of_image == name), name=name) for name in in_order]
-    present = [
-        _report_missing(split, path, skip=reading.skip_broken, faults=faults)
-        if only in ("", split.name)
-        else split
-        for split in splits
-    ]
+    sought = [split for split in splits if only in ("", split.name)]
+    present = {split.name: _report_missing(split, path, reading.skip_broken, faults) for split in sought}
     for earlier, split in combinations(splits, 2):
         names_of_both = set(split.image_names).intersection(earlier.image_names)
         faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
     faults += _without_captions(splits)
-    return CaptionedData(layout.name, [split for split in present if len(split.rows)], faults)
+    remaining = [present.get(split.name, split) for split in splits]
+    return CaptionedData(layout.name, [split for split in remaining if len(split.rows)], faults)
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -249,7 +246,7 @@ def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bo
     return count_cases(where, problem, cases, "whole picture files", fix, severity)
 
 
-def _report_missing(split: CaptionedSplit, path: Path, *, skip: bool, faults: list[Fault]) -> CaptionedSplit:
+def _report_missing(split: CaptionedSplit, path: Path, skip: bool, faults: list[Fault]) -> CaptionedSplit:
     """The split without its missing pictures, or with an error that names the first."""
     missing = np.isin(split.rows, split.positions.missing(split.rows.tolist()))
     names = [shown(split.image_names[image]) for image in np.flatnonzero(missing)]

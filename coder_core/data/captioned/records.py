@@ -47,10 +47,7 @@ LOOKS = {  # of a layout: its files, and what its first file shows, for messages
     "imagefolder": ("metadata.csv, .jsonl or .parquet with file_name", "names picture files"),
     "parquet": ("*.parquet with a column image of struct{bytes, path}", "has a column of pictures' bytes"),
     "webdataset": ("*.tar of pictures with .txt or .json", "holds pictures and their captions"),
-    "img2dataset": (
-        "00000/000000000.jpg with .txt or .json",
-        "holds pictures with .txt or .json beside them",
-    ),
+    "img2dataset": ("00000/000000000.jpg with .txt or .json", "holds pictures beside .txt or .json files"),
 }
 
 

@@ -157,17 +157,12 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
     progress(PICTURES_SHARE, 1, "comparing pictures")
     alike = duplicate_pictures(np.concatenate(hashes), np.concatenate(tiny)) if pictured else []
     progress(0.95, 1, "comparing captions")
-    names = [split.name for split in pictured]
-    return ContentReport(
-        {split.name: (len(split.rows), len(split.captions)) for split in splits},
-        tuple(split.name for split in splits if split.name not in names),
-        tuple(bad),
-        _located(alike, [(split.name, len(split.rows)) for split in pictured]),
-        _located(
-            duplicate_captions([caption for split in splits for caption in split.captions]),
-            [(split.name, len(split.captions)) for split in splits],
-        ),
-    )
+    pictures = _located(alike, [(split.name, len(split.rows)) for split in pictured])
+    repeated = duplicate_captions([caption for split in splits for caption in split.captions])
+    captions = _located(repeated, [(split.name, len(split.captions)) for split in splits])
+    counts = {split.name: (len(split.rows), len(split.captions)) for split in splits}
+    without = tuple(split.name for split in splits if split.name not in {each.name for each in pictured})
+    return ContentReport(counts, without, tuple(bad), pictures, captions)
 
 
 def _located(groups: Groups, counts: Sequence[tuple[str, int]]) -> tuple[Finding, ...]:
