@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, Run, heat_maps, numbers_from, open_run
+from coder_core.api import InputError, heat_maps, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
 from coder_core.api.retrieval.judged import probe_run
 from coder_core.data.judgements import Probe
@@ -117,12 +117,9 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
     finally:
         away.rename(base / "features")
     file = base / "features" / "dev_boxes.npy"
-    for content, fact in (
-        (None, heat_maps.NO_FILE),
-        (np.zeros((3, 4, 3), np.float32), "(3, 4, 3)"),
-        (np.full((3, 4, 4), 9, np.float32), "not shares"),
-        (np.zeros(3, int), file.name),
-    ):
+    narrow, large = np.zeros((3, 4, 3), np.float32), np.full((3, 4, 4), 9, np.float32)
+    facts = {"(3, 4, 3)": narrow, "not shares": large, file.name: np.zeros(3, int), heat_maps.NO_FILE: None}
+    for fact, content in facts.items():
         intact = file.rename(tmp_path / "intact.npy")
         if content is not None:
             np.save(file, content)
@@ -217,33 +214,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     return folder / "runs"
 
 
-def encoded(run: Run, file: str) -> np.ndarray:
-    return run.encode_picture(read_picture(draw(NAMES.index(file)), file), split="dev")
-
-
-@pytest.mark.parametrize(("name", "kind"), [("tuned", "tuned towers"), ("pooled", "frozen towers")])
-def test_new_texts_and_pictures_get_the_rows_they_had_as_samples(runs: Path, name: str, kind: str) -> None:
-    run = open_run(runs / name)
-    assert numbers_from(run.summary) == kind
-    assert run.reads_pictures("dev")
-    v, w = run.scoring("dev")
-    np.testing.assert_allclose([encoded(run, file) for file in DEV], v, atol=1e-5)
-    np.testing.assert_allclose(run.encode_text(CAPTIONS[DEV[1]]), w[2:4], atol=1e-5)
-    assert len(run.search("a ring", split="dev", top=3)) == 3
-
-
 def test_probes_of_pictures_outside_the_split(runs: Path, tmp_path: Path) -> None:
     run = open_run(runs / "tuned")
     train = [name for name in NAMES if SPLITS[name] == "train"][:2]
+    pictures = {name: draw(NAMES.index(name)) for name in (*train, DEV[0])}
     for name in train:
-        (tmp_path / name).write_bytes(draw(NAMES.index(name)))
-    probes = [Probe("swap", name, CAPTIONS[name][0], CAPTIONS[DEV[1]][0]) for name in (*train, DEV[0])]
+        (tmp_path / name).write_bytes(pictures[name])
+    probes = [Probe("swap", name, CAPTIONS[name][0], CAPTIONS[DEV[1]][0]) for name in pictures]
     table = probe_run(run, "dev", probes, pictures=str(tmp_path))
-    assert table["picture"].tolist() == [*train, DEV[0]]
-    rows = [encoded(run, name) for name in table["picture"]]
-    for part in ("caption", "negative"):
+    assert table["picture"].tolist() == list(pictures)
+    rows = [run.encode_picture(read_picture(*part[::-1]), split="dev") for part in pictures.items()]
+    for column, part in (("score", "caption"), ("negative", "negative")):
         texts = run.encode_text([getattr(probe, part) for probe in probes])
-        column = "score" if part == "caption" else part
         np.testing.assert_allclose(table[column], np.einsum("nd,nd->n", rows, texts), atol=1e-5)
     with pytest.raises(InputError, match="none of the 2"):
         probe_run(run, "dev", probes[:2], pictures=str(tmp_path / "empty"))

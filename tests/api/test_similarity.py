@@ -12,11 +12,12 @@ from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
-from tests.support.clip_runs import CAPTIONS_PER_IMAGE, import_clip
+from tests.support.clip_runs import import_clip
 from tests.support.run_folders import synthetic
 
 DIRECTIONS = ("i2t", "t2i")
 LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
+WITHIN = np.array([3, 10, 11, 14, 75, 149])  # captions of a slice, of four images
 
 
 def choose(run: Run, source: str, **settings: object) -> matrix_samples.MatrixSamples:
@@ -45,7 +46,7 @@ def test_a_selection_by_number_or_by_words(run: Run) -> None:
             choose(run, "chosen", chosen=chosen)
 
 
-@pytest.mark.parametrize("within", [None, np.array([3, 10, 11, 14, 75, 149])])
+@pytest.mark.parametrize("within", [None, WITHIN])
 def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.ndarray | None) -> None:
     rows = np.arange(150) if within is None else within
     batch = choose(run, "hardest", size=20, within=within)
@@ -59,37 +60,37 @@ def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.nd
     assert within is not None or scores[worst].argmax() in batch.images
 
 
-def test_a_whole_split_is_sampled_when_it_is_too_large(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = choose(run, "split")
-    assert (len(batch.images), len(batch.texts), batch.paired) == (30, 150, False)
-    monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", 500)
-    batch = choose(run, "split", seed=3)
-    assert len(batch.images) * len(batch.texts) <= 500
-    assert f"{len(batch.images)} of 30 images" in batch.about
-    np.testing.assert_array_equal(np.unique(run.image_of_text("dev")[batch.texts]), batch.images)
+@pytest.mark.parametrize("within", [None, WITHIN])
+def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(
+    run: Run, within: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, owner = choose(run, "split", within=within), run.image_of_text("dev")
+    shape = (30, 150) if within is None else (4, 6)
+    assert (len(batch.images), len(batch.texts), batch.paired) == (*shape, False)
+    assert f"{shape[0]} images" in batch.about
+    most = 500 if within is None else 12
+    monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", most)
+    batch = choose(run, "split", seed=3, within=within)
+    assert len(batch.images) * len(batch.texts) <= most
+    assert f"{len(batch.images)} of {shape[0]} images" in batch.about
+    pairs = np.arange(150) if within is None else within
+    assert batch.texts.tolist() == [text for text in pairs if owner[text] in batch.images]
 
 
 @pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
-def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    within, owner = np.array([3, 10, 11, 14, 75, 149]), run.image_of_text("dev")
-    batch = choose(run, source, size=5, within=within, chosen="scene")
-    assert set(batch.texts.tolist()) <= set(within.tolist())
+def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str) -> None:
+    batch = choose(run, source, size=5, within=WITHIN, chosen="scene")
+    assert set(batch.texts.tolist()) <= set(WITHIN.tolist())
     assert len(batch.texts) == (6 if source == "split" else 5)
-    assert set(batch.images.tolist()) == set(owner[batch.texts].tolist())
+    assert set(batch.images.tolist()) == set(run.image_of_text("dev")[batch.texts].tolist())
     if source == "chosen":  # numbers are taken as they are
-        batch = choose(run, source, chosen="0-3", within=within[:1])
+        batch = choose(run, source, chosen="0-3", within=WITHIN[:1])
         assert batch.texts.tolist() == [0, 1, 2, 3]
         assert "4 of the 4 pairs" in batch.about
-        return
-    for alone, fact in ((within[:0], "no pair"), (within[:1], "1 pair"), (within[1:4], "single image")):
-        with pytest.raises(InputError, match=f"the slice: .*{fact}"):
-            choose(run, source, within=alone)
-    if source == "split":
-        assert "4 images" in batch.about
-        monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", 12)
-        some = choose(run, "split", within=within)
-        assert some.texts.tolist() == [text for text in within if owner[text] in some.images]
-        assert "2 of 4 images" in some.about
+    else:
+        for alone, fact in ((WITHIN[:0], "no pair"), (WITHIN[:1], "1 pair"), (WITHIN[1:4], "single image")):
+            with pytest.raises(InputError, match=f"the slice: .*{fact}"):
+                choose(run, source, within=alone)
 
 
 @pytest.mark.parametrize("source", ["seed", "split"])
@@ -298,21 +299,19 @@ def test_the_table_holds_every_cell_with_its_ids(run: Run, cells: int) -> None:
 
 def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path: Path) -> None:
     """γ is between negatives and positives, μ a third of the distance of the medians."""
-    run = open_run(import_clip(tmp_path / "runs", "clip", images=24))
-    v, w = run.embeddings("dev")
-    own = np.arange(24)[:, None] == np.repeat(np.arange(24), CAPTIONS_PER_IMAGE)
-    scores = np.asarray(v, np.float64) @ np.asarray(w, np.float64).T
+    run, alone = (open_run(import_clip(tmp_path / "runs", f"clip-{n}", images=n)) for n in (24, 1))
+    v, w = (np.asarray(rows, np.float64) for rows in run.embeddings("dev"))
+    own, scores = np.arange(24)[:, None] == run.image_of_text("dev"), v @ w.T
     middle, top = np.quantile(scores[~own], [0.5, 0.99])
     positive = np.median(scores[own])
     values = similarity.values_from_similarities(run, "dev")
     medians = values.negatives, values.negatives_top, values.positives
     assert medians == pytest.approx((middle, top, positive), abs=1e-6)
-    assert values.loss.gamma == pytest.approx((top + positive) / 2, abs=0.0025)
-    assert values.loss.temperature == pytest.approx((positive - middle) / 3, abs=0.0025)
+    expected = (top + positive) / 2, (positive - middle) / 3
+    assert (values.loss.gamma, values.loss.temperature) == pytest.approx(expected, abs=0.0025)
     assert values.loss.gamma < 0.1 < Loss().gamma
     drawn = similarity.values_from_similarities(run, "dev", pairs=1000)
     assert drawn.negatives == pytest.approx(middle, abs=0.02)
-    alone = open_run(import_clip(tmp_path / "runs", "alone", images=1))  # no negatives
-    values = similarity.values_from_similarities(alone, "dev")
+    values = similarity.values_from_similarities(alone, "dev")  # no negatives
     assert values.loss == Loss()
     assert np.isnan(values.negatives)
