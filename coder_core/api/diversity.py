@@ -89,8 +89,8 @@ def std_over_split(s: Sides) -> Array:
         anchors = np.asarray(s.anchors[part], dtype=np.float64)
         squares[part] = np.einsum("qd,qd->q", anchors @ scatter, anchors)
     positives, positive_sum, positive_squares = _own_moments(s, centre)
-    others = np.maximum(count - positives, 1)
-    variance = (squares - positive_squares) / others - (positive_sum / others) ** 2
+    negatives = np.maximum(count - positives, 1)
+    variance = (squares - positive_squares) / negatives - (positive_sum / negatives) ** 2
     return np.sqrt(np.maximum(variance, 0.0))
 
 

@@ -99,8 +99,8 @@ def c_way_accuracy(
         rows = np.arange(start, min(start + BLOCK, scores.m))
         random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
         first, count = questions.first[rows, None], questions.count[rows]
-        others = len(questions.order) - count
-        wrong = draw(random, np.tile(others, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
+        foreign = len(questions.order) - count
+        wrong = draw(random, np.tile(foreign, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
         wrong += np.where(wrong >= first, count[:, None], 0)  # step over the question's own image
         right += _answered(scores, questions, direction, rows, wrong, options, ties)
     shares = 100.0 * right / scores.m
@@ -126,17 +126,17 @@ def option_faults(
     return faults
 
 
-def draw(random: np.random.Generator, others: np.ndarray, count: int) -> np.ndarray:
-    """(Q, count) different whole numbers below `others` (Q,), each row in random order.
+def draw(random: np.random.Generator, limits: np.ndarray, count: int) -> np.ndarray:
+    """(Q, count) different whole numbers below `limits` (Q,), each row in random order.
 
     Floyd's algorithm (Bentley & Floyd 1987) on all rows at once: `count` steps, however many there are to draw from.
 
     >>> np.sort(draw(np.random.default_rng(0), np.array([3]), 3))
     array([[0, 1, 2]])
     """
-    drawn = np.empty((count, len(others)), dtype=np.int64)
+    drawn = np.empty((count, len(limits)), dtype=np.int64)
     for step in range(count):
-        top = others - count + step
+        top = limits - count + step
         number = random.integers(0, top, endpoint=True)
         taken = (drawn[:step] == number).any(0)
         drawn[step] = np.where(taken, top, number)
@@ -173,8 +173,8 @@ def _answered(
         inside = np.flatnonzero((line >= start) & (line < start + len(tile)))
         lines = line[inside] - start
         own = tile[lines, questions.order[questions.answer[rows[inside]]]]
-        others = tile[lines[:, None], questions.order[wrong[:, inside]]]
-        beaten = others >= own[:, None] if ties == "pessimistic" else others > own[:, None]
+        foreign = tile[lines[:, None], questions.order[wrong[:, inside]]]
+        beaten = foreign >= own[:, None] if ties == "pessimistic" else foreign > own[:, None]
         for position, c in enumerate(options):
             right[position] += (~beaten[..., : c - 1].any(2)).sum(1)
     return right

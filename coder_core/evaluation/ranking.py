@@ -250,10 +250,10 @@ def _likeliest(
     return best, whose
 
 
-def _contains(values: Tensor, wanted: Tensor) -> Tensor:
-    """True where a wanted number is among the sorted values, of which there is at least one."""
-    position = torch.searchsorted(values, wanted).clamp_(max=len(values) - 1)
-    return values[position] == wanted
+def _contains(values: Tensor, numbers: Tensor) -> Tensor:
+    """True where a number is among the sorted values, of which there is at least one."""
+    position = torch.searchsorted(values, numbers).clamp_(max=len(values) - 1)
+    return values[position] == numbers
 
 
 def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -56,9 +56,9 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
     """
     images, texts = sources[0].shape
     own = own_similarity(sources, image_of_text) if own is None else own
-    matching, others = float(own.sum(dtype=np.float64)), (images - 1) * texts
-    rest = sum(source.total() for source in sources) - matching
-    return Separation(matching / texts, rest / others if others else float("nan"))
+    matching, rest = float(own.sum(dtype=np.float64)), (images - 1) * texts
+    total = sum(source.total() for source in sources) - matching
+    return Separation(matching / texts, total / rest if rest else float("nan"))
 
 
 def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:

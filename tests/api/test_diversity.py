@@ -123,7 +123,7 @@ def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: s
     sample = run.sample("dev", scores=600)
     settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20}
     table = run.diversity("dev", sample=sample, **settings)
-    rows, others = (sample.images, sample.texts) if modality == "image" else (sample.texts, sample.images)
+    rows, opposite = (sample.images, sample.texts) if modality == "image" else (sample.texts, sample.images)
     np.testing.assert_array_equal(table["anchor"], rows)
     whole = run.diversity("dev", modality=modality)
     for column in ("rank", "image"):
@@ -133,7 +133,7 @@ def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: s
         spread = table["spread"][position]
         assert anchor.spread == spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
         assert anchor.diversity == pytest.approx(table["diversity"][position], abs=1e-12)
-        assert np.isin(anchor.candidates, others).all()
+        assert np.isin(anchor.candidates, opposite).all()
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES)

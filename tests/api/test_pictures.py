@@ -101,7 +101,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
 
 
 @pytest.fixture
-def own(base: Path, tmp_path: Path) -> Path:
+def copied(base: Path, tmp_path: Path) -> Path:
     """A copy of the runs and their data, which may be damaged."""
     for name in ("runs", *LAYOUT):
         shutil.copytree(base / name, tmp_path / name)
@@ -177,15 +177,15 @@ def refusal(run: Path, image: int = 0) -> str:
     return str(caught.value)
 
 
-def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -> None:
-    run, tar = own / "runs" / "tar", own / "tar" / "dev" / "0.tar"
-    outside = shutil.copy(tar, own / "outside.tar")
+def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied: Path) -> None:
+    run, tar = copied / "runs" / "tar", copied / "tar" / "dev" / "0.tar"
+    outside = shutil.copy(tar, copied / "outside.tar")
     size = outside.stat().st_size
 
     def files(name: object) -> dict[str, Any]:
         return {"files": [{"name": name, "bytes": size}]}
 
-    whole = {"version": 1, "kind": "tar", "folder": str(own / "tar"), **files("dev/0.tar")}
+    whole = {"version": 1, "kind": "tar", "folder": str(copied / "tar"), **files("dev/0.tar")}
     for changes, fact in (
         (files("../outside.tar"), "holds .."),
         (files(str(outside)), "absolute path"),
@@ -218,7 +218,7 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -
     tar.unlink()
     os.mkfifo(tar)
     assert "no such file" in refusal(run)
-    shutil.rmtree(own / "tar")  # opening the run needs no file of its pictures
+    shutil.rmtree(copied / "tar")  # opening the run needs no file of its pictures
     opened = open_run(run)
     assert len(opened.diversity("dev")) == 6
     assert opened.image_names("dev")[0] == f"dev/0/s{DEV[0]:07d}.jpg"
@@ -227,16 +227,16 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(own: Path) -
 
 
 def test_changed_and_broken_containers_and_bombs_are_named(
-    own: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tar, content = own / "tar" / "dev" / "0.tar", (own / "tar" / "dev" / "0.tar").read_bytes()
+    tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
     for broken, fact in (
         (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
         (bytes(len(content)), "cannot be decoded"),
     ):
         tar.write_bytes(broken)
-        assert fact in refusal(own / "runs" / "tar")
-    run, file = own / "runs" / "parquet", own / "parquet" / "data" / "validation-00000-of-00001.parquet"
+        assert fact in refusal(copied / "runs" / "tar")
+    run, file = copied / "runs" / "parquet", copied / "parquet" / "data" / "validation-00000-of-00001.parquet"
 
     def write(images: list[Any]) -> None:
         """Write the file anew and note its size in the run."""

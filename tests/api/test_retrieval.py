@@ -36,8 +36,8 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
         np.testing.assert_array_equal(table[column], expected)
     largest = int(count.argmax())
     queries = retrieval.found_by(run, "dev", direction, largest, k=k)
-    places = {query: order[query].tolist().index(largest) + 1 for query in range(len(scores))}
-    expected = {query: place for query, place in places.items() if place <= k}
+    expected = {query: int(np.flatnonzero(order[query] == largest)[0]) + 1 for query in range(len(scores))}
+    expected = {query: position for query, position in expected.items() if position <= k}
     assert dict(zip(queries["query"], queries["place"], strict=True)) == expected
     assert queries["match"].tolist() == match[queries["query"], largest].tolist()
     assert queries["place"].is_monotonic_increasing
@@ -105,12 +105,12 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direc
     guesses = retrieval.likely_matches(run, "dev", direction, vectors)
     for query, results in enumerate(run.best("dev", direction)):
         own = [query] if direction == "t2i" else np.flatnonzero(owner == query)
-        for place, result in enumerate(results):
+        for column, result in enumerate(results):
             others = np.flatnonzero(owner == result) if direction == "t2i" else [result]
             likeness = (vectors[own] @ vectors[others].T).max()
-            assert guesses.likeness[query, place] == pytest.approx(likeness, abs=1e-6)
+            assert guesses.likeness[query, column] == pytest.approx(likeness, abs=1e-6)
             same = owner[query] == result if direction == "t2i" else owner[result] == query
-            assert guesses.match[query, place] == same
+            assert guesses.match[query, column] == same
     gaps, owner = open_run(run.path), np.where(owner == 2, 3, owner)  # nothing describes image 2
     gaps.image_of_text = lambda split: owner
     if direction == "t2i":
@@ -150,11 +150,11 @@ def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
     guesses = retrieval.likely_matches(run, "dev", direction, space, queries)
     np.testing.assert_allclose(guesses.likeness[queries], whole.likeness[queries], atol=1e-6)
     np.testing.assert_array_equal(guesses.match[queries], whole.match[queries])
-    others = np.setdiff1d(np.arange(len(whole.ranks)), queries)
-    assert (guesses.likeness[others] == -1).all()
-    assert not guesses.match[others].any()
+    rest = np.setdiff1d(np.arange(len(whole.ranks)), queries)
+    assert (guesses.likeness[rest] == -1).all()
+    assert not guesses.match[rest].any()
     assert guesses.recall(1, 0.5) == pytest.approx(whole.recall(1, 0.5, queries))
-    assert guesses.recall(1, 0.5, others) == (pytest.approx(np.nan, nan_ok=True),) * 2
+    assert guesses.recall(1, 0.5, rest) == (pytest.approx(np.nan, nan_ok=True),) * 2
     assert guesses.recall(1, 0.5, queries[:3]) == pytest.approx(whole.recall(1, 0.5, queries[:3]))
 
 
@@ -198,7 +198,7 @@ def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path
     judgements = retrieval.run_judgements(three, "dev", file)
     best = three.best("dev", direction)
     judged = np.argwhere(retrieval.judged_results(three, "dev", direction, judgements))
-    pairs = {(int(query), int(best[query, place])) for query, place in judged}
+    pairs = {(int(query), int(best[query, column])) for query, column in judged}
     assert pairs == ({(1, 0), (2, 0)} if direction == "t2i" else {(0, 1), (0, 2)})
     file.write_text("elsewhere.png#0\t0.png\n")  # about other splits: no damage
     with pytest.raises(retrieval.OtherSplitError):

@@ -107,8 +107,8 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
     columns = slices.slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
     both = '"dog" in words and colours'
     expressions = ['"cat" in words', "colours", "image == 3", both, "tenth <= 3"]
-    asked = [Slice("kind", expression) for expression in expressions]
-    recalls = slices.slice_table(runs, "dev", direction, 5, asked, columns).set_index("expression")
+    entries = [Slice("kind", expression) for expression in expressions]
+    recalls = slices.slice_table(runs, "dev", direction, 5, entries, columns).set_index("expression")
     assert set(recalls.index) == {*expressions} - {"image == 3"}  # that one has too few queries
     owner, ranks = runs[0].image_of_text("dev"), [run.ranks("dev")[direction] for run in runs]
     discovery = set(np.random.default_rng(HALVES_SEED).permutation(150)[:75].tolist())
