@@ -57,14 +57,10 @@ def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: flo
 
 
 def caption_neighbours(
-    vectors: np.ndarray,
-    image_of_text: np.ndarray,
-    count: int,
-    *,
-    exact: bool | None = None,
-    progress: Progress = silent,
+    vectors: np.ndarray, image_of_text: np.ndarray, count: int, *, progress: Progress = silent
 ) -> np.ndarray:
-    """Find the nearest captions of other images, nearest first.
+    """Find the nearest captions of other images, nearest first: by inner products with all captions, from 50,000
+    captions on by HNSW.
 
     A zero row, a caption without a known word, has no neighbours and is no neighbour.
 
@@ -72,7 +68,6 @@ def caption_neighbours(
         vectors: (m, S) float32 unit rows.
         image_of_text: (m,) the image of every caption; it and its image's other captions are left out.
         count: N.
-        exact: inner products with all captions, or HNSW; None takes HNSW from 50,000 captions on.
         progress: called with captions done and captions in all.
 
     Returns:
@@ -85,7 +80,7 @@ def caption_neighbours(
     points, owner = np.ascontiguousarray(vectors[nonzero]), image_of_text[nonzero]
     most_of_one_image = int(np.unique(owner, return_counts=True)[1].max())
     candidates = min(count + most_of_one_image, len(points))
-    exact = len(vectors) < EXACT_BELOW if exact is None else exact
+    exact = len(vectors) < EXACT_BELOW
     total = len(points) if exact else 2 * len(points)
     index = _index(points, exact, max(HNSW_SEARCH, 2 * candidates), lambda done: progress(done, total))
     for start in range(0, len(points), ROWS_AT_ONCE):

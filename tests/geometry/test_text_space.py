@@ -28,24 +28,30 @@ def test_exact_neighbours_are_those_of_every_comparison(texts: int, images: int,
         assert neighbours[row].tolist() == expected + [-1] * (count - len(expected))
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_caption_of_unknown_words_has_no_neighbours_and_is_nobodys(exact: bool) -> None:
+@pytest.mark.parametrize("exact_below", [0, 50])
+def test_a_caption_of_unknown_words_has_no_neighbours_and_is_nobodys(
+    exact_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
     vectors, owner = random_captions(2, 40, 40)[0], np.arange(40)
     vectors[[3, 17]] = 0
-    neighbours = caption_neighbours(vectors, owner, 10, exact=exact)
+    neighbours = caption_neighbours(vectors, owner, 10)
     assert (neighbours[[3, 17]] == -1).all()
     assert not np.isin(neighbours, [3, 17]).any()
     assert (neighbours[0] >= 0).all()
-    assert (caption_neighbours(np.zeros((4, 3), np.float32), np.arange(4), 2, exact=exact) == -1).all()
+    assert (caption_neighbours(np.zeros((4, 3), np.float32), np.arange(4), 2) == -1).all()
 
 
-def test_hnsw_finds_nearly_all_and_the_same_every_time_and_progress_rises_to_the_end() -> None:
+def test_hnsw_finds_nearly_all_and_the_same_every_time_and_progress_rises_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     vectors, owner = random_captions(5, 1500, 300, size=16)
     seen: list[tuple[int, int]] = []
 
     def neighbours(exact: bool) -> np.ndarray:
         seen.clear()
-        rows = caption_neighbours(vectors, owner, 50, exact=exact, progress=lambda *now: seen.append(now))
+        monkeypatch.setattr(captions, "EXACT_BELOW", 2000 if exact else 0)
+        rows = caption_neighbours(vectors, owner, 50, progress=lambda *now: seen.append(now))
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert seen[-1][0] == seen[-1][1]
         return rows
