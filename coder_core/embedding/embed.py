@@ -110,23 +110,24 @@ class _Unfinished:
         left = [self.images.unfinished(), self.texts.unfinished()]
         parallel.barrier()  # all have seen the same
         share, report = _share(self.images, left[0], progress, "pictures")
-        prepare = self.towers.prepare
+        towers = self.towers
+
+        def encode(block: PreparedBlock) -> dict[str, np.ndarray]:
+            return {"rows": towers.encode_pictures(block.prepared)}
+
         broken = resumable.put_pictures(
-            self.images, self.split, share, prepare, self._encode, workers, report
+            self.images, self.split, share, towers.prepare, encode, workers, report
         )
         share, report = _share(self.texts, left[1], progress, "captions")
         try:
             for number in share:
                 captions = self.texts.blocks[number]
-                rows, cut = self.towers.encode_texts([self.split.captions[text] for text in captions])
+                rows, cut = towers.encode_texts([self.split.captions[text] for text in captions])
                 self.texts.put(number, captions, {"rows": rows}, cut)
                 report(len(captions))
         finally:
             self.texts.mark()
         atomic.replace_file(self.folder / BROKEN.format(parallel.rank()), json.dumps(broken))
-
-    def _encode(self, block: PreparedBlock) -> dict[str, np.ndarray]:
-        return {"rows": self.towers.encode_pictures(block.prepared)}
 
     def assemble(self, skip_broken: bool) -> tuple[Embeddings, list[Fault]]:
         """Collect the embeddings of the pictures that could be read, and of their captions.

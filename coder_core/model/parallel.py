@@ -88,30 +88,9 @@ def largest(values: Tensor) -> Tensor:
     return top
 
 
-class _Largest(torch.autograd.Function):
-    """`largest`, whose gradient goes to the value that is the largest, in the process that owns it; equal ones share
-    it, as in `torch.amax`."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        top = largest(values)
-        owned = (values == top).to(values.dtype)
-        count = owned.sum()
-        dist.all_reduce(count)
-        ctx.save_for_backward(owned / count)
-        return top
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        (share,) = ctx.saved_tensors
-        total = gradients[0].clone()
-        dist.all_reduce(total)
-        return total * share
-
-
 def largest_with_gradient(values: Tensor) -> Tensor:
-    """Return the largest value over all processes, differentiable."""
-    return values.amax() if world_size() == 1 else _Largest.apply(values)
+    """Return the largest value over all processes, differentiable; equal ones share the gradient, as in `torch.amax`."""
+    return gather_with_gradient(values).amax()
 
 
 @torch.no_grad()

@@ -49,20 +49,18 @@ ROWS = 64  # images in a block; few of them leave room for more captions, which 
 class InteractionScorer(Scorer):
     """Word-to-region attention, alignment vectors, tanh.
 
-    Pairs are scored in blocks of `block` attended numbers, so that memory does not grow with their number; training
+    Pairs are scored in blocks of `BLOCK` attended numbers, so that memory does not grow with their number; training
     recomputes a block in the backward pass. `size` is that of an alignment vector, `sharpness` λ of the attention.
     """
 
     by_pair = True
     local = True
 
-    def __init__(
-        self, dimension: int, *, size: int = 256, sharpness: float = 9.0, block: int = BLOCK
-    ) -> None:
+    def __init__(self, dimension: int, *, size: int = 256, sharpness: float = 9.0) -> None:
         super().__init__()
         self.align = nn.Linear(dimension, size)
         self.score = nn.Linear(size, 1)
-        self.sharpness, self.block = sharpness, block
+        self.sharpness = sharpness
         for layer in (self.align, self.score):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -83,7 +81,7 @@ class InteractionScorer(Scorer):
         return torch.cat(columns, 1)[:, torch.argsort(order)]
 
     def _texts_at_once(self, images: Tensor, longest: int) -> int:
-        return max(1, self.block // max(1, min(len(images), ROWS) * longest * images.shape[2]))
+        return max(1, BLOCK // max(1, min(len(images), ROWS) * longest * images.shape[2]))
 
     def _all_images(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
         run = (

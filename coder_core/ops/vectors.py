@@ -1,4 +1,4 @@
-"""Vectors and masked statistics: precision, length, cosine, mean of parts, largest column, masked mean and log-sum."""
+"""Vectors and masked statistics: precision, length, mean of parts, largest column, masked mean and log-sum."""
 
 import torch
 from torch import Tensor
@@ -72,15 +72,6 @@ def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
         return samples.mean(1)
     padded = padding_mask(lengths, samples.shape[1])
     return torch.where(padded[..., None], 0.0, samples).sum(1) / lengths.clamp_min(1)[:, None]
-
-
-def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of every row of `first` (Q, D) with every row of `second` (C, D), as (Q, C).
-
-    >>> cosine(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [-1.0, 0.0]]))
-    tensor([[ 1., -1.]])
-    """
-    return normalise(first) @ normalise(second).mT
 
 
 @torch.no_grad()

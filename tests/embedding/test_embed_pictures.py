@@ -23,15 +23,9 @@ from coder_core.embed import main
 from coder_core.embedding import embed, resumable
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
+from tests.support import tiny_towers
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
-from tests.support.tiny_towers import (
-    LONGEST,
-    embedded_by_transformers,
-    write_tiny_clip,
-    write_tiny_naflex,
-    write_tiny_siglip,
-)
 from tests.support.tower_runs import WORDS
 
 Capture = pytest.CaptureFixture[str]
@@ -50,9 +44,9 @@ def _one_thread_and_small_blocks(own_threads: None) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_tiny_clip(folder / "clip")
-    write_tiny_siglip(folder / "siglip", WORDS)
-    write_tiny_naflex(folder / "naflex", WORDS)
+    tiny_towers.write_tiny_clip(folder / "clip")
+    tiny_towers.write_tiny_siglip(folder / "siglip", WORDS)
+    tiny_towers.write_tiny_naflex(folder / "naflex", WORDS)
     return folder
 
 
@@ -96,9 +90,9 @@ def test_embeddings_and_metrics_are_those_of_transformers(
     assert embed_train(pictures, models / kind, tmp_path, f"--prompt={prompt}") == 0
     out = capsys.readouterr().out
     assert f"{models / kind}, prompt '{prompt}'" in out
-    assert (f"6 captions are longer than the {LONGEST} tokens" in out) == (kind == "clip")
+    assert (f"6 captions are longer than the {tiny_towers.LONGEST} tokens" in out) == (kind == "clip")
     stored = arrays(tmp_path)
-    v, w = embedded_by_transformers(models / kind, drawn, captions, pad=kind != "clip")
+    v, w = tiny_towers.embedded_by_transformers(models / kind, drawn, captions, pad=kind != "clip")
     np.testing.assert_allclose(stored["image_embeddings"] @ stored["text_embeddings"].T, v @ w.T, atol=1e-6)
     owner = np.repeat(np.arange(len(TRAIN)), 2)
     np.testing.assert_array_equal(stored["image_of_text"], owner)
@@ -117,7 +111,7 @@ def test_another_split_must_come_from_the_same_towers(
     models: Path, pictures: Path, whole: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     shutil.copytree(whole / "run", tmp_path / "run")
-    write_tiny_clip(tmp_path / "other", seed=1)
+    tiny_towers.write_tiny_clip(tmp_path / "other", seed=1)
     for model, flags, message in (
         (models / "clip", [], "add --overwrite"),
         (models / "clip", ["--split=val"], ""),

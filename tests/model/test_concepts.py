@@ -15,20 +15,11 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list
-from coder_core.model.concepts.knowledge import Concepts
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.ops import normalise
+from tests.support.concept_runs import some_concepts
 
 CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2
 SIZE = {"dimension": 8, "word_size": 5}
-
-
-def some_concepts() -> Concepts:
-    random = np.random.default_rng(0)
-    entries = tuple(Concept(f"w{i}", "object", 9, (f"w{i}",)) for i in range(6))
-    together = np.triu(random.integers(0, 9, (6, 6)), 1)
-    vectors = random.normal(size=(6, 5)).astype(np.float32)
-    return Concepts(ConceptVocabulary(entries, "list"), together + together.T, np.full(6, 9), vectors)
 
 
 def batch() -> tuple[torch.Tensor, ...]:
@@ -45,7 +36,7 @@ def built(**model: Any) -> torch.nn.Module:
 
 
 def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
-    alone, both = built(), built(concepts=6)
+    alone, both = built(), built(concepts=5)
     instance_state = alone.state_dict()
     assert not any("concept" in name for name in instance_state)
     assert all(torch.equal(value, both.state_dict()[name]) for name, value in instance_state.items())
@@ -56,7 +47,7 @@ def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> 
 
 
 def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
-    model = built(concepts=6)
+    model = built(concepts=5)
     regions, lengths, *_ = batch()
     pooled = model.image_pooling(model.regions(regions, lengths), lengths)
     nodes = model.concepts.nodes()
@@ -69,7 +60,7 @@ def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
 
 
 def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
-    model = built(concepts=6)
+    model = built(concepts=5)
     _, _, words, lengths = batch()
     nodes = model.concepts.nodes()
     before = model.text_branches(words, lengths, nodes)
@@ -82,7 +73,7 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
 
 
 def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_the_graph_runs_once() -> None:
-    model, calls = built(concepts=6, gcn_layers=2).train(), []
+    model, calls = built(concepts=5, gcn_layers=2).train(), []
     model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
     actual = model(*batch())[:4]
     assert len(calls) == 1

@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from coder_core.model import products
 from coder_core.model.encoders.recurrent import RecurrentWords
-from coder_core.model.products import (
-    DEFAULT_PRODUCTS,
-    FLOAT32_ERROR,
-    product_library,
-    rounded_rows,
-    use_onednn,
-)
 from tests.model.encoders.test_recurrent import with_torch
 
 settings = torch.backends.mkldnn.matmul
@@ -29,7 +23,7 @@ def _unset() -> Iterator[None]:
 
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768)])
 def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
-    use_onednn()
+    products.use_onednn()
     generator = torch.Generator().manual_seed(1)
     shapes = (rows, inner), (columns, inner), (rows, columns)
     a, b, start = (torch.randn(shape, generator=generator) for shape in shapes)
@@ -37,33 +31,33 @@ def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     added = torch.addmm(start, a, b.T) - start
     for product in (a @ b.T, (b @ a.T).T, added, torch.bmm(a[None], b.T[None])[0]):
         error = ((product.double() - exact).abs() / (scale + start.double().abs())).max()
-        assert error < 2 * FLOAT32_ERROR
+        assert error < 2 * products.FLOAT32_ERROR
     in_bfloat16 = (a.bfloat16() @ b.bfloat16().T).double()  # what the bound excludes
-    assert ((in_bfloat16 - exact).abs() / scale).max() > 100 * FLOAT32_ERROR
+    assert ((in_bfloat16 - exact).abs() / scale).max() > 100 * products.FLOAT32_ERROR
 
 
 @pytest.mark.parametrize("chosen", ["none", "ieee", "tf32"])
 def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(chosen: str) -> None:
     settings.fp32_precision = chosen
-    use_onednn(tolerance=0.0 if chosen == "none" else FLOAT32_ERROR)
+    products.use_onednn(tolerance=0.0 if chosen == "none" else products.FLOAT32_ERROR)
     assert settings.fp32_precision == chosen
-    assert product_library() == DEFAULT_PRODUCTS
+    assert products.product_library() == products.DEFAULT_PRODUCTS
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
 def test_only_amd_processors_with_avx512_change() -> None:
     state = torch.get_rng_state()
-    use_onednn()
+    products.use_onednn()
     assert torch.equal(torch.get_rng_state(), state)
     amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    assert product_library() == ("oneDNN" if amd and wide else DEFAULT_PRODUCTS)
+    assert products.product_library() == ("oneDNN" if amd and wide else products.DEFAULT_PRODUCTS)
 
 
 def test_rows_are_rounded_up_for_onednn_only() -> None:
-    assert rounded_rows(13, 8) == 13
+    assert products.rounded_rows(13, 8) == 13
     settings.fp32_precision = "bf16"
-    assert [rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
+    assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
 
 
 @pytest.mark.parametrize("setting", ["none", "bf16"])

@@ -113,8 +113,12 @@ def directions(seed: int) -> list[tuple[Direction, Teacher]]:
 
 
 def of_row(name: str, target: Tensor, teacher: Tensor | None = None, **switches: Any) -> Tensor:
-    """The loss with the positive in column 0 and negatives in all others; the target is its own teacher by default."""
+    """The loss with the positive in column 0 and negatives in all others; the target is its own teacher by default.
+
+    Forms of boosting take their defaults.
+    """
     fast, _, usual = LOSSES[name]
+    usual = {} if name in BOOSTING else usual
     teacher = target if teacher is None else teacher
     is_negative = (torch.arange(target.shape[1]) > 0).expand_as(target)
     return fast(Direction(target, target[:, 0], is_negative), (teacher, teacher[:, 0]), **usual | switches)

@@ -1,5 +1,7 @@
 """Masks, directions and hardest negatives."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,26 +14,32 @@ IDS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 SLOTS = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
 
 
+LITERAL = {"keep_same_image": True}
+
+
 @pytest.mark.parametrize(
-    ("queries", "candidates", "keep_same_image", "offset", "expected"),
+    ("queries", "candidates", "switches", "expected"),
     [
         # pairs 0 and 1 show image 7, pair 2 shows image 8: of 0 only 2 is a negative
-        ([7, 7, 8], [7, 7, 8], False, 0, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]),
+        ([7, 7, 8], [7, 7, 8], {}, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]),
         # the literal switch keeps other captions but never the positive
-        ([7, 7, 8], [7, 7, 8], True, 0, [[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
+        ([7, 7, 8], [7, 7, 8], LITERAL, [[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
         # the second of two processes: its pairs 0 and 1 are candidates 2 and 3 of four
-        ([5, 6], [5, 9, 5, 6], True, 2, [[1, 1, 0, 1], [1, 1, 1, 0]]),
+        ([5, 6], [5, 9, 5, 6], LITERAL | {"positive_offset": 2}, [[1, 1, 0, 1], [1, 1, 1, 0]]),
         # a bank [image 5, empty, image 6] seen by an anchor of image 5: its diagonal means nothing
-        ([5], [5, -1, 6], False, None, [[0, 0, 1]]),
-        ([5], [5, -1, 6], True, None, [[1, 0, 1]]),
+        ([5], [5, -1, 6], {"positive_offset": None}, [[0, 0, 1]]),
+        ([5], [5, -1, 6], LITERAL | {"positive_offset": None}, [[1, 0, 1]]),
     ],
 )
 def test_same_image_negatives_by_hand(
-    queries: list[int], candidates: list[int], keep_same_image: bool, offset: int | None, expected: list
+    queries: list[int], candidates: list[int], switches: dict[str, Any], expected: list[list[int]]
 ) -> None:
-    ids = torch.tensor(queries), torch.tensor(candidates)
-    mask = pairs.same_image_negatives(*ids, keep_same_image, positive_offset=offset)
-    assert mask.int().tolist() == expected
+    ids, scores = (
+        (torch.tensor(queries), torch.tensor(candidates)),
+        torch.zeros(len(queries), len(candidates)),
+    )
+    assert pairs.same_image_negatives(*ids, **switches).int().tolist() == expected
+    assert pairs.all_except_same_image(*ids, **switches).mask(scores).int().tolist() == expected
 
 
 @given(query_ids=IDS, slots=SLOTS)

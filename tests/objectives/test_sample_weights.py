@@ -25,7 +25,7 @@ def neighbourhood(seed: int, *, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
     values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
     owner = torch.randint(rows, (9,), generator=generator)
     neighbours = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(9)])
-    missing = torch.rand(9, 4, generator=generator) < 0.2
+    missing = torch.rand(9, 4, generator=generator) < 0.5
     missing[:, 0] = False
     return values, owner, torch.where(missing, -1, neighbours)
 

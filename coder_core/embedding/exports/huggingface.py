@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
@@ -97,9 +96,10 @@ def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) ->
     """The dual encoder that both towers are of, with their weights."""
     plain = choice.load().model
     for tower, kind in ((image, "vision"), (text, "text")):
-        _copy(getattr(plain, f"{kind}_model"), tower.model)
+        getattr(plain, f"{kind}_model").load_state_dict(tower.model.state_dict())
         if tower.projection is not None:
-            _copy(getattr(plain, f"{'visual' if kind == 'vision' else kind}_projection"), tower.projection)
+            projection = getattr(plain, f"{'visual' if kind == 'vision' else kind}_projection")
+            projection.load_state_dict(tower.projection.state_dict())
     return plain
 
 
@@ -134,10 +134,6 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
         weight = torch.eye(text.size) if tower.projection is None else tower.projection.weight
         linear.weight.copy_(torch.as_tensor(weight))
     return plain
-
-
-def _copy(target: nn.Module, trained: nn.Module) -> None:
-    target.load_state_dict(trained.state_dict())
 
 
 def _set_scale(plain: Any, run: Path, config: Config) -> None:

@@ -9,34 +9,25 @@ import pytest
 from safetensors.numpy import load, save
 
 from coder_core.console.faults import InputError
-from coder_core.model.concepts.knowledge import (
-    ARRAYS,
-    NAMES,
-    Concepts,
-    conditional,
-    connect,
-    count_together,
-    normalise_graph,
-    rescale,
-)
+from coder_core.model.concepts import knowledge
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from tests.reference import concepts as reference
 
 DOG, BALL, RED = 0, 1, 2
 ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
-"""Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
+"""knowledge.Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
 ROOT = 1 / np.sqrt(2)
 
 
-def concepts(together: np.ndarray, occurrences: np.ndarray) -> Concepts:
+def concepts(together: np.ndarray, occurrences: np.ndarray) -> knowledge.Concepts:
     entries = (Concept("dog", "object", 4, ("dog", "dogs")), Concept("red", "property", 2, ("red",)))
     vocabulary = ConceptVocabulary(entries, "textblob")
-    return Concepts(vocabulary, together, occurrences, np.ones((2, 3), np.float32))
+    return knowledge.Concepts(vocabulary, together, occurrences, np.ones((2, 3), np.float32))
 
 
 def test_counts_by_hand() -> None:
     """ "dog, ball, dog", "dog, red", "ball", "": a caption counts once, and no concept occurs together with itself."""
-    together, occurrences = count_together([[DOG, BALL, DOG], [DOG, RED], [BALL], []], 3)
+    together, occurrences = knowledge.count_together([[DOG, BALL, DOG], [DOG, RED], [BALL], []], 3)
     assert together.tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
     assert occurrences.tolist() == [2, 2, 1]
 
@@ -44,8 +35,8 @@ def test_counts_by_hand() -> None:
 def test_the_probability_of_the_neighbour_given_the_concept() -> None:
     """P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, a zebra nowhere."""
     man, guitar, zebra = 0, 1, 2
-    counts = count_together([[man, guitar], [man], [man], [man]], 3)
-    probability = conditional(*counts)
+    counts = knowledge.count_together([[man, guitar], [man], [man], [man]], 3)
+    probability = knowledge.conditional(*counts)
     assert probability[guitar, man] == 1.0
     assert probability[man, guitar] == 0.25
     assert probability[zebra].tolist() == [0, 0, 0]
@@ -53,12 +44,12 @@ def test_the_probability_of_the_neighbour_given_the_concept() -> None:
 
 
 def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself() -> None:
-    assert rescale(np.array(0.0)) == 0.0
-    assert rescale(np.array(0.167)) < 0.3 < rescale(np.array(0.169))
+    assert knowledge.rescale(np.array(0.0)) == 0.0
+    assert knowledge.rescale(np.array(0.167)) < 0.3 < knowledge.rescale(np.array(0.169))
     raw = np.array([[0.0, 0.2], [0.16, 0.0]])
-    assert connect(rescale(raw), threshold=0.3).tolist() == [[0, 1], [0, 0]]
-    assert connect(raw, threshold=0.3).tolist() == [[0, 0], [0, 0]]  # the literal reading
-    assert connect(np.array([[0.3, 0.2999]]), threshold=0.3).tolist() == [[1, 0]]
+    assert knowledge.connect(knowledge.rescale(raw), threshold=0.3).tolist() == [[0, 1], [0, 0]]
+    assert knowledge.connect(raw, threshold=0.3).tolist() == [[0, 0], [0, 0]]  # the literal reading
+    assert knowledge.connect(np.array([[0.3, 0.2999]]), threshold=0.3).tolist() == [[1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +61,7 @@ def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself
     ],
 )
 def test_three_readings_of_the_normalisation_by_hand(norm: Any, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
+    np.testing.assert_allclose(knowledge.normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
@@ -79,7 +70,7 @@ def test_three_readings_of_the_normalisation_by_hand(norm: Any, expected: np.nda
 def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: Any) -> None:
     random = np.random.default_rng(seed)
     captions = [random.integers(0, 9, random.integers(0, 6)).tolist() for _ in range(40)]
-    together, occurrences = count_together(captions, 9)
+    together, occurrences = knowledge.count_together(captions, 9)
     pairs, single = reference.together(captions, 9)
     assert together.tolist() == pairs
     assert occurrences.tolist() == single
@@ -94,11 +85,11 @@ STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
 
 def files() -> tuple[bytes, bytes]:
     written: dict[str, Any] = STORED.to_files()
-    return written[NAMES].encode(), written[ARRAYS]
+    return written[knowledge.NAMES].encode(), written[knowledge.ARRAYS]
 
 
 def test_read_back() -> None:
-    loaded = Concepts.from_files(*files(), "run")
+    loaded = knowledge.Concepts.from_files(*files(), "run")
     assert loaded.vocabulary == STORED.vocabulary
     assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
     for part in ("together", "occurrences", "vectors"):
@@ -124,8 +115,8 @@ def test_damaged_files_are_refused() -> None:
     wide = content | {"vectors": content["vectors"].astype(np.float64)}
     few = {name: array for name, array in content.items() if name != "occurrences"}
     cases = [
-        ((b"[" * 100_000, arrays), rf"run/{NAMES}: cannot be read"),
-        ((names, arrays[:20]), rf"run/{ARRAYS}: cannot be read"),
+        ((b"[" * 100_000, arrays), rf"run/{knowledge.NAMES}: cannot be read"),
+        ((names, arrays[:20]), rf"run/{knowledge.ARRAYS}: cannot be read"),
         ((names, save(wide)), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
         ((names, save(few)), r"holds together int64\[2, 2\] vectors"),
     ]
@@ -135,4 +126,4 @@ def test_damaged_files_are_refused() -> None:
         cases.append(((json.dumps(document).encode(), arrays), reason))
     for damaged, reason in cases:
         with pytest.raises(InputError, match=reason):
-            Concepts.from_files(*damaged, "run")
+            knowledge.Concepts.from_files(*damaged, "run")

@@ -6,16 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coder_core.model.encoders.pooling import (
-    GeneralisedPooling,
-    KeepAll,
-    MaxPooling,
-    MeanPooling,
-    PVSEPooling,
-    pool_each,
-    position_codes,
-    sorted_sum,
-)
+from coder_core.model.encoders import pooling
 from tests.reference import pooling as reference
 from tests.reference.scorers import several
 
@@ -27,23 +18,23 @@ def random_features(*, longest: int = 5, channels: int = 6, dtype: torch.dtype =
     return torch.randn(len(LENGTHS), longest, channels, generator=generator, dtype=dtype)
 
 
-def gpo(code_size: int = 8) -> GeneralisedPooling:
+def gpo(code_size: int = 8) -> pooling.GeneralisedPooling:
     torch.manual_seed(3)
-    return GeneralisedPooling(code_size)
+    return pooling.GeneralisedPooling(code_size)
 
 
-def pvse(channels: int = 6) -> PVSEPooling:
+def pvse(channels: int = 6) -> pooling.PVSEPooling:
     torch.manual_seed(0)
-    module = PVSEPooling(MeanPooling(), channels, 3)
+    module = pooling.PVSEPooling(pooling.MeanPooling(), channels, 3)
     for parameter in (module.norm.weight, module.norm.bias, module.residual.bias):
         nn.init.normal_(parameter)
     return module
 
 
-EVERY = pytest.mark.parametrize("make", [gpo, MeanPooling, MaxPooling, pvse])
+EVERY = pytest.mark.parametrize("make", [gpo, pooling.MeanPooling, pooling.MaxPooling, pvse])
 
 
-def weights_in_float64(pool: GeneralisedPooling, length: int) -> list[float]:
+def weights_in_float64(pool: pooling.GeneralisedPooling, length: int) -> list[float]:
     """Through an ordinary float64 nn.GRU, one sample, no packing."""
     gru = nn.GRU(pool.code_size, pool.code_size, batch_first=True, bidirectional=True).double()
     gru.load_state_dict(pool.gru.state_dict())
@@ -61,14 +52,14 @@ def test_by_hand() -> None:
     (3, -4) and padding the mean is (2, -1), the maximum (3, 2)."""
     assert reference.pooled([[3.0], [7.0], [5.0]], [0.5, 0.3, 0.2]) == [pytest.approx(5.6)]
     features = torch.tensor([[[1.0, 2.0], [3.0, -4.0], [50.0, 50.0]]])
-    assert MeanPooling()(features, torch.tensor([2])).tolist() == [[2.0, -1.0]]
-    assert MaxPooling()(features, torch.tensor([2])).tolist() == [[3.0, 2.0]]
-    assert KeepAll()(features, torch.tensor([2])) is features
+    assert pooling.MeanPooling()(features, torch.tensor([2])).tolist() == [[2.0, -1.0]]
+    assert pooling.MaxPooling()(features, torch.tensor([2])).tolist() == [[3.0, 2.0]]
+    assert pooling.KeepAll()(features, torch.tensor([2])) is features
 
 
 def test_position_codes_are_those_of_equation_9() -> None:
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
-    torch.testing.assert_close(position_codes(40, 32), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
 
 
 def test_gpo_agrees_with_the_loop() -> None:
@@ -139,7 +130,10 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
     slope = torch.randn(33, channels, generator=generator)
     torch.set_num_threads(threads)  # `own_threads` restores them
     weights = pool.weights(lengths, longest).double().unsqueeze(1)
-    actual, expected = pool(features, lengths), sorted_sum(features.double(), lengths, weights).squeeze(1)
+    actual, expected = (
+        pool(features, lengths),
+        pooling.sorted_sum(features.double(), lengths, weights).squeeze(1),
+    )
     leaves = [features, *pool.parameters()]
     gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected)]
     assert torch.get_num_threads() == threads
@@ -150,14 +144,14 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
         torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
 
 
-@pytest.mark.parametrize("second", [GeneralisedPooling, MaxPooling])
+@pytest.mark.parametrize("second", [pooling.GeneralisedPooling, pooling.MaxPooling])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_several_poolings_of_the_same_features_are_each_ones_own(
     second: type[nn.Module], dtype: torch.dtype
 ) -> None:
     """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
     torch.manual_seed(8)
-    poolings = [kind().to(dtype) for kind in (GeneralisedPooling, second)]
+    poolings = [kind().to(dtype) for kind in (pooling.GeneralisedPooling, second)]
     features = random_features(dtype=dtype).requires_grad_()
     leaves = [features, *(parameter for pooling in poolings for parameter in pooling.parameters())]
     slopes = torch.randn(2, len(LENGTHS), 6, dtype=dtype)
@@ -166,7 +160,7 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(
         total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
         return [*outs, *torch.autograd.grad(total, leaves)]
 
-    actual = with_gradients(pool_each(poolings, features, LENGTHS))
+    actual = with_gradients(pooling.pool_each(poolings, features, LENGTHS))
     expected = with_gradients([pooling(features, LENGTHS) for pooling in poolings])
     assert not torch.allclose(expected[0], expected[1])
     for value, target in zip(actual, expected, strict=True):

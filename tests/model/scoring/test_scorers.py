@@ -19,9 +19,9 @@ def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Ten
     return normalise(rows), lengths
 
 
-def scorer(size: int, *, block: int = scoring.BLOCK) -> InteractionScorer:
+def scorer(size: int) -> InteractionScorer:
     torch.manual_seed(3)
-    model = InteractionScorer(size, size=4, sharpness=9.0, block=block).double()
+    model = InteractionScorer(size, size=4, sharpness=9.0).double()
     torch.nn.init.normal_(model.align.bias, std=0.1)
     torch.nn.init.normal_(model.score.bias, std=0.1)
     return model
@@ -43,7 +43,8 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
 ) -> None:
     monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
-    model = scorer(6, block=block)
+    monkeypatch.setattr(scoring, "BLOCK", block)
+    model = scorer(6)
     weights = model.align.weight.tolist(), model.align.bias.tolist(), model.score.weight[0].tolist()
     expected = [
         [
@@ -58,12 +59,13 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
         assert torch.equal(model(images, texts, image_lengths, text_lengths), actual)
 
 
-def test_gradients() -> None:
+def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     """Derivatives by samples and by parameters, through blocks that are computed again in the backward pass."""
     (images, image_lengths), (texts, text_lengths) = samples(2, 2, 3, 6), samples(2, 3, 3, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
     assert torch.autograd.gradcheck(PVSEScorer(), inputs)
-    model = scorer(3, block=1)
+    monkeypatch.setattr(scoring, "BLOCK", 1)
+    model = scorer(3)
     names = [name for name, _ in model.named_parameters()]
     values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
 
