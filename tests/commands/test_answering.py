@@ -25,7 +25,6 @@ CASES = [  # a command and its arguments, the exit status, and a part of the out
     ("coder_core.check_data", ["x", "--word-threshold=0"], 2, "--word-threshold"),
     ("coder_core.embed", ["import", "--images=x"], 2, "--texts"),
     ("coder_core.embed", [], 2, "usage: python -m coder_core.embed pictures"),
-    *((module, ["--help"], READER_GONE, "") for module in MODULES),  # into a pipe that nothing reads
 ]
 FORKS = """
 import json, os, sys
@@ -41,15 +40,11 @@ def answer(module, arguments):
     sys.stdout.flush()
     print("\\n" + json.dumps([status, sorted(heavy & set(sys.modules))]), file=sys.stderr, flush=True)
 
-for module, arguments, expected, _ in json.loads(sys.argv[1]):
+for module, arguments, *_ in json.loads(sys.argv[1]):
     read, write = os.pipe()
     if os.fork() == 0:
         os.dup2(write, 1)
         os.dup2(write, 2)
-        if expected == 141:
-            unread, output = os.pipe()
-            os.close(unread)
-            os.dup2(output, 1)
         answer(module, arguments)
         os._exit(0)
     os.close(write)
@@ -66,7 +61,6 @@ def test_no_heavy_library_is_loaded_for_help_or_a_mistake() -> None:
         *output, last = answer.splitlines()
         assert json.loads(last) == [status, []], (module, arguments)
         assert message in " ".join(output)
-        assert status != READER_GONE or not any(output)
 
 
 def test_help_that_is_cut_off_ends_without_a_traceback() -> None:

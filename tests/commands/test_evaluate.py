@@ -3,7 +3,6 @@
 import csv
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.tower_runs import tower_config
 
 Capture = pytest.CaptureFixture[str]
+FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 
 
 def evaluated(run: Path, split: str) -> Analysis:
@@ -82,32 +82,23 @@ def test_names_of_rows_in_a_terminal() -> None:
     assert names == ["first α=0", "first α=0.5 best", "first α=0.5 (5 × 1K)"]
 
 
-def test_several_runs_get_an_ensemble_row_of_their_averaged_scores(runs: list[Path], tmp_path: Path) -> None:
-    ensemble = rows_of(tmp_path, *runs)["ensemble"]
-    one, two = (open_analysis(run, "dev") for run in runs)
-    images = np.concatenate([one.image_embeddings, two.image_embeddings], axis=1)
-    texts = np.concatenate([one.text_embeddings, two.text_embeddings], axis=1)
-    # the sum of the scores ranks like their mean
-    expected = retrieval_metrics(images, texts, one.image_of_text)
-    assert ensemble["rsum"] == pytest.approx(expected["rsum"])
-
-
-def test_an_ensemble_mixes_the_branches_of_each_run_first(runs: list[Path], tmp_path: Path) -> None:
+def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path: Path) -> None:
     """Every run has an equal share, and within a run the branches have β and 1 − β of it."""
-    config, _ = read_config(runs[0])
-    both = replace(config, name="both", model=replace(config.model, concepts=10, beta=0.6))
-    third = start_run(both, tmp_path, quiet())
-    rows = rows_of(tmp_path, runs[0], third)
-    one, two = open_analysis(runs[0], "dev"), open_analysis(third, "dev")
-    assert two.concepts is not None
+    runs = [
+        Path(shutil.copytree(FIXTURE / "checkpoints" / name, tmp_path / name))
+        for name in ("weighted", "whole")
+    ]
+    rows = rows_of(tmp_path, *runs, "--data", FIXTURE / "data")
+    one, two = (open_analysis(run, "dev") for run in runs)
+    beta = read_config(runs[1])[0].model.beta
     scores = 0.5 * one.image_embeddings @ one.text_embeddings.T
-    scores += 0.5 * 0.6 * two.image_embeddings @ two.text_embeddings.T
-    scores += 0.5 * 0.4 * two.concepts.image_embeddings @ two.concepts.text_embeddings.T
+    scores += 0.5 * beta * two.image_embeddings @ two.text_embeddings.T
+    scores += 0.5 * (1 - beta) * two.concepts.image_embeddings @ two.concepts.text_embeddings.T
     positives = scores[one.image_of_text, np.arange(len(one.captions))]
     ranks = (scores >= positives).sum(0) - 1
     assert rows["ensemble"]["t2i_r1"] == pytest.approx(100 * float((ranks < 1).mean()))
     assert rows["ensemble"]["t2i_meanr"] == pytest.approx(1 + float(ranks.mean()))
-    assert rows[str(third)] == two.metrics
+    assert rows[str(runs[1])] == two.metrics
 
 
 def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(
@@ -159,9 +150,8 @@ def test_reviewed_labels_are_printed_beside_the_labels(
     assert "wrong: 1, other matches: 1, verdicts about pairs elsewhere: 1" in text
     assert "reviews.jsonl" in text
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
-    assert (
-        json.loads((tmp_path / "out.json").read_text())["reviews_sha256"] == read_reviews(file).fingerprint()
-    )
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["reviews_sha256"] == read_reviews(file).fingerprint()
     run = open_run(runs[0])  # the app takes the same from the ten best results of every query
     recall = reviewed_recall(run, "dev", ReviewedSplit.of(run, "dev"), read_reviews(file))
     for row in recall[recall["queries"] == "all"].to_dict("records"):
@@ -261,16 +251,9 @@ def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path],
     middle = np.array([(float(row["low"]) + float(row["high"])) / 2 for row in rows])
     means = [np.average(middle, weights=[int(row[kind]) for row in rows]) for kind in ("matching", "others")]
     assert means[0] - means[1] == pytest.approx(one.metrics["md"], abs=0.02)
+    sheet.write_text("mine")
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 1
-
-
-def test_a_file_that_exists_is_replaced_only_on_request(runs: list[Path], tmp_path: Path) -> None:
-    file = tmp_path / "kept.csv"
-    file.write_text("mine")
-    assert main([str(runs[0]), "--csv", str(file)]) == 1
-    assert file.read_text() == "mine"
-    assert main([str(runs[0]), "--csv", str(file), "--overwrite"]) == 0
-    assert file.read_text().startswith("run,split")
+    assert sheet.read_text() == "mine"
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities", "--curve"])
@@ -294,6 +277,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
         (["--blend", "0.5", "1"], "--blend"),
         (["--curve", "curve.html"], "--curve: "),
         (["--split", "nosplit"], '"nosplit"'),
+        (["nothing", "--blend", "1"], "--blend: is given with 2 runs"),
+        (["nothing"], "nothing"),
     ],
 )
 def test_impossible_flags_are_refused(
@@ -301,15 +286,6 @@ def test_impossible_flags_are_refused(
 ) -> None:
     assert main([str(runs[0]), *flags]) == 1
     assert culprit in capsys.readouterr().err
-
-
-def test_two_runs_are_not_blended_and_a_missing_run_is_named(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
-    assert main([*map(str, runs), "--blend", "1"]) == 1
-    assert "--blend: is given with 2 runs" in capsys.readouterr().err
-    assert main([str(tmp_path / "nothing")]) == 1
-    assert "nothing" in capsys.readouterr().err
 
 
 def test_other_features_and_a_broken_split_are_refused(
