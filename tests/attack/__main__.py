@@ -1,27 +1,35 @@
-"""All campaigns, one table: `python -m tests.attack --seed 0`. The exit status is 1 when anything was bad."""
+"""All campaigns, or those named, one table: `python -m tests.attack [links …] --seed 0`. The status is 1 after anything bad."""
 
+import argparse
+import os
 import time
+from importlib import import_module
 
 import torch
 
-from tests.attack import corruptions, inputs, kills, links
-from tests.attack.campaign import Campaign, arguments, report, workplace
+from tests.attack.campaign import Campaign, report, workplace
+
+CAMPAIGNS = ("corruptions", "kills", "inputs", "links")
 
 
 def main() -> int:
     """Run them one after the other, each in a folder of its own."""
-    parsed = arguments("", None)
+    parser = argparse.ArgumentParser(prog="python -m tests.attack")
+    parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help=" ".join(CAMPAIGNS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, help="how many of a campaign; of links 0 is all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--show", type=int, default=20, help="how many bad findings are printed")
+    parsed = parser.parse_args()
     torch.set_num_threads(1)
     campaigns: list[Campaign] = []
-    for module in (corruptions, kills, inputs, links):
+    for name in parsed.campaigns:
         started = time.monotonic()
         extra = {} if parsed.cases is None else {"cases": parsed.cases}
         with workplace() as folder:
-            campaigns.append(module.campaign(folder, seed=parsed.seed, jobs=parsed.jobs, **extra))
-        print(
-            f"{campaigns[-1].name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s",
-            flush=True,
-        )
+            campaign = import_module(f"tests.attack.{name}").campaign
+            campaigns.append(campaign(folder, seed=parsed.seed, jobs=parsed.jobs, **extra))
+        print(f"{name}: {len(campaigns[-1].cases)} in {time.monotonic() - started:.0f} s", flush=True)
     return report(campaigns, parsed.show)
 
 

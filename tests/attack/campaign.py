@@ -1,6 +1,5 @@
 """Shared parts of the campaigns: imports happen once, every case is a fork, and outcomes are counted."""
 
-import argparse
 import json
 import os
 import random
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import torch
+import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -26,9 +25,10 @@ LONGEST = 300  # seconds of a case, also beside other programs; what takes longe
 PACKAGES = ("coder_core", "numpy", "pandas", "rich", "safetensors", "sklearn", "torch", "tyro", "typeguard")
 USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
 
-Outcome = Literal["named", "harmless", "silent", "traceback"]
-OUTCOMES: tuple[Outcome, ...] = ("named", "harmless", "silent", "traceback")
+Outcome = Literal["harmless", "named", "silent", "traceback"]
+OUTCOMES: tuple[Outcome, ...] = ("harmless", "named", "silent", "traceback")  # the worst last
 Case = TypeVar("Case")
+Task = Callable[[Case, Path, "Listener"], Iterable["Finding"]]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,7 @@ class Campaign:
 
     def counts(self) -> Counter[str]:
         """Cases by their worst outcome; named is worse than harmless."""
-        order = ("harmless", "named", "silent", "traceback")
-        return Counter(max((f.outcome for f in case), key=order.index) for case in self.cases if case)
+        return Counter(max((f.outcome for f in case), key=OUTCOMES.index) for case in self.cases if case)
 
 
 def draw_again(rng: random.Random, possible: Sequence[Case], count: int) -> list[Case]:
@@ -104,9 +103,7 @@ class Listener:
         return status, self.path.read_bytes().decode("utf-8", "replace").strip()
 
 
-def forked(
-    cases: Sequence[Case], task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path, jobs: int
-) -> Iterator[list[Finding]]:
+def forked(cases: Sequence[Case], task: Task[Case], folder: Path, jobs: int) -> Iterator[list[Finding]]:
     """Fork for every case, `jobs` at once, and yield the findings of each as it ends. A child that dies is a traceback."""
     running: dict[int, int] = {}
     for number, case in enumerate(cases):
@@ -117,9 +114,7 @@ def forked(
         yield _reap(running, folder, cases)
 
 
-def _fork(
-    number: int, case: Case, task: Callable[[Case, Path, Listener], Iterable[Finding]], folder: Path
-) -> int:
+def _fork(number: int, case: Case, task: Task[Case], folder: Path) -> int:
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -185,7 +180,7 @@ def try_all(
     folder: Path,
     warm_up: Callable[[Path], object],
     draw: Callable[[], Sequence[Case]],
-    task: Callable[[Case, Path, Listener], Iterable[Finding]],
+    task: Task[Case],
     jobs: int,
 ) -> Campaign:
     """Import what the cases need, draw them, and try each in a fork with a folder of its own."""
@@ -199,38 +194,17 @@ def workplace() -> Iterator[Path]:
     """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.chdir(ROOT)
-    with tempfile.TemporaryDirectory(prefix="attack-", dir=memory) as name:
-        before = os.environ.get("CODER_CACHE")
-        os.environ["CODER_CACHE"] = str(Path(name) / "cache")
-        try:
-            yield Path(name)
-        finally:
-            os.environ.pop("CODER_CACHE")
-            if before is not None:
-                os.environ["CODER_CACHE"] = before
-
-
-def arguments(name: str, cases: int | None) -> argparse.Namespace:
-    """--seed, --cases (0: all) and --jobs of a campaign's program; --show prints what was bad."""
-    parser = argparse.ArgumentParser(prog=f"python -m tests.attack.{name}".rstrip("."))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cases", type=int, default=cases, help="how many; of links 0 is all")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--show", type=int, default=20, help="how many bad findings are printed")
-    return parser.parse_args()
-
-
-def command(name: str, campaign: Callable[..., Campaign], cases: int) -> int:
-    """Run one campaign as a program; the exit status."""
-    parsed = arguments(name, cases)
-    torch.set_num_threads(1)
-    with workplace() as folder:
-        return report([campaign(folder, parsed.cases, parsed.seed, parsed.jobs)], parsed.show)
+    with (
+        tempfile.TemporaryDirectory(prefix="attack-", dir=memory) as name,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("CODER_CACHE", str(Path(name) / "cache"))
+        yield Path(name)
 
 
 def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
     """Print the bad findings and the table; the exit status."""
-    console = Console(width=200, highlight=False)
+    console, table = Console(width=200, highlight=False), Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
         for finding in campaign.bad[:show]:
             text = " ".join(finding.text.split())[:700]
@@ -238,8 +212,6 @@ def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
             console.print(text, markup=False, soft_wrap=True)
         if len(campaign.bad) > show:
             console.print(f"{campaign.name}: … and {len(campaign.bad) - show} more")
-    table = Table("campaign", "tried", *OUTCOMES)
-    for campaign in campaigns:
         counts = [str(campaign.counts()[outcome]) for outcome in OUTCOMES]
         table.add_row(campaign.name, str(len(campaign.cases)), *counts)
     console.print(table)

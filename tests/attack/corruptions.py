@@ -1,6 +1,6 @@
 """Damage every kind of file of a run; open it by the API, by `evaluate` and by training that is resumed.
 
-    python -m tests.attack.corruptions --cases 700 --seed 0
+    python -m tests.attack corruptions --cases 700 --seed 0
 
 Two runs stopped during their last epoch, one with concepts, bank and prototypes, one with sample weights, are
 evaluated, laid out and clustered. One file is then cut, emptied, changed by one bit or replaced by another file's
@@ -31,16 +31,7 @@ from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.saves import SaveStore
-from tests.attack.campaign import (
-    FIXTURE,
-    USUAL_EXITS,
-    Campaign,
-    Finding,
-    Listener,
-    command,
-    draw_again,
-    try_all,
-)
+from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, draw_again, try_all
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import events, position, state_tensors
 
@@ -254,7 +245,3 @@ def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> 
     """Draw the corruptions and try them all."""
     drawn, attack = partial(draw, folder, cases, seed), partial(meet, base=folder)
     return try_all("corruptions", folder, prepare_runs, drawn, attack, jobs)
-
-
-if __name__ == "__main__":
-    raise SystemExit(command("corruptions", campaign, CASES))

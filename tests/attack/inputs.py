@@ -1,6 +1,6 @@
 """Bad data folders, captions, annotations, word vectors and flags: all commands refuse them in the same words.
 
-    python -m tests.attack.inputs --cases 400 --seed 0
+    python -m tests.attack inputs --cases 400 --seed 0
 
 A case is silent when `check_data` or `train` takes what the other refuses, when `evaluate` refuses what `check_data`
 takes, or when one of them prints an error in other words. The inputs are those of `bad_inputs.py`.
@@ -27,16 +27,7 @@ from tests.attack.bad_inputs import (
     glove_cases,
     karpathy_cases,
 )
-from tests.attack.campaign import (
-    USUAL_EXITS,
-    Campaign,
-    Finding,
-    Listener,
-    Outcome,
-    command,
-    draw_again,
-    try_all,
-)
+from tests.attack.campaign import USUAL_EXITS, Campaign, Finding, Listener, Outcome, draw_again, try_all
 from tests.support.precomp_folders import write_split
 
 CASES = 400
@@ -166,7 +157,3 @@ def warm_up(folder: Path) -> None:
 def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
     """Draw the inputs and try them all."""
     return try_all("inputs", folder, warm_up, partial(draw, cases, seed), attack, jobs)
-
-
-if __name__ == "__main__":
-    raise SystemExit(command("inputs", campaign, CASES))

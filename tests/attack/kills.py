@@ -1,6 +1,6 @@
 """Kill a training child, half of the times inside a save, and continue it: nothing may be lost.
 
-    python -m tests.attack.kills --cases 200 --seed 0
+    python -m tests.attack kills --cases 200 --seed 0
 
 A kill is silent when a save that stood before is gone or damaged, or when the run that went on from it ends with other
 weights, moments, banks, positions or history than one that was never stopped.
@@ -8,7 +8,7 @@ weights, moments, banks, positions or history than one that was never stopped.
 
 from pathlib import Path
 
-from tests.attack.campaign import Campaign, Finding, command, import_all
+from tests.attack.campaign import Campaign, Finding, import_all
 from tests.support.fork_driver import kills, train
 from tests.support.tiny_runs import assert_same_run, write_tiny_data
 
@@ -43,7 +43,3 @@ def difference(root: Path, number: int) -> str:
     except Exception as error:  # no state verifies, or it is another one
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-if __name__ == "__main__":
-    raise SystemExit(command("kills", campaign, CASES))

@@ -1,6 +1,6 @@
 """Put links and special files at every place of runs and jobs; whatever writes is started, and the outside is hashed.
 
-python -m tests.attack.links --cases 0 --seed 0        (0: every kind at every place)
+python -m tests.attack links --cases 0 --seed 0        (0: every kind at every place)
 
 Three subjects: a trained run, an imported one that gets another split, and the folder of the app's jobs.
 `tests/runs/test_links.py` tries the kinds in turn.
@@ -21,7 +21,7 @@ from app import jobs
 from coder_core import cluster, embed, evaluate, project, train
 from coder_core.api import list_runs, open_run
 from coder_core.console.faults import InputError
-from tests.attack.campaign import ROOT, USUAL_EXITS, Campaign, Finding, command, try_all
+from tests.attack.campaign import ROOT, USUAL_EXITS, Campaign, Finding, try_all
 from tests.support.run_folders import import_run_folder
 
 FIXTURE = ROOT / "tests" / "fixtures" / "finished_runs"
@@ -246,7 +246,3 @@ def campaign(folder: Path, cases: int = 0, seed: int = 0, jobs: int = 2) -> Camp
         return random.Random(seed).sample(everything, count) if count else everything
 
     return try_all("links", folder, warm_up, draw, attack, jobs)
-
-
-if __name__ == "__main__":
-    raise SystemExit(command("links", campaign, 0))
