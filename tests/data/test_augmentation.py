@@ -5,17 +5,8 @@ import pytest
 from PIL import Image
 
 from coder_core.config.schema import Config, with_settings
-from coder_core.data.augmentation import (
-    COARSE,
-    COARSE_OF,
-    Change,
-    change_picture,
-    coarsen,
-    cut,
-    draw_changes,
-    make_vague,
-    names_side,
-)
+from coder_core.data import augmentation
+from coder_core.data.augmentation import Change, change_picture, draw_changes, make_vague, names_side
 from coder_core.training.prepare import prepare
 from tests.support.tiny_runs import write_tiny_data
 
@@ -43,8 +34,8 @@ def test_crops_keep_nine_tenths_of_the_area_inside_the_picture():
     for change in draw_changes("crop", PLAIN, np.random.default_rng(1)):
         cropped = change_picture(picture, change)
         assert 0.88 < cropped.width * cropped.height / (60 * 80) <= 1
-    assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, False))), whole)
-    assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, True))), whole[:, ::-1])
+    for flip, expected in ((False, whole), (True, whole[:, ::-1])):
+        assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, flip))), expected)
 
 
 def changed(captions: list[str]) -> set[int]:
@@ -75,24 +66,21 @@ def test_the_share_is_exact_and_half_of_it_is_cut():
     ],
 )
 def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
-    assert (coarsen(caption), cut(caption)) == (coarse, short)
-
-
-def test_a_word_has_one_coarser_word_that_is_not_made_coarser_again():
-    assert len(COARSE_OF) == sum(len(words.split()) for words in COARSE.values())
-    assert not set(COARSE) & set(COARSE_OF)
+    assert (augmentation.coarsen(caption), augmentation.cut(caption)) == (coarse, short)
+    # a word has one coarser word, which is not made coarser again
+    nouns = [word for words in augmentation.COARSE.values() for word in words.split()]
+    assert (
+        len(augmentation.COARSE_OF)
+        == len(nouns)
+        == len({*nouns, *augmentation.COARSE}) - len(augmentation.COARSE)
+    )
 
 
 def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path):
     values = {"data": str(write_tiny_data(tmp_path)), "word-threshold": 1, "dimension": 8, "word-size": 6}
-    plain, vague = (
-        prepare(
-            with_settings(Config(), values | {"batch-size": 8, "vague-captions": share, "threads": 1})
-        ).data
-        for share in (0.0, 0.5)
-    )
+    values |= {"batch-size": 8, "threads": 1}
+    configs = [with_settings(Config(), values | {"vague-captions": share}) for share in (0.0, 0.5)]
+    plain, vague = (prepare(config).data for config in configs)
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
-    assert vague.dev is not None
-    assert plain.dev is not None
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk

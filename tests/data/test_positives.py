@@ -20,18 +20,14 @@ def read(folder: Path, text: str, ids: list[int] | None = None) -> Positives:
 
 def test_pairs_are_rows_of_the_split(tmp_path):
     text = "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n"
-    positives = read(tmp_path, text)
-    assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # each once; the labels are not among them
-    assert (positives.elsewhere, positives.rejected) == (1, 0)
+    by_id = "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n"  # 10 is a label, 77 of another split
+    for lines, ids in ((text, None), (by_id, [10, 20, 40, 30, 50])):
+        positives = read(tmp_path, lines, ids)
+        assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # each once; the labels are not among them
+        assert (positives.elsewhere, positives.rejected) == (1, 0)
+    (tmp_path / "positives.tsv").write_text(text)
     pairs = read_judgements(tmp_path / "positives.tsv", NAMES, OWNER).of_texts.tolist()
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]
-
-
-def test_captions_are_named_by_their_ids(tmp_path):
-    lines = "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n"
-    positives = read(tmp_path, lines, [10, 20, 40, 30, 50])
-    assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # 10 is a label, 77 of another split
-    assert positives.elsewhere == 1
 
 
 EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n"
@@ -64,8 +60,5 @@ def test_judgements_of_flickr8k(tmp_path):
 def test_a_line_of_another_layout_or_an_unknown_id_is_named(tmp_path, line, ids, part):
     with pytest.raises(InputError, match=rf"positives.tsv line 2: .*{part}"):
         read(tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
-
-
-def test_a_file_about_another_split_is_refused(tmp_path):
     with pytest.raises(OtherSplitError, match=r"its 1 lines"):
         read(tmp_path, "z.jpg#0\ty.jpg\n")
