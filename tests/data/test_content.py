@@ -35,8 +35,10 @@ def a_split(name: str, folder: Path, names: list[str], captions: list[str]) -> C
     return CaptionedSplit(name, names, captions, owner, GuardedFiles(folder, names), np.arange(len(names)))
 
 
-BAD = {"cut.png": "broken", "page.jpg": "broken", "gone.png": "broken", "tiny.png": "tiny"}
-BAD |= {"blank.png": "blank"}
+BAD = dict.fromkeys(("cut.png", "page.jpg", "gone.png"), "broken") | {
+    "tiny.png": "tiny",
+    "blank.png": "blank",
+}
 TEXTS = ["A DOG runs, through the Grass!", "dog runs trough grass", "a cat runs through the grass"]
 
 
@@ -125,46 +127,40 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
     hashes = rng.integers(0, 256, (60, 8), dtype=np.uint8)
     tiny = rng.normal(size=(60, 24))
     for number in range(0, 40, 2):  # pairs from alike to unlike in either
-        flipped = rng.permutation(64) < number
-        hashes[number + 1] = hashes[number] ^ np.packbits(flipped)
+        hashes[number + 1] = hashes[number] ^ np.packbits(rng.permutation(64) < number)
         tiny[number + 1] = tiny[number] + number / 20 * rng.normal(size=24) * (1 if number % 4 else 0.1)
-    tiny[59] = 0
-    hashes[59] = hashes[0]
+    tiny[59], hashes[59] = 0, hashes[0]
     tiny /= np.maximum(np.linalg.norm(tiny, axis=1, keepdims=True), 1e-9)
-
-    def alike(i: int, j: int) -> bool:
-        near = np.bitwise_count(hashes[i] ^ hashes[j]).sum() <= HASH_DISTANCE
-        return bool(near and tiny[i] @ tiny[j] >= PICTURE_LIKENESS)
-
-    joined = {pair for pair in combinations(range(59), 2) if alike(*pair)}
+    cosines = tiny @ tiny.T
+    near = np.bitwise_count(hashes[:, None] ^ hashes).sum(-1) <= HASH_DISTANCE
+    joined = {
+        (i, j) for i, j in combinations(range(59), 2) if near[i, j] and cosines[i, j] >= PICTURE_LIKENESS
+    }
     groups = duplicate_pictures(hashes, tiny.astype(np.float32))
     assert {tuple(rows.tolist()) for rows, _ in groups} == joined  # no two of these pairs share a row
-    assert all(abs(likeness - min(1, tiny[i] @ tiny[j])) < 1e-6 for (i, j), likeness in groups)
+    assert all(abs(likeness - min(1, cosines[tuple(rows)])) < 1e-6 for rows, likeness in groups)
 
 
 def test_duplicate_captions_are_those_of_a_slow_comparison():
     rng = np.random.default_rng(0)
     words = np.array(["a", "the", "dogs", "doggs", "running", "runing", "sand", "beach", "Two", "on"])
     captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(250)]
-
-    def key(caption: str) -> list[str]:
-        return [word for word in caption.lower().split() if word not in ("a", "an", "the")]
+    keys = [[word for word in text.lower().split() if word not in ("a", "an", "the")] for text in captions]
 
     def alike(one: list[str], other: list[str]) -> bool:
-        different = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
         if len(one) != len(other) or not one:
             return False
+        different = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
         spelled = len(different) == 1 and min(map(len, different[0])) >= 4 and ratio(*different[0]) >= 80
         return not different or (spelled and len(one) >= 3)
 
-    keys = [key(caption) for caption in captions]
     group = list(range(len(keys)))
     for i, j in combinations(range(len(keys)), 2):
         if alike(keys[i], keys[j]):
             group = [group[i] if number == group[j] else number for number in group]
     expected = {tuple(k for k in range(len(keys)) if group[k] == number) for number in set(group)}
-    found = {tuple(rows.tolist()) for rows, _ in duplicate_captions(captions)}
-    assert found == {rows for rows in expected if len(rows) > 1}
+    groups = {tuple(rows.tolist()) for rows, _ in duplicate_captions(captions)}
+    assert groups == {rows for rows in expected if len(rows) > 1}
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,16 @@ def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
 
 
 def test_splits_must_agree_and_not_share_images(tmp_path):
-    train = read_split(write_split(tmp_path, ids=list("abcd")), "train")
-    dev = read_split(write_split(tmp_path, "dev", array=features(size=6), ids=list("xbyd")), "dev")
-    size, shared = compare_splits([train, dev])
+    def splits(train_ids, dev_ids, size=5):
+        write_split(tmp_path, ids=train_ids)
+        write_split(tmp_path, "dev", array=features(size=size), ids=dev_ids)
+        return [read_split(tmp_path, name) for name in ("train", "dev")]
+
+    size, shared = compare_splits(splits("abcd", "xbyd", size=6))
     assert (size.severity, size.place) == ("error", "dev and train")
     assert "6 and 5 numbers a region" in size.found
     assert (shared.severity, "'b', 'd'" in shared.found) == ("warning", True)
-    train, dev = (
-        read_split(write_split(tmp_path, name, ids=list("0123")), name) for name in ("train", "dev")
-    )
-    assert compare_splits([train, dev]) == compare_splits([]) == []  # row numbers are not names
+    assert compare_splits(splits("0123", "0123")) == compare_splits([]) == []  # row numbers are not names
     regions = (Split(str(count), features(3, count), ["a"] * 3, np.arange(3)) for count in (36, 10))
     assert [fault.severity for fault in compare_splits([*regions])] == ["note"]
 

@@ -21,6 +21,8 @@ def read(folder, content, words=WORDS, **named):
 
 
 def test_vectors_and_coverage(tmp_path):
+    vectors = read(tmp_path, "dog 1 2\n. . . 0.5 0.5\n", [". . .", "at"])  # a word is split from the right
+    assert (vectors.matrix[0].tolist(), vectors.covered.tolist()) == ([0.5, 0.5], [True, False])
     vectors = read(tmp_path, "dog 1 2 3\nbird 4 5 6\ncat -1 0.5 1e-3\n", counts=[0, 0, 6, 3, 1])
     np.testing.assert_allclose(vectors.matrix, [[0] * 3, [0] * 3, [1, 2, 3], [-1, 0.5, 1e-3], [0] * 3])
     assert vectors.matrix.dtype == np.float32
@@ -34,6 +36,10 @@ def test_vectors_and_coverage(tmp_path):
 @pytest.mark.parametrize(
     ("content", "notes"),
     [
+        (
+            "dog 1 2\n. . . 5 5\nat name@domain.com 1 2\ncat 3 4\ncat runs 7 7\nruns 5 6\n",
+            0,
+        ),  # words with spaces
         ("3 2\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),  # a word2vec header
         ("\ufeff3 2\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),
         ("400000 2\r\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),
@@ -57,13 +63,6 @@ def test_another_width_and_numbers_that_are_none_are_an_error_with_its_line(tmp_
     for line in (*WIDTHS, *(f"cat 1.0 {number}" for number in NUMBERS)):
         error = refusal(read, tmp_path, f"dog 1.0 2.0\n{line}\nruns 1.0 2.0\n")
         assert error.faults[0].place == f"{tmp_path / 'vectors.txt'} line 2", line
-
-
-def test_words_with_spaces_are_split_from_the_right(tmp_path):
-    text = "dog 1 2\n. . . 0.5 0.5\nat name@domain.com 0.1 0.2\ncat runs 7 7\nruns 3 3\n"
-    vectors = read(tmp_path, text, [*WORDS, "at", ". . ."])
-    assert vectors.covered.tolist() == [False, False, True, False, True, False, True]
-    np.testing.assert_allclose(vectors.matrix[[2, 4, 6]], [[1, 2], [3, 3], [0.5, 0.5]])
 
 
 def test_other_files_and_another_dimension_are_refused(tmp_path):

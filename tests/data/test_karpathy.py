@@ -55,21 +55,19 @@ def test_one_file_for_all_images_is_viewed_where_a_split_is_adjacent(tmp_path):
 
 
 def test_linked_json_and_features_are_read_with_notes(tmp_path):
-    disk, data = tmp_path / "disk", tmp_path / "data"
-    disk.mkdir()
+    data = tmp_path / "data"
     (data / "flickr_precomp").mkdir(parents=True)
-    write(disk, [image(0), image(1)], {"ims.npy": features(2)})
-    linked = {data / "dataset_small.json": disk / "dataset_small.json"}
-    linked[data / "flickr_precomp" / "ims.npy"] = disk / "ims.npy"
-    for link, target in linked.items():
-        link.symlink_to(target)
+    write(tmp_path, [image(0), image(1)], {"ims.npy": features(2)})
+    links = [data / "dataset_small.json", data / "flickr_precomp" / "ims.npy"]
+    for link in links:
+        link.symlink_to(tmp_path / link.name)
     split = read_split(data, "train")
     assert split.n_images == 2
     assert [(fault.severity, fault.place) for fault in split.faults] == [
-        ("note", str(link)) for link in linked
+        ("note", str(link)) for link in links
     ]
-    for link, target in [*linked.items()][::-1]:
-        target.unlink()
+    for link in links[::-1]:
+        (tmp_path / link.name).unlink()
         assert str(link) in refusal(read_split, data, "train").faults[0].place
 
 
