@@ -93,17 +93,14 @@ class RunLock:
             raise self._refusal() from error
         except OSError as error:
             raise InputError.at(self.folder, f"cannot be locked for writing ({error.strerror})") from error
-        self._write_holder()
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "since": since, "host": socket.gethostname(), "command": sys.argv}
+        replace_file(self.folder / _HOLDER, json.dumps(holder))
         return self
 
     def __exit__(self, *error: object) -> None:
         (self.folder / _HOLDER).unlink(missing_ok=True)
         self._lock.release()
-
-    def _write_holder(self) -> None:
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        holder = {"pid": os.getpid(), "since": since, "host": socket.gethostname(), "command": sys.argv}
-        replace_file(self.folder / _HOLDER, json.dumps(holder))
 
     def _refusal(self) -> InputError:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from coder_core.geometry.layout import Layout, lay_out
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
+from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 Result = TypeVar("Result")
 
@@ -37,18 +37,18 @@ def clusters_folder(run: Path, split: str, settings: ClusterSettings, analysis: 
 def read_layout(folder: DerivedFolder) -> Layout | None:
     """A stored layout; None when there is none (InputError: it is damaged)."""
 
-    def build(stored: Derived) -> Layout:
-        shares, disparity = stored.facts.get("shares"), stored.facts.get("disparity")
+    def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> Layout:
+        shares, disparity = manifest["facts"].get("shares"), manifest["facts"].get("disparity")
         disparity = None if disparity is None else float(disparity)
         shares = (float(shares[0]), float(shares[1])) if shares else None
-        return Layout(stored.arrays["plane"], stored.notes, disparity, shares)
+        return Layout(arrays["plane"], tuple(map(str, manifest["notes"])), disparity, shares)
 
     return read_as(folder, build)
 
 
 def read_clusters(folder: DerivedFolder) -> Clustering | None:
     """Stored clusters; None when there are none (InputError: they are damaged)."""
-    return read_as(folder, lambda stored: Clustering(**stored.arrays))
+    return read_as(folder, lambda arrays, _: Clustering(**arrays))
 
 
 def make_layouts(

@@ -11,7 +11,7 @@ from coder_core.console.faults import InputError
 from coder_core.evaluation.sources import EmbeddingPair, Source
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.tables import RANKS
-from coder_core.runs.derived.store import Derived, DerivedFolder, derived_folder, read_as, write_derived
+from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 FLAG = "--hub-correction"
 REFERENCE = "train"  # its captions and images are the queries that biases come from
@@ -38,12 +38,13 @@ def correction_folder(run: Path, split: str, analysis: Analysis) -> DerivedFolde
 def read_correction(folder: DerivedFolder) -> HubCorrection | None:
     """Stored corrected ranks; None when there are none (InputError: they are damaged)."""
 
-    def build(stored: Derived) -> HubCorrection:
-        strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in stored.facts["strengths"].items()}
-        metrics = {str(name): float(value) for name, value in stored.facts["metrics"].items()}
-        ranks: dict[str, Any] = {name: stored.arrays[name] for name in RANKS}
-        chosen_on = str(stored.facts["chosen_on"])
-        return HubCorrection(chosen_on=chosen_on, strengths=strengths, metrics=metrics, **ranks)
+    def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> HubCorrection:
+        facts = manifest["facts"]
+        strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in facts["strengths"].items()}
+        metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
+        ranks = {name: arrays[name] for name in RANKS}
+        chosen_on = str(facts["chosen_on"])
+        return HubCorrection(**ranks, chosen_on=chosen_on, strengths=strengths, metrics=metrics)
 
     return read_as(folder, build)
 
@@ -72,30 +73,31 @@ def correct_hubs(
     reference = _embeddings(run, sources_of(REFERENCE)[0])
     neighbours = [k for k in NEIGHBOURS if k <= min(reference[0].shape)]
 
-    def biases(sources: Sequence[EmbeddingPair]) -> tuple[np.ndarray, np.ndarray]:
-        pairs = list(zip(sources, reference, strict=True))
-        images = [EmbeddingPair(source.image, train.text, source.weight) for source, train in pairs]
-        texts = [EmbeddingPair(source.text, train.image, source.weight) for source, train in pairs]
-        return hub_biases(images, neighbours), hub_biases(texts, neighbours)
+    def biased(name: str) -> tuple[list[EmbeddingPair], np.ndarray, np.ndarray, np.ndarray]:
+        sources, owner = sources_of(name)
+        pairs = _embeddings(run, sources)
+        joined = list(zip(pairs, reference, strict=True))
+        images = [EmbeddingPair(pair.image, train.text, pair.weight) for pair, train in joined]
+        texts = [EmbeddingPair(pair.text, train.image, pair.weight) for pair, train in joined]
+        return pairs, owner, hub_biases(images, neighbours), hub_biases(texts, neighbours)
 
-    sources, owner = sources_of(chosen_on)
-    pairs = _embeddings(run, sources)
-    image_biases, text_biases = biases(pairs)
+    pairs, owner, image_biases, text_biases = biased(chosen_on)
     i2t, t2i = choose_strengths(pairs, owner, image_biases, text_biases, neighbours)
     if split != chosen_on:
-        sources, owner = sources_of(split)
-        pairs = _embeddings(run, sources)
-        image_biases, text_biases = biases(pairs)
+        pairs, owner, image_biases, text_biases = biased(split)
     of_images = t2i.alpha * image_biases[:, neighbours.index(t2i.k)]
     of_texts = i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
     scores = corrected(pairs, of_images, of_texts)
     ranks = rank(score_tiles(scores, owner))
-    metrics = metrics_from_ranks(ranks)
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
     arrays: dict[str, Any] = {name: getattr(ranks, name) for name in RANKS}
-    facts: dict[str, Any] = {"chosen_on": chosen_on, "strengths": strengths, "metrics": metrics}
+    facts: dict[str, Any] = {
+        "chosen_on": chosen_on,
+        "strengths": strengths,
+        "metrics": metrics_from_ranks(ranks),
+    }
     write_derived(correction_folder(run, split, open_analysis(run, split)), arrays, facts=facts)
-    return HubCorrection(chosen_on=chosen_on, strengths=strengths, metrics=metrics, **arrays), scores
+    return HubCorrection(**arrays, **facts), scores
 
 
 def _embeddings(run: Path, sources: Sequence[Source]) -> list[EmbeddingPair]:

@@ -45,15 +45,6 @@ class DerivedFolder:
         return self.path.name
 
 
-@dataclass(frozen=True)
-class Derived:
-    """A stored result. arrays: name → array; notes: sentences for the reader; facts: other values."""
-
-    arrays: Mapping[str, np.ndarray]
-    notes: tuple[str, ...]
-    facts: Mapping[str, Any]
-
-
 def derived_folder(
     run_folder: Path, split: str, kind: str, parameters: Mapping[str, Any], analyses: Sequence[Analysis]
 ) -> DerivedFolder:
@@ -72,7 +63,10 @@ def write_derived(
     notes: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store a result; a damaged one under the same name is replaced, stale ones beside it are removed."""
+    """Store a result: arrays, notes (sentences for the reader) and facts (other values).
+
+    A damaged one under the same name is replaced, stale ones beside it are removed.
+    """
     manifest = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
     files = {f"{name}.npy": array for name, array in arrays.items()}
     sealed.write_sealed(folder.path, files, about=manifest, replace=True)
@@ -82,8 +76,10 @@ def write_derived(
             atomic.remove(other)
 
 
-def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result | None:
-    """Value that `build` makes of a stored result, every byte verified; None when there is none.
+def read_as(
+    folder: DerivedFolder, build: Callable[[dict[str, Any], dict[str, Any]], Result]
+) -> Result | None:
+    """Value that `build` makes of a result's arrays and manifest, every byte verified; None when there is none.
 
     Raises:
         InputError: it is damaged, is not what its name says, or holds values that no version writes; the file is
@@ -99,8 +95,7 @@ def read_as(folder: DerivedFolder, build: Callable[[Derived], Result]) -> Result
         raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
     check_values(manifest, {"notes": list, "facts": dict}, where)
     with trusting(where):
-        arrays = {name: np.array(stored.array(name)) for name in manifest["arrays"]}
-        return build(Derived(arrays, tuple(map(str, manifest["notes"])), manifest["facts"]))
+        return build({name: np.array(stored.array(name)) for name in manifest["arrays"]}, manifest)
 
 
 def _source(analysis: Analysis) -> dict[str, str]:
