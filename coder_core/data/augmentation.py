@@ -44,8 +44,7 @@ def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator
     crops = np.column_stack([sides, draws[:, 1:3]]).tolist()
     may_flip = (draws[:, 3] < 0.5).tolist() if kind == "crop-flip" else [False] * len(captions)
     flips = [flip and not names_side(caption) for flip, caption in zip(may_flip, captions, strict=True)]
-    rows = zip(crops, flips, strict=True)
-    return [Change(side, left, top, flip) for (side, left, top), flip in rows]
+    return [Change(side, left, top, flip) for (side, left, top), flip in zip(crops, flips, strict=True)]
 
 
 def names_side(caption: str) -> bool:

@@ -107,8 +107,7 @@ class TrainingBatches:
     drop_regions: float = 0.0
     drop_words: float = 0.0  # share of words left out of a caption; at least one stays
     fixed_ends: bool = False  # never leave out a caption's first and last piece (BERT's [CLS] and [SEP])
-    # part, parts: this process's slice of every batch
-    part: int = 0
+    part: int = 0  # part, parts: this process's slice of every batch
     parts: int = 1
     augment: Augment = "none"  # changes of the pictures from step to step, where an image tower reads them
     # (n,) of the batches' field of this name; None where every image is its own group
@@ -141,8 +140,7 @@ class TrainingBatches:
         size = self.batch_size // self.parts
         part = slice(self.part * size, (self.part + 1) * size)
         if self.split.pictures is None:
-            kept_regions = self._kept_regions(random)
-            images = partial(self.rows.gather, image_ids[part], kept_regions[part])
+            images = partial(self.rows.gather, image_ids[part], self._kept_regions(random)[part])
         else:
             images = partial(self.split.pictures.gather, image_ids[part], self._changes(step, text_ids, part))
         word_lengths = self.tokens.lengths[text_ids]

@@ -296,8 +296,7 @@ def _one_row_an_image(
     """The first row of every image; another row of it must be nearly the same."""
     firsts = np.unique(owners, return_index=True)[1]
     images = rows[firsts]
-    cosines = np.einsum("nd,nd->n", rows, images[owners])
-    other = np.flatnonzero(cosines < SAME)
+    other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
     if len(other):
         name = shown(names[owners[other[0]]])
         problem = f"{len(other):,} rows differ from an earlier one of their image_path; the first: {other[0]}, {name}"

@@ -33,8 +33,7 @@ class WordVectors:
     matrix: np.ndarray  # (words, D) float32; zero where the file has no vector
     covered: np.ndarray  # (words,) bool, True if the file has a vector
     coverage: float  # share of the words that have a vector, <pad> and <unknown> not counted
-    # the same, every word counted as often as it occurs; None without counts
-    token_coverage: float | None = None
+    token_coverage: float | None = None  # the same, each word as often as it occurs; None without counts
     faults: list[Fault] = field(default_factory=list)  # warnings and notes
 
 

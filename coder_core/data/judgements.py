@@ -56,15 +56,13 @@ class Judgements:
     # (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
     of_images: np.ndarray
     fact: str  # contents of the source, in words
-    # (m,) of Flickr8k's experts, see `Positives`; None of COCO's judges
-    disagreement: np.ndarray | None = None
+    disagreement: np.ndarray | None = None  # of Flickr8k's experts, see `Positives`; None of COCO's judges
 
 
 class Positives(NamedTuple):
     """Positives beyond the labels."""
 
-    # (P, 2) int64, rows of a caption and of an image of the split; the labels are not among them
-    pairs: np.ndarray
+    pairs: np.ndarray  # (P, 2) int64, rows of a caption and an image of the split, without the labels
     elsewhere: int  # lines about captions or images that are not in the split
     rejected: int  # lines whose judges say that caption and image do not belong together
     # (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its judged
@@ -92,8 +90,7 @@ def read_judgements(
         fact += f", {positives.elsewhere:,} line{'s' * (positives.elsewhere != 1)} about other splits"
     if positives.rejected:
         fact += f", {positives.rejected:,} pairs that its judges reject"
-    labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
-    pairs = np.concatenate([labels, positives.pairs])
+    pairs = np.concatenate([np.stack([np.arange(len(image_of_text)), image_of_text], 1), positives.pairs])
     return Judgements(str(source), pairs, pairs, fact, positives.disagreement)
 
 

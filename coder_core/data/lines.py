@@ -159,6 +159,5 @@ def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
             captions[index] = shorter
             cut.append(index + 1)
     limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
-    problem = f"captions are over {limits} and were cut"
-    faults += count_cases(where, problem, cut)
+    faults += count_cases(where, f"captions are over {limits} and were cut", cut)
     return captions

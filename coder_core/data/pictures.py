@@ -153,8 +153,7 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
         picture = picture.convert("I").point(lambda value: value * (1 / 257)).convert("L")
     if picture.has_transparency_data:
         layer = picture.convert("RGBA")
-        white = Image.new("RGBA", layer.size, "white")
-        return Image.alpha_composite(white, layer).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
     return picture.convert("RGB")
 
 
@@ -204,6 +203,5 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         (missing, "are missing", "check the picture folder; training does not need it"),
         (linked, outside, "copy them, or name their own folder"),
     ):
-        text = f"of {len(names):,} pictures {problem}"
-        faults += count_cases(folder, text, [*map(shown, cases)], fix=fix)
+        faults += count_cases(folder, f"of {len(names):,} pictures {problem}", [*map(shown, cases)], fix=fix)
     return faults

@@ -45,8 +45,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
     faults: list[Fault] = []
     files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))
     captions = collect(lambda: read_lines(files.captions, "caption", faults), faults)
-    has_ids = os.path.lexists(files.ids)
-    ids = collect(lambda: read_lines(files.ids, "id", faults), faults) if has_ids else None
+    ids = collect(lambda: read_lines(files.ids, "id", faults), faults) if os.path.lexists(files.ids) else None
     file = collect(lambda: open_features(files.images, faults), faults)
     errors = [fault for fault in faults if fault.severity == "error"]
     if errors or captions is None or file is None:

@@ -66,8 +66,7 @@ class Review:
     # "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
     # "none" is a remark: tags or a note alone.
     verdict: Verdict
-    # reviewer, id, time: who, a name for undoing, and when (UTC)
-    reviewer: str
+    reviewer: str  # reviewer, id, time: who, a name for undoing, and when (UTC)
     tags: tuple[str, ...] = ()
     note: str = ""
     id: str = field(default_factory=lambda: secrets.token_hex(8))

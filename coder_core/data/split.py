@@ -42,16 +42,13 @@ class Split:
     image_names: list[str] | None = None  # n relative picture file names or ids, or None
     picture_folder: Path | None = None  # where the names are files, or None
     source: dict[str, str] = field(default_factory=dict)  # what was read from where
-    # warnings and notes: everything training changes about the data
-    faults: list[Fault] = field(default_factory=list)
-    # file, rows: the features file and the rows of it (from, up to, step), or None
-    file: FeatureFile | None = None
+    faults: list[Fault] = field(default_factory=list)  # warnings, notes: what training changes in the data
+    file: FeatureFile | None = None  # file, rows: the features file and its rows (from, up to, step), or None
     rows: tuple[int, int, int] | None = None
     # (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the values
     # were not checked
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    # that an image tower reads instead of features, which are (n, L, 0) then; or None
-    pictures: Pictures | None = None
+    pictures: Pictures | None = None  # for an image tower, instead of features, which are (n, L, 0) then
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
 
     @property

@@ -26,10 +26,8 @@ SEVERITIES = ("error", "warning", "note")
 class Survey:
     """A data set and its faults."""
 
-    # the splits that could be read, train first
-    splits: list[Split | CaptionedSplit] = field(default_factory=list)
-    # errors, warnings and notes of all splits and files, errors first
-    faults: list[Fault] = field(default_factory=list)
+    splits: list[Split | CaptionedSplit] = field(default_factory=list)  # that could be read, train first
+    faults: list[Fault] = field(default_factory=list)  # of all splits and files, errors first
     vocabulary: Vocabulary | None = None  # of the train captions, or None when there are none
     tokens: dict[str, Tokens] = field(default_factory=dict)  # split name → its captions as numbers
     vectors: WordVectors | None = None  # of the vocabulary's words, when a file was given and could be read

@@ -109,8 +109,7 @@ def locate(path: Path) -> Path:
 
     A folder that is replaced again and again can move between two looks, so a missing one is looked for several times.
     """
-    looks = (path, _aside(path)) * LOOKS
-    return next((folder for folder in looks if folder.is_dir()), path)
+    return next((folder for folder in (path, _aside(path)) * LOOKS if folder.is_dir()), path)
 
 
 def identity(path: Path) -> tuple[Path, int, int] | None:

@@ -108,8 +108,7 @@ class Pictures:
     prepare: Callable[[Image], np.ndarray]
     local_features: int  # L, the most the tower gives a picture
     workers: int = 0  # decoding processes; 0 decodes in this one
-    # B prepared pictures -> (B,) local features of each; L when None
-    counts: Callable[[Tensor], Tensor] | None = None
+    counts: Callable[[Tensor], Tensor] | None = None  # pictures -> (B,) local features of each; or L
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
         """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths.

@@ -127,8 +127,7 @@ class ParquetRows(_Packed):
     """
 
     rows_at_once: int = PARQUET_ROWS  # rows in memory
-    # bytes that the pictures of a row group may take unpacked; None allows any
-    largest_group: int | None = None
+    largest_group: int | None = None  # bytes of the pictures of a row group, unpacked; None allows any
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
     _batches: Iterator[pa.RecordBatch] = field(default=iter(()), init=False, repr=False)
     _first: int = field(default=0, init=False, repr=False)  # row of the batch in use
@@ -245,8 +244,7 @@ class PackedPictures:
     """Packed pictures of an opened analysis. Nothing is opened before a picture is requested."""
 
     folder: Path  # which the files may not leave
-    # names, sizes: of each file, relative to it, and its bytes when it was embedded or evaluated
-    names: Sequence[str]
+    names: Sequence[str]  # names, sizes: of each file, relative to it, and its bytes when it was noted
     sizes: Sequence[int]
     store: TarMembers | ParquetRows  # reads them
     _lock: Lock = field(default_factory=Lock, repr=False)

@@ -263,8 +263,7 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
     named = {name for split in splits for name in split.image_names}
     parts = sorted({name.rpartition("/")[0] for name in named})
     unnamed = [shown(name) for part in parts for name in sorted(_unnamed(folder, part, named))]
-    problem = "picture files have no caption and are not read"
-    return count_cases(folder, problem, unnamed, severity="note")
+    return count_cases(folder, "picture files have no caption and are not read", unnamed, severity="note")
 
 
 def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:

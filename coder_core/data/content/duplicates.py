@@ -116,8 +116,7 @@ def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:
     order = np.argsort(np.array(signatures, np.int64), kind="stable")
     values, members = np.array(signatures, np.int64)[order], np.array(numbers, np.int64)[order]
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
-    parts = np.split(members, starts[1:])
-    return [part[:MOST_WORDS_COMPARED].tolist() for part in parts if len(part) > 1]
+    return [part[:MOST_WORDS_COMPARED].tolist() for part in np.split(members, starts[1:]) if len(part) > 1]
 
 
 def _different(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, str]:
