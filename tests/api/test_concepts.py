@@ -48,9 +48,8 @@ def test_searches_and_margins_are_those_of_the_mixture(both: Run, scores: np.nda
     by_instance = np.argsort(-(instance.images @ instance.texts.T), axis=0)
     assert (np.argsort(-scores, axis=0) != by_instance).any()
     table = margins(both, "dev", "t2i")
-    np.testing.assert_allclose(
-        table["match_score"], scores[both.image_of_text("dev"), np.arange(150)], atol=1e-5
-    )
+    own = scores[both.image_of_text("dev"), np.arange(150)]
+    np.testing.assert_allclose(table["match_score"], own, atol=1e-5)
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
 
 
@@ -88,9 +87,7 @@ def test_where_two_samples_disagree_and_who_reads_a_concept(view: ConceptView) -
         view.readers(5, "image")
 
 
-def test_the_effective_number_is_the_perplexity_of_the_attention(
-    view: ConceptView, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_effective_number_is_a_perplexity(view: ConceptView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concepts, "PIECE", 7)
     summary = concepts.summarise_attention(view, "text")
     rows = view.rows("text", slice(None)).astype(float)

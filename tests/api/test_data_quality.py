@@ -147,9 +147,7 @@ def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged: tuple
     np.testing.assert_allclose(of_scores, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_the_other_splits_of_the_data_are_read_where_they_are_the_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_splits_are_read_if_they_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "demo-data"
     data.mkdir()
     monkeypatch.setenv("CODER_DEMO", str(data))

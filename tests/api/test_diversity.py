@@ -138,9 +138,7 @@ def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: s
 
 @pytest.mark.parametrize("candidates", CANDIDATES)
 @pytest.mark.parametrize("function", ["std", "entropy"])
-def test_an_anchor_outside_the_sample_is_compared_with_the_sample(
-    run: Run, candidates: str, function: str
-) -> None:
+def test_an_anchor_outside_the_sample_meets_it(run: Run, candidates: str, function: str) -> None:
     sample = run.sample("dev", scores=600)
     number = int(np.setdiff1d(np.arange(150), sample.texts)[0])
     sizes = {"batch_size": 6, "bank_size": 20, "temperature": 0.1}

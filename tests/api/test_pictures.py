@@ -4,7 +4,6 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +105,15 @@ def copied(base: Path, tmp_path: Path) -> Path:
     for name in ("runs", *LAYOUT):
         shutil.copytree(base / name, tmp_path / name)
     for name in LAYOUT:
-        moved = {"folder": str(tmp_path / name / ("data" if name == "parquet" else ""))}
-        rewrite(tmp_path / "runs" / name, lambda note, moved=moved: note | moved)
+        rewrite(tmp_path / "runs" / name, folder=str(tmp_path / name / ("data" if name == "parquet" else "")))
     return tmp_path
 
 
-def rewrite(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def rewrite(run: Path, **changes: Any) -> None:
     """Change what a run notes of its packed pictures, and seal it again."""
     file = run / "analysis" / "dev" / "images.json"
     document = json.loads(file.read_text())
-    file.write_text(json.dumps(document | {"packed": change(document["packed"])}))
+    file.write_text(json.dumps(document | {"packed": document["packed"] | changes}))
     reseal(file.parent)
 
 
@@ -200,9 +198,9 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied: Path
         ({"kind": "zip"}, "kind 'zip'"),
         ({"folder": "relative"}, "absolute path"),
     ):
-        rewrite(run, lambda note, changes=changes: whole | changes)
+        rewrite(run, **whole | changes)
         assert fact in refusal(run)
-    rewrite(run, lambda note: whole)
+    rewrite(run, **whole)
     assert open_run(run).picture("dev", 0) is not None
     positions = run / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
     rows = np.load(positions)
@@ -226,9 +224,7 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied: Path
     assert "no such file" in refusal(run)
 
 
-def test_changed_and_broken_containers_and_bombs_are_named(
-    copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_containers_and_bombs_are_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
     for broken, fact in (
         (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
@@ -241,8 +237,7 @@ def test_changed_and_broken_containers_and_bombs_are_named(
     def write(images: list[Any]) -> None:
         """Write the file anew and note its size in the run."""
         pq.write_table(pa.table({"image": images, "caption": ["a"] * len(images)}), file, row_group_size=2)
-        size = {"bytes": file.stat().st_size}
-        rewrite(run, lambda note: note | {"files": [note["files"][0] | size]})
+        rewrite(run, files=[{"name": file.name, "bytes": file.stat().st_size}])
 
     write([{"bytes": value, "path": None} for value in (BOMB, None, b"<html>")])
     for image, fact in (

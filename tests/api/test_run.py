@@ -39,9 +39,7 @@ def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -
     assert listing.list_runs(root / "nowhere") == []
 
 
-def test_damage_or_any_exception_is_a_fault_of_its_run_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deep nesting, a split that is no name, integers of 400 digits, and what nobody foresaw."""
     faults = {
         "nested status": "status.json",
@@ -134,10 +132,8 @@ def test_differences_name_only_what_differs(root: Path) -> None:
     assert table.loc["boosting.boosting"].tolist() == ["rm", "none"]
     assert table.loc["boosting.boosting_weight"].tolist() == ["0.2", "1"]
     unknown = {"objective": {"loss": "dcl", "of_tomorrow": 3}}
-    assert comparison.config_differences({"a": unknown, "b": {}}).loc["objective.of_tomorrow"].tolist() == [
-        "3",
-        "—",
-    ]
+    table = comparison.config_differences({"a": unknown, "b": {}})
+    assert table.loc["objective.of_tomorrow"].tolist() == ["3", "—"]
 
 
 def test_torch_is_not_imported(root: Path, both: Run) -> None:

@@ -62,9 +62,7 @@ def test_the_two_are_read_alike(runs: tuple[Run, Run]) -> None:
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("function", ["std", "entropy"])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_diversity_is_the_same(
-    runs: tuple[Run, Run], modality: str, function: str, choice: dict[str, object]
-) -> None:
+def test_diversity_is_the_same(runs: tuple[Run, Run], modality: str, function: str, choice: dict) -> None:
     settings = {"modality": modality, "function": function, **choice}
     close(*(run.diversity("dev", **settings) for run in runs))
     close(*(run.diversity("dev", sample=run.sample("dev", scores=200), **settings) for run in runs))

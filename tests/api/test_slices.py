@@ -131,9 +131,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
 
 
-def test_a_large_split_is_counted_by_a_sample_of_its_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_split_is_counted_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=100, pictures=False))
     monkeypatch.setattr(table, "MOST_IMAGES", 60)
     images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")

@@ -13,11 +13,8 @@ def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarr
     owner = np.repeat(np.arange(images - 1), np.random.default_rng(99).integers(1, 4, images - 1))
     image_ranks = np.append(random.integers(0, 25, images - 1), -1)
     text_ranks = random.integers(0, 25, len(owner))
-    return (
-        np.where(image_ranks < 0, -1, np.maximum(image_ranks - better, 0)),
-        np.maximum(text_ranks - better, 0),
-        owner,
-    )
+    image_ranks = np.where(image_ranks < 0, -1, np.maximum(image_ranks - better, 0))
+    return image_ranks, np.maximum(text_ranks - better, 0), owner
 
 
 def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, owner: np.ndarray) -> float:
@@ -118,9 +115,8 @@ def test_the_seven_differences_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> N
         for name, change in differences(*runs).items():
             width = seven[name].high - seven[name].low
             assert change.mean == pytest.approx(seven[name].mean, abs=1e-9)
-            assert (change.low, change.high) == pytest.approx(
-                (seven[name].low, seven[name].high), abs=0.1 * width
-            )
+            ends = seven[name].low, seven[name].high
+            assert (change.low, change.high) == pytest.approx(ends, abs=0.1 * width)
     ends = recall_intervals(runs[0])  # equal hits are drawn together now
     np.testing.assert_allclose(ends[:, 0], alone[:, 0], atol=1e-9)
     assert (abs(ends - alone)[:, 1:] < 0.1 * (alone[:, 2:] - alone[:, 1:2])).all()

@@ -40,9 +40,7 @@ def share_with_their_group(plane: np.ndarray) -> float:
     return float((np.linalg.norm(plane[:, None] - centres[None], axis=2).argmin(1) == group).mean())
 
 
-def test_the_principal_plane_is_that_of_a_singular_value_decomposition(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_principal_plane_is_that_of_an_svd(monkeypatch: pytest.MonkeyPatch) -> None:
     points = cloud()
     monkeypatch.setattr(clouds, TILE, 7 * points.width)  # several tiles, the last ones short
     plane, shares = layouts.principal_plane(points)
@@ -116,9 +114,7 @@ def test_the_time_of_a_layout_follows_its_points(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_layout_keeps_groups_together_and_a_second_run_is_laid_over_it(
-    method: Method, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_layout_keeps_groups_and_fits_another(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run is the same joint space in other coordinates: every cosine is the same."""
     monkeypatch.setattr(layouts, "ITERATIONS", 500)
     points = cloud(60)
@@ -149,16 +145,14 @@ def test_one_modality_alone_and_both_centred() -> None:
     gap = np.zeros(points.width, np.float32)
     gap[0] = 3.0
     apart = Points(unit(points.images + gap), unit(points.texts - gap))
-    both, images, centred = (
-        lay_out(apart, settings("pca", modalities=kind)).plane for kind in ("both", "images", "centred")
-    )
+    kinds = ("both", "images", "centred")
+    both, images, centred = (lay_out(apart, settings("pca", modalities=kind)).plane for kind in kinds)
     assert (len(both), len(images), len(centred)) == (90, 30, 90)
     alone = lay_out(Points(apart.images, apart.texts[:0]), settings("pca"))
     np.testing.assert_allclose(images, alone.plane, atol=1e-4)
-    between, without = (
-        np.linalg.norm(plane[:30].mean(0) - plane[30:].mean(0)) / plane.std() for plane in (both, centred)
-    )
-    assert without < 0.3 < between
+    for plane, is_apart in ((both, True), (centred, False)):
+        gap = np.linalg.norm(plane[:30].mean(0) - plane[30:].mean(0)) / plane.std()
+        assert (gap > 0.3) == is_apart
 
 
 def test_too_large_a_perplexity_is_lowered_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +202,9 @@ def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
 
 def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused() -> None:
     points, owner, shares = cloud(), np.repeat(np.arange(30), 2), list[float]()
+    arguments = points.images, points.texts, owner
     clusters = kmeans.cluster_pairs(
-        *(points.images, points.texts, owner, ClusterSettings(3)),
-        progress=lambda done, total, phase: shares.append(done / total),
+        *arguments, ClusterSettings(3), progress=lambda done, total, phase: shares.append(done / total)
     )
     labels = [set(clusters.image_labels[np.arange(30) % 3 == group].tolist()) for group in range(3)]
     assert [len(group) for group in labels] == [1, 1, 1]
@@ -219,7 +213,7 @@ def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused() -> 
     np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-5)
     assert shares == sorted(shares)
     with pytest.raises(InputError, match="--clusters: is 61 for 60"):
-        kmeans.cluster_pairs(points.images, points.texts, owner, ClusterSettings(61))
+        kmeans.cluster_pairs(*arguments, ClusterSettings(61))
     with pytest.raises(InputError, match="--clusters"):
         ClusterSettings(1)
 

@@ -29,9 +29,7 @@ def test_exact_neighbours_are_those_of_every_comparison(texts: int, images: int,
 
 
 @pytest.mark.parametrize("exact_below", [0, 50])
-def test_a_caption_of_unknown_words_has_no_neighbours_and_is_nobodys(
-    exact_below: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zero_row_has_no_neighbours(exact_below: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
     vectors, owner = random_captions(2, 40, 40)[0], np.arange(40)
     vectors[[3, 17]] = 0
@@ -42,9 +40,7 @@ def test_a_caption_of_unknown_words_has_no_neighbours_and_is_nobodys(
     assert (caption_neighbours(np.zeros((4, 3), np.float32), np.arange(4), 2) == -1).all()
 
 
-def test_hnsw_finds_nearly_all_and_the_same_every_time_and_progress_rises_to_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, owner = random_captions(5, 1500, 300, size=16)
     seen: list[tuple[int, int]] = []
 
