@@ -131,10 +131,7 @@ ODD: list[tuple[dict | list | str | bytes, str]] = [
     (image(1, filename="\udc00.jpg"), r".filename: '\udc00.jpg'"),
     (image(1, filepath="\udc00"), r".filepath: '\udc00'"),
     ([], ""),
-]
-
-
-TEXTS: list[tuple[str | bytes, str]] = [
+    # texts that the parser would let pass
     ('{"images": [{"imgid": 1, "imgid": 2}]}', "the key 'imgid'"),
     ('{"images": [{"imgid": NaN}]}', "NaN"),
     ('{"images": [{"imgid": -Infinity}]}', "-Infinity"),
@@ -152,12 +149,11 @@ TEXTS: list[tuple[str | bytes, str]] = [
 
 @pytest.mark.parametrize(("content", "part"), ODD)
 def test_faults_are_named_by_their_key_or_byte(tmp_path, content, part):
+    write(tmp_path, [image(0), "" if isinstance(content, bytes) else content], {"train_ims.npy": features(2)})
     if isinstance(content, str | bytes):
-        (tmp_path / "dataset_small.json").write_bytes(
-            content if isinstance(content, bytes) else content.encode()
-        )
+        text = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / "dataset_small.json").write_bytes(text)
     else:
-        write(tmp_path, [image(0), content], {"train_ims.npy": features(2)})
         part = f"dataset_small.json: images[1]{part}"
     assert part in reason(tmp_path)
 
