@@ -55,8 +55,8 @@ def pairwise_sigmoid(
     >>> pairwise_sigmoid(scores, scores[:, 0], torch.tensor([[False, True]]), scale=10.0, bias=-8.0)
     tensor([1.3863])
     """
-    others = torch.where(negatives, full_precision(scores), 0.0)
-    push = torch.where(negatives, softplus(scale * others + bias), 0.0).sum(dim=1)
+    finite = torch.where(negatives, full_precision(scores), 0.0)
+    push = torch.where(negatives, softplus(scale * finite + bias), 0.0).sum(dim=1)
     return softplus(-(scale * full_precision(positive_scores) + bias)) + push
 
 

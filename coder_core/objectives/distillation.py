@@ -51,8 +51,8 @@ def rank_distillation(
 
     def log_chances(of_all: Tensor, positive: Tensor) -> Tensor:
         """(Q, L!) log-probability of every order: Σ_i of a choice among those not yet chosen."""
-        others = torch.where(is_negative, of_all.gather(1, columns) / temperature, LEFT_OUT)
-        in_order = positive_first(positive / temperature, others)[:, orders]
+        of_negatives = torch.where(is_negative, of_all.gather(1, columns) / temperature, LEFT_OUT)
+        in_order = positive_first(positive / temperature, of_negatives)[:, orders]
         remaining = in_order.flip(-1).logcumsumexp(-1).flip(-1)
         return (in_order - remaining).sum(-1)
 

@@ -196,8 +196,8 @@ def log_shares(
     >>> log_shares(scores, scores[:, 0], torch.tensor([[False, True, False]]), temperature=0.1).exp()
     tensor([[0.5000, 0.0000, 0.5000, 0.0000]])
     """
-    others = torch.where(negatives, full_precision(scores) / temperature, LEFT_OUT)
-    return torch.log_softmax(positive_first(full_precision(positive_scores) / temperature, others), dim=1)
+    logits = torch.where(negatives, full_precision(scores) / temperature, LEFT_OUT)
+    return torch.log_softmax(positive_first(full_precision(positive_scores) / temperature, logits), dim=1)
 
 
 def positive_first(positive: Tensor, candidates: Tensor) -> Tensor:

@@ -36,11 +36,11 @@ def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
     assert ((in_bfloat16 - exact).abs() / scale).max() > 100 * products.FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("chosen", ["none", "ieee", "tf32"])
-def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(chosen: str) -> None:
-    settings.fp32_precision = chosen
-    products.use_onednn(tolerance=0.0 if chosen == "none" else products.FLOAT32_ERROR)
-    assert settings.fp32_precision == chosen
+@pytest.mark.parametrize("precision", ["none", "ieee", "tf32"])
+def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(precision: str) -> None:
+    settings.fp32_precision = precision
+    products.use_onednn(tolerance=0.0 if precision == "none" else products.FLOAT32_ERROR)
+    assert settings.fp32_precision == precision
     assert products.product_library() == products.DEFAULT_PRODUCTS
 
 

@@ -72,8 +72,8 @@ def batch_and_bank(
         (problem.scores, negatives_of(ids, ids)), (problem.bank_scores, negatives_of(ids, slots)), **switches
     )
     in_batch, in_bank = (
-        negatives_of(ids, others, keep_same_image, positive_offset=offset)
-        for others, offset in ((ids, 0), (slots, None))
+        negatives_of(ids, candidates, keep_same_image, positive_offset=offset)
+        for candidates, offset in ((ids, 0), (slots, None))
     )
     return (
         diversity_contrastive(problem.scores, problem.scores.diagonal(), in_batch, diversity=diversity),

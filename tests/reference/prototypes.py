@@ -60,30 +60,32 @@ class OnlineMeans:
                     self.idle.append(0)
             self.seen += len(vectors)
             return None
-        found = [self.nearest(vector) for vector in vectors]
+        nearest = [self.nearest(vector) for vector in vectors]
         fading = 1 - len(vectors) / self.pass_pairs
         for k in range(self.count):
             self.sums[k] = [fading * value for value in self.sums[k]]
             self.weights[k] *= fading
             self.idle[k] += len(vectors)
-        for vector, number, (label, _) in zip(vectors, ids, found, strict=True):
+        for vector, number, (label, _) in zip(vectors, ids, nearest, strict=True):
             self.sums[label] = [a + b for a, b in zip(self.sums[label], vector, strict=True)]
             self.weights[label] += 1
             self.label_of[number] = label
             self.idle[label] = 0
-        self._reseed(vectors, found)
+        self._reseed(vectors, nearest)
         self.seen += len(vectors)
-        return [label for label, _ in found]
+        return [label for label, _ in nearest]
 
-    def _reseed(self, vectors: Sequence[Vector], found: list[tuple[int, float]]) -> None:
+    def _reseed(self, vectors: Sequence[Vector], nearest: list[tuple[int, float]]) -> None:
         dead = [k for k in range(self.count) if self.members(k) == 0 and self.idle[k] >= self.pass_pairs]
-        crowds = {label: self.members(label) for label, _ in found}
+        crowds = {label: self.members(label) for label, _ in nearest}
         worst = {
-            label: min((i for i, (own, _) in enumerate(found) if own == label), key=lambda i: found[i][1])
+            label: min(
+                (i for i, (number, _) in enumerate(nearest) if number == label), key=lambda i: nearest[i][1]
+            )
             for label, size in crowds.items()
             if size > 1
         }
-        order = sorted(worst, key=lambda label: (-crowds[label], found[worst[label]][1]))
+        order = sorted(worst, key=lambda label: (-crowds[label], nearest[worst[label]][1]))
         for k, label in list(zip(dead, order, strict=False))[: max(1, len(vectors) // 8)]:
             self.sums[k] = list(vectors[worst[label]])
             self.weights[k] = 1.0

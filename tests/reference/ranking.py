@@ -17,15 +17,15 @@ def brute_ranks(
     scores = [[score(image, text) for text in texts] for image in images]
     image_above, image_level = [], []
     for i in range(len(images)):
-        own = [scores[i][j] for j in range(len(texts)) if owner[j] == i]
-        others = [scores[i][j] for j in range(len(texts)) if owner[j] != i]
-        image_above.append(sum(other > max(own) for other in others) if own else -1)
-        image_level.append(sum(other == max(own) for other in others) if own else 0)
+        right = [scores[i][j] for j in range(len(texts)) if owner[j] == i]
+        wrong = [scores[i][j] for j in range(len(texts)) if owner[j] != i]
+        image_above.append(sum(value > max(right) for value in wrong) if right else -1)
+        image_level.append(sum(value == max(right) for value in wrong) if right else 0)
     text_above, text_level = [], []
     for j in range(len(texts)):
-        others = [scores[i][j] for i in range(len(images)) if i != owner[j]]
-        text_above.append(sum(other > scores[owner[j]][j] for other in others))
-        text_level.append(sum(other == scores[owner[j]][j] for other in others))
+        wrong = [scores[i][j] for i in range(len(images)) if i != owner[j]]
+        text_above.append(sum(value > scores[owner[j]][j] for value in wrong))
+        text_level.append(sum(value == scores[owner[j]][j] for value in wrong))
     return image_above, image_level, text_above, text_level
 
 

@@ -70,8 +70,8 @@ def interaction(
     sharpness: float,
 ) -> float:
     """Score of one image and one caption, unit rows of regions and words, nothing padded."""
-    kept = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
-    normed = [unit(row) for row in kept]
+    cosines = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
+    normed = [unit(row) for row in cosines]
     total = [0.0] * len(align)
     for number, word in enumerate(words):
         read = mixed(softmax([sharpness * row[number] for row in normed]), regions)

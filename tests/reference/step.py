@@ -63,6 +63,8 @@ def losses(
         else negatives(query_ids, side.ids)
     )
     return [
-        diversity_contrastive(kept(row, is_negative), positive, diversity=own, **switches)
-        for row, is_negative, positive, own in zip(side.scores, mask, side.positives, diversity, strict=True)
+        diversity_contrastive(kept(row, is_negative), positive, diversity=weight, **switches)
+        for row, is_negative, positive, weight in zip(
+            side.scores, mask, side.positives, diversity, strict=True
+        )
     ]

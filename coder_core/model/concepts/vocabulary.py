@@ -171,8 +171,8 @@ def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
 def _forms(words: Mapping[str, tuple[str, Kind, int]]) -> Forms:
     adjectives = {word: count for word, (_, kind, count) in words.items() if kind == "property"}
     # "shorts" is no form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
-    others = {word: count for word, (_, kind, count) in words.items() if kind != "property"}
-    seen = {"object": others, "property": adjectives, "motion": {**adjectives, **others}}
+    nouns_and_verbs = {word: count for word, (_, kind, count) in words.items() if kind != "property"}
+    seen = {"object": nouns_and_verbs, "property": adjectives, "motion": adjectives | nouns_and_verbs}
     forms = {}
     for word, (tag, kind, _) in words.items():
         base = base_form(word, kind, seen[kind], tag=tag)

@@ -164,9 +164,9 @@ def test_fewer_than_two_concepts_are_an_error() -> None:
 def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms() -> None:
     """Boys and boy are both listed, so they stay two; "dogs" and "walks" are not, and count for dog and walking."""
     captions = [line.split() for line in ["a boy walks two dogs", "boys in a t shirt walking", "dog and dog"]]
-    listed = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}
-    tokens = {word: word.split("-") for kind in listed.values() for word in kind}
-    vocabulary, [fault] = listed_concepts(listed, tokens, captions)  # type: ignore[arg-type]
+    words = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}
+    tokens = {word: word.split("-") for kind in words.values() for word in kind}
+    vocabulary, [fault] = listed_concepts(words, tokens, captions)  # type: ignore[arg-type]
     assert vocabulary.concepts == (
         Concept("dog", "object", 2, ("dog", "dogs")),
         Concept("boys", "object", 1, ("boys",)),
