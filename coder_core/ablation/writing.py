@@ -284,57 +284,46 @@ def _add_lines(
     picture.update_xaxes(title=title, type="category", **order, row=1, col=column)
 
 
+def _dots(
+    picture: go.Figure, column: int, x: Sequence[Any], y: Sequence[Any], colour: Any, **style: Any
+) -> None:
+    marker = {"size": 13, "color": colour, **style.pop("marker", {})}
+    picture.add_scatter(x=x, y=y, mode="markers", marker=marker, row=1, col=column, **style)
+
+
 def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     labels = _labels(rows)
-    counts = [len(row.seeds) for row in rows]
-    left = {"mode": "markers", "row": 1, "col": 1}
-    picture.add_scatter(
-        x=[value for row in rows for value in row.sums],
-        y=[label for label, count in zip(labels, counts, strict=True) for _ in range(count)],
-        name="one seed",
-        marker={"size": 8, "color": SEEDS},
-        customdata=[seed for row in rows for seed in row.seeds],
-        hovertemplate="seed %{customdata}: %{x:.1f}<extra></extra>",
-        **left,
-    )
-    means = [_spread(row) for row in rows]
-    picture.add_scatter(
-        x=[value.mean for value in means],
-        y=labels,
-        name="mean ± spread",
-        marker={"size": 13, "color": MEASURED},
-        error_x=_bars(means),
-        hovertemplate="mean %{x:.1f}<extra></extra>",
-        **left,
-    )
+    values = [
+        (label, *point)
+        for label, row in zip(labels, rows, strict=True)
+        for point in zip(row.seeds, row.sums, strict=True)
+    ]
+    y, seeds, x = zip(*values, strict=True)
+    hover = {"customdata": seeds, "hovertemplate": "seed %{customdata}: %{x:.1f}<extra></extra>"}
+    _dots(picture, 1, x, y, SEEDS, name="one seed", marker={"size": 8}, **hover)
+    means, hover = [_spread(row) for row in rows], {"hovertemplate": "mean %{x:.1f}<extra></extra>"}
+    mean = [value.mean for value in means]
+    _dots(picture, 1, mean, labels, MEASURED, name="mean ± spread", error_x=_bars(means), **hover)
 
 
 def _add_differences(picture: go.Figure, results: Results) -> None:
-    right = {"mode": "markers", "row": 1, "col": 2}
     compared = [row for row in results.rows if row.against is not None]
     gains = [gain for row in compared if (gain := _gain(row))]
-    beyond = [row.against is not None and row.against.beyond_noise for row in compared]
-    picture.add_scatter(
-        x=[gain.mean for gain in gains],
-        y=_labels(compared),
-        showlegend=False,
-        marker={"size": 13, "color": [MEASURED if clear else NOISE for clear in beyond]},
-        error_x=_bars(gains, color=NOISE),
-        hovertemplate="%{x:+.1f}<extra></extra>",
-        **right,
-    )
+    colours = [
+        MEASURED if row.against is not None and row.against.beyond_noise else NOISE for row in compared
+    ]
+    style = {"showlegend": False, "error_x": _bars(gains, color=NOISE)}
+    gain_of = [gain.mean for gain in gains]
+    _dots(picture, 2, gain_of, _labels(compared), colours, hovertemplate="%{x:+.1f}<extra></extra>", **style)
     for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
-        picture.add_scatter(x=[None], y=[None], marker={"size": 11, "color": colour}, name=name, **right)
+        _dots(picture, 2, [None], [None], colour, marker={"size": 11}, name=name)
     reported = {row.name: reported_sum(row.reported) for row in results.table.rows}
     base = reported.pop(results.reference, None)
     rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
     if rows:
-        picture.add_scatter(
-            x=[(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows],
-            y=_labels(rows),
-            name="the paper's difference (Flickr30K)",
-            marker={"size": 11, "color": PAPER, "symbol": "diamond-open", "line": {"width": 2}},
-            hovertemplate="the paper: %{x:+.1f}<extra></extra>",
-            **right,
-        )
+        differences = [(reported[row.row.name] or 0.0) - (base or 0.0) for row in rows]
+        marker = {"size": 11, "symbol": "diamond-open", "line": {"width": 2}}
+        style = {"marker": marker, "hovertemplate": "the paper: %{x:+.1f}<extra></extra>"}
+        name = "the paper's difference (Flickr30K)"
+        _dots(picture, 2, differences, _labels(rows), PAPER, name=name, **style)
     picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

@@ -72,7 +72,7 @@ NEEDS = (
 
 def problems(config: Config) -> list[Fault]:
     """Impossible settings (errors) and doubtful ones (warnings), each naming its flag."""
-    ranges = [known.fault(known.of(config)) for known in settings().values()]
+    ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     faults += name_faults(config.name) if config.name else []
     for check in (_needs, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting, _weighting):
@@ -82,12 +82,12 @@ def problems(config: Config) -> list[Fault]:
 
 def _needs(config: Config) -> Iterator[Fault]:
     for need in NEEDS:
-        known = settings()[need.key]
-        value = known.of(config)
-        if value != known.default and not need.given(config):
-            found = f"is {'given' if value is True else value} without {need.flag}"
+        setting = settings()[need.key]
+        value = setting.of(config)
+        if value != setting.default and not need.given(config):
+            fact = f"is {'given' if value is True else value} without {need.flag}"
             fix = f"give {need.flag} as well, or leave it out"
-            yield Fault(known.flag, found, need.expected, fix, need.severity)
+            yield Fault(setting.flag, fact, need.expected, fix, need.severity)
 
 
 def _towers(config: Config) -> Iterator[Fault]:
@@ -106,9 +106,9 @@ def _towers(config: Config) -> Iterator[Fault]:
         if tower and tuning != "frozen" and rate == 0:
             yield Fault(flag, f"is 0 with --{side}-tuning {tuning}", "above 0", "or leave it frozen")
         if tower and tuning == "full" and rate * largest > FULL_RATE:
-            found = f"is {rate:g} of {largest:g} with --{side}-tuning full"
+            fact = f"is {rate:g} of {largest:g} with --{side}-tuning full"
             fix = "larger rates undo the pretraining; towers that start from random weights take them"
-            yield Fault(flag, found, f"together at most {FULL_RATE:g}", fix, "warning")
+            yield Fault(flag, fact, f"together at most {FULL_RATE:g}", fix, "warning")
     if towers.text_tower and model.text_encoder == "bert":
         fix = "leave one of the two out"
         yield Fault("--text-tower", "is given with --text-encoder bert", "one reader of captions", fix)
@@ -119,10 +119,10 @@ def _pictures(config: Config) -> Iterator[Fault]:
     if not towers.image_tower:
         return
     for key in ("image_dropout", "region_norm"):
-        known = settings()[key]
-        if (value := known.of(config)) != known.default:
+        setting = settings()[key]
+        if (value := setting.of(config)) != setting.default:
             fix = "leave it out: an image tower reads pictures"
-            yield Fault(known.flag, f"is {value} with --image-tower", "region features", fix)
+            yield Fault(setting.flag, f"is {value} with --image-tower", "region features", fix)
     frozen = towers.image_tuning == towers.text_tuning == "frozen" and towers.projection == "none"
     weightless = model.image_pooling in WEIGHTLESS and model.text_pooling in WEIGHTLESS
     if towers.both and frozen and weightless and model.concepts == 0 and not model.by_pair:
@@ -143,20 +143,20 @@ def _loss(config: Config) -> Iterator[Fault]:
         yield Fault("--learn-scale", f"is given with loss {loss}", ", ".join(SCALED), fix)
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
         fix = f"1 / temperature is where the scale starts, which stays at or below {LARGEST_SCALE:g}"
-        found = f"is {objective.temperature:g} with a learned scale"
-        yield Fault("--temperature", found, f"{1 / LARGEST_SCALE:g} or more", fix)
+        fact = f"is {objective.temperature:g} with a learned scale"
+        yield Fault("--temperature", fact, f"{1 / LARGEST_SCALE:g} or more", fix)
 
 
 def _pieces(config: Config) -> Iterator[Fault]:
     size, batch, layers = config.training.piece_size, config.training.batch_size, config.model.image_layers
     if size >= batch:
         fix = "the batch is one piece and saves no memory"
-        found = f"is {size} with a batch of {batch}"
-        yield Fault("--piece-size", found, "less than --batch-size", fix, "warning")
+        fact = f"is {size} with a batch of {batch}"
+        yield Fault("--piece-size", fact, "less than --batch-size", fix, "warning")
     elif size and layers > 1 and not config.towers.image_tower:
-        found = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
+        fact = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
         fix = "give --image-layers 1, which has none, or leave --piece-size out"
-        yield Fault("--piece-size", found, "0", fix)
+        yield Fault("--piece-size", fact, "0", fix)
 
 
 def _bank(config: Config) -> Iterator[Fault]:
@@ -165,8 +165,8 @@ def _bank(config: Config) -> Iterator[Fault]:
         return
     if size < batch:
         fix = "a bank must hold at least one whole batch of keys"
-        found = f"is {size}, smaller than the batch of {batch}"
-        yield Fault("--bank-size", found, "0 (no bank) or at least --batch-size", fix)
+        fact = f"is {size}, smaller than the batch of {batch}"
+        yield Fault("--bank-size", fact, "0 (no bank) or at least --batch-size", fix)
     if loss not in DCL:
         yield Fault("--bank-size", f"is {size} with loss {loss}", "0: only dcl and dcl-i read a bank")
     if config.memory.momentum == 1:
@@ -194,10 +194,10 @@ def _by_pair(config: Config) -> Iterator[Fault]:
     if not config.model.by_pair:
         return
     scorer = _scorer(config)
-    for known in (settings()[key] for key in ("bank_size", "prototypes", "concepts")):
-        if (value := known.of(config)) > 0:
-            fix = f"give {known.flag} 0, or leave {scorer} out"
-            yield Fault(known.flag, f"is {value} with {scorer}", "0: it compares single embeddings", fix)
+    for setting in (settings()[key] for key in ("bank_size", "prototypes", "concepts")):
+        if (value := setting.of(config)) > 0:
+            fix = f"give {setting.flag} 0, or leave {scorer} out"
+            yield Fault(setting.flag, f"is {value} with {scorer}", "0: it compares single embeddings", fix)
 
 
 def _boosting(config: Config) -> Iterator[Fault]:
@@ -212,17 +212,17 @@ def _boosting(config: Config) -> Iterator[Fault]:
         fix = "give --boosting rm or am as well, or leave it out"
         yield Fault(flag, f"is {value} with --boosting none", "a form of boosting", fix)
     elif (scenario == "offline") != bool(teacher):
-        found = f"is {teacher!r} with --boosting-scenario {scenario}"
+        fact = f"is {teacher!r} with --boosting-scenario {scenario}"
         expected, fix = "the folder of a finished run", ""
         if teacher:
             expected = "empty: the teacher follows the model"
             fix = "for a finished run as teacher give --boosting-scenario offline as well"
-        yield Fault("--boosting-teacher", found, expected, fix)
+        yield Fault("--boosting-teacher", fact, expected, fix)
     if not has_none and loss not in SUMMED and boosting.boosting_weight >= 1:
-        found = f"is {boosting.boosting_weight:g} with loss {loss}, which is averaged over the batch"
-        found += "; boosting is summed over it"
+        fact = f"is {boosting.boosting_weight:g} with loss {loss}, which is averaged over the batch"
+        fact += "; boosting is summed over it"
         fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
-        yield Fault("--boosting-weight", found, "a smaller weight", fix, "warning")
+        yield Fault("--boosting-weight", fact, "a smaller weight", fix, "warning")
 
 
 def _weighting(config: Config) -> Iterator[Fault]:

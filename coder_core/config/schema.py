@@ -71,13 +71,13 @@ def find_setting(name: str) -> Setting | None:
     return settings().get(name.removeprefix("--").replace("-", "_"))
 
 
-def with_settings(config: Config, values: Mapping[str, Any], place: str = "") -> Config:
+def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -> Config:
     """Replace settings, each named by its key or flag.
 
     Args:
         config: to start from.
         values: by name.
-        place: origin of the values, for messages: "mine.toml row 2".
+        origin: of the values, for messages: "mine.toml row 2".
 
     Raises:
         InputError: unknown names, wrong types, values outside their range; all of them.
@@ -86,13 +86,13 @@ def with_settings(config: Config, values: Mapping[str, Any], place: str = "") ->
     faults: list[Fault | None] = []
     fix = "python -m coder_core.train --help lists every setting"
     for name, value in values.items():
-        known = find_setting(name)
-        if known is None:
-            shown = _at(place, name[:80])
+        option = find_setting(name)
+        if option is None:
+            shown = _at(origin, name[:80])
             faults.append(Fault(shown, "is not a setting of a run", "a name such as bank-size", fix))
             continue
-        changes[known.key] = known.read(value)
-        faults.append(known.fault(changes[known.key], _at(place, known.flag)))
+        changes[option.key] = option.read(value)
+        faults.append(option.fault(changes[option.key], _at(origin, option.flag)))
     stop_on_errors(filter(None, faults))
     return replaced(config, changes)
 
@@ -107,8 +107,8 @@ def replaced(config: Config, values: Mapping[str, Any]) -> Config:
     )
 
 
-def _at(place: str, name: str) -> str:
-    return f"{place}, {name}" if place else name
+def _at(origin: str, name: str) -> str:
+    return f"{origin}, {name}" if origin else name
 
 
 def name_faults(name: str) -> list[Fault]:
@@ -130,40 +130,40 @@ def differences(before: Config, after: Config) -> dict[str, tuple[object, object
     return {key: (old, new) for key, (old, new) in values.items() if old != new}
 
 
-def from_document(document: Mapping[str, Any], place: str = "config.toml") -> Config:
+def from_document(document: Mapping[str, Any], origin: str = "config.toml") -> Config:
     """Read the tables that `to_document` made; missing keys take their defaults.
 
     Raises:
         InputError: unknown keys, wrong types, values outside their range; all of a table are named.
     """
     sections = get_type_hints(Config)
-    _refuse_unknown(document, sections, place)
+    _refuse_unknown(document, sections, origin)
     values: dict[str, Any] = {}
     for section, value in document.items():
         kind = str if section == "name" else dict
         if not isinstance(value, kind):
             expected = f"a value of type {kind.__name__}"
-            raise InputError.at(f"{place} [{section}]", f"is {shown(value)}", expected)
+            raise InputError.at(f"{origin} [{section}]", f"is {shown(value)}", expected)
         if isinstance(value, dict):
-            values[section] = _section(sections[section], section, value, f"{place} [{section}]")
+            values[section] = _section(sections[section], section, value, f"{origin} [{section}]")
         else:
             values[section] = value
     return Config(**values)
 
 
-def _section(cls: type, section: str, table: Mapping[str, Any], place: str) -> Any:
+def _section(cls: type, section: str, table: Mapping[str, Any], origin: str) -> Any:
     known = {key: setting for key, setting in settings().items() if setting.section == section}
-    _refuse_unknown(table, sorted(known), place)
+    _refuse_unknown(table, sorted(known), origin)
     values = {key: known[key].read(value) for key, value in table.items()}
-    faults = (known[key].fault(value, f"{place} key {key}") for key, value in values.items())
+    faults = (known[key].fault(value, f"{origin} key {key}") for key, value in values.items())
     stop_on_errors(filter(None, faults))
     return cls(**values)
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], place: str) -> None:
+def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], origin: str) -> None:
     expected = f"one of {', '.join(known)}"
     unknown = sorted(set(table) - set(known))
-    stop_on_errors(Fault(f"{place} key {key}", "is not known", expected) for key in unknown)
+    stop_on_errors(Fault(f"{origin} key {key}", "is not known", expected) for key in unknown)
 
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
@@ -182,18 +182,18 @@ def named_settings(arguments: Iterable[str]) -> list[Setting]:
     """The settings that a command line names, also as --no-compile."""
     names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
     named = [find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names]
-    return [known for known in settings().values() if known in named]
+    return [option for option in settings().values() if option in named]
 
 
 def changed_flags(before: Config, after: Config) -> list[str]:
     """The flags that turn one configuration into another, the run's name left out."""
     flags = []
-    for known in settings().values():
-        value = known.of(after)
-        if value == known.of(before):
+    for option in settings().values():
+        value = option.of(after)
+        if value == option.of(before):
             continue
         if isinstance(value, bool):
-            flags.append(known.flag if value else spelt_as_flag(f"no_{known.key}"))
+            flags.append(option.flag if value else spelt_as_flag(f"no_{option.key}"))
         else:
-            flags.append(f"{known.flag}={value}")
+            flags.append(f"{option.flag}={value}")
     return flags

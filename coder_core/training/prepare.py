@@ -216,17 +216,10 @@ def _build_models(
     config: Config, data: TrainingData, words: Words, sources: Sources, inputs: Inputs
 ) -> tuple[Coder, tuple[Coder, ...]]:
     """Build the model from the seed, and online branches of boosting, each from its own seed without concepts."""
-    build = partial(
-        build_model,
-        config.model,
-        feature_size=data.train.feature_size,
-        words=words.reader.size,
-        vectors=words.vectors,
-        checkpointing=config.training.gradient_checkpointing,
-        pretrained=inputs.pretrained,
-        download=inputs.download,
-        towers=inputs.towers,
-    )
+    options: dict[str, Any] = {"feature_size": data.train.feature_size, "words": words.reader.size}
+    options |= {"vectors": words.vectors, "checkpointing": config.training.gradient_checkpointing}
+    options |= {"pretrained": inputs.pretrained, "download": inputs.download, "towers": inputs.towers}
+    build = partial(build_model, config.model, **options)
     branches = []
     if config.boosting.boosting != "none" and config.boosting.boosting_scenario == "online":
         for number in range(1, config.boosting.boosting_branches):

@@ -40,6 +40,7 @@ from tests.support.tiny_runs import (
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 PER_EPOCH, STEPS = 5, 15
+SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +137,9 @@ def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path, change: Callab
 
 def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path) -> None:
     """A vanishing learning rate makes no evaluation after the first better."""
-    config = tiny_config(data, epochs=5, patience=2, learning_rate=1e-12)
+    config = tiny_config(data, epochs=5, patience=2, learning_rate=1e-12, **SHORT)
     folder = start_run(config, tmp_path, quiet())
-    assert position(folder)["step"] == 3 * PER_EPOCH
+    assert position(folder)["step"] == 3 * 2
     assert position(folder)["without_gain"] == 2
     before = newest_state(folder).fingerprint
     continue_run(folder, None, quiet())
@@ -148,13 +149,14 @@ def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path)
 
 def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Path) -> None:
     """A vanishing learning rate makes no evaluation after the first better."""
-    config = tiny_config(data, epochs=6, schedule="plateau", plateau=2, learning_rate=1e-12, warmup_steps=0)
+    values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0}
+    config = tiny_config(data, epochs=6, **values, **SHORT)
     folder = start_run(config, tmp_path / "whole", quiet())
     rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
     whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
     assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2 + [1e-14])
     assert position(folder)["reductions"] == 2
-    assert_resumes(folder, tmp_path / "stopped", 4 * PER_EPOCH + 2)
+    assert_resumes(folder, tmp_path / "stopped", 4 * 2 + 1)
 
 
 @pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
@@ -167,7 +169,7 @@ def test_settings_that_need_dev_are_refused_without(data: Path, tmp_path: Path, 
 def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     data = write_tiny_data(tmp_path / "data", images=60)
     console = quiet()
-    config = tiny_config(data, epochs=3, batch_size=24, bank_size=24, choose_on="half", name="dcl-s0")
+    config = tiny_config(data, epochs=3, choose_on="half", name="dcl-s0", **SHORT)
     folder = start_run(config, tmp_path, console)
     epochs = events(folder, "epoch")
     chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]

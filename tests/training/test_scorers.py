@@ -26,7 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction":
 
 
 def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
-    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0, "epochs": 2}
+    usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0, "epochs": 1}
     usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
     return tiny_config(data, name, **usual | KINDS[kind] | values)
 
@@ -107,10 +107,16 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
     assert part.item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.fixture(scope="module")
+def plain(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one embedding a sample."""
+    config = changed(scored(data, "several", "plain"), embeddings=1)
+    return start_run(config, tmp_path_factory.mktemp("plain"), quiet())
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_evaluates_alone_and_in_an_ensemble(data: Path, kind: str, tmp_path: Path) -> None:
+def test_a_run_evaluates_alone_and_in_an_ensemble(data: Path, kind: str, plain: Path, tmp_path: Path) -> None:
     folder = start_run(scored(data, kind), tmp_path, quiet())
-    plain = start_run(changed(scored(data, kind, "plain"), embeddings=1, scorer="cosine"), tmp_path, quiet())
     analysis = open_analysis(folder, "dev", verify=True)
     assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)
     own_scores = analysis.scores[analysis.image_of_text, np.arange(8)]

@@ -50,10 +50,9 @@ def full(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return start_run(tower_config(towers_folder, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
 
 
-def prepared(config: Config) -> tuple[Config, Prepared]:
+def prepared(config: Config) -> Prepared:
     towers = open_towers(config)
-    config, _ = with_size_of_towers(config, towers)
-    return config, prepare(config, Inputs(towers=towers))
+    return prepare(with_size_of_towers(config, towers)[0], Inputs(towers=towers))
 
 
 def encode_dev(ready: Prepared) -> SplitEmbeddings:
@@ -66,7 +65,7 @@ def losses(run: Path) -> list[float]:
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path, model: str) -> None:
-    _, ready = prepared(tower_config(towers_folder, model=model))
+    ready = prepared(tower_config(towers_folder, model=model))
     actual = encode_dev(ready)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
     images, texts = embedded_by_transformers(towers_folder / model, pictures, TEXTS, pad=model == "siglip")
@@ -90,7 +89,7 @@ def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible: Path, tmp_p
     flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
     assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
-    _, ready = prepared(config)
+    ready = prepared(config)
     start = encode_dev(ready)
     np.testing.assert_allclose(start.images, zero.image_embeddings, atol=1e-6)
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
@@ -179,8 +178,8 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
         theirs = {name.removeprefix(f"{half}."): tensor for name, tensor in of_half}
         assert theirs
         assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
-    config, ready = prepared(everything)
-    parts = make_parts(config, ready, CPU)
+    ready = prepared(everything)
+    parts = make_parts(everything, ready, CPU)
     places = {p.data_ptr(): name for name, p in ready.model.named_parameters() if ".tower." in name}
     twins = [part.twin for part in parts if isinstance(part, MomentumMemory)]
     twins += [part.branch for part in parts if isinstance(part, BoostingTeacher)]
@@ -215,7 +214,7 @@ def test_broken_pictures_are_named_at_once_or_left_out(towers_folder: Path, tmp_
     config = tower_config(towers_folder, data=str(data))
     with pytest.raises(InputError, match=rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}"):
         prepared(config)
-    _, ready = prepared(tower_config(towers_folder, data=str(data), skip_broken=True))
+    ready = prepared(tower_config(towers_folder, data=str(data), skip_broken=True))
     assert ready.data.train.n_images == 5
     (data / "Flicker8k_Dataset" / train[2]).unlink()
     with pytest.raises(UnreadableRowsError, match=train[2]):
@@ -227,7 +226,7 @@ def test_broken_pictures_are_named_at_once_or_left_out(towers_folder: Path, tmp_
 
 
 def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
-    _, ready = prepared(everything)
+    ready = prepared(everything)
     here = list(ready.batches.stream(1, 4))
     ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))
     for batch, expected in zip(ready.batches.stream(1, 4), here, strict=True):

@@ -52,12 +52,12 @@ class Boosting(Part):
         if step.epoch < step.config.boosting.boosting_start_epoch:
             return losses
         with step.autocast:
-            others = self.encode(step.batch)
-        return self.losses_against(losses, others, step)
+            branches = self.encode(step.batch)
+        return self.losses_against(losses, branches, step)
 
-    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: Step) -> Losses:
-        """Add the target's losses against the pairs under `others`."""
-        return boosted(losses, step.anchors, others, step.config)
+    def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
+        """Add the target's losses against the pairs under `branches`."""
+        return boosted(losses, step.anchors, branches, step.config)
 
 
 class BoostingTeacher(Boosting):
@@ -134,10 +134,10 @@ class OnlineBranches(Boosting):
             pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))
         return pairs
 
-    def losses_against(self, losses: Losses, others: Sequence[Anchors], step: Step) -> Losses:
+    def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
         """Add the target's losses against the other branches, and the losses of these."""
-        losses = super().losses_against(losses, others, step)
-        return cohort_losses(losses, step.anchors, others, step.config, step.branch_losses)
+        losses = super().losses_against(losses, branches, step)
+        return cohort_losses(losses, step.anchors, branches, step.config, step.branch_losses)
 
     def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
         """Return those of every branch: no branch's gradient shortens another's."""
