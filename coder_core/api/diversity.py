@@ -193,20 +193,15 @@ def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
 
 
 def spread(part: SplitPart, settings: DiversitySettings) -> Array:
-    """(Q,) standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
+    """(Q,) float64 standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
     draw = draw_batches(part, settings)
-    if draw is not None:
-        return spread_in_batches(part, draw, settings)
-    sides = part.sides(settings.modality)
-    if settings.candidates == "bank":
-        sides = sides.among(draw_bank(part, settings))
-    if settings.function == "std":
-        return std_over_split(sides)
-    return entropy_over_split(sides, settings.temperature)
-
-
-def spread_in_batches(part: SplitPart, draw: Draw, settings: DiversitySettings) -> Array:
-    """Each anchor's spread over the negatives of its batch, (Q,) float64."""
+    if draw is None:
+        sides = part.sides(settings.modality)
+        if settings.candidates == "bank":
+            sides = sides.among(draw_bank(part, settings))
+        if settings.function == "std":
+            return std_over_split(sides)
+        return entropy_over_split(sides, settings.temperature)
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
         images, texts = draw.pair_image[batch], draw.pair_text[batch]

@@ -54,7 +54,7 @@ def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> N
     part = whole_split(v, w, owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
-    spread = maths.spread_in_batches(part, draw, settings)
+    spread = maths.spread(part, settings)
     assert (owner[draw.pair_text] == draw.pair_image).all()
     anchors, candidates = (v, w[draw.pair_text]) if modality == "image" else (w, v[draw.pair_image])
     for anchor in range(len(spread)):
