@@ -15,6 +15,7 @@ from coder_core.evaluation.bootstrap import count_hits, difference
 from coder_core.report import main
 from tests.support.run_folders import write_run
 
+Capture = pytest.CaptureFixture[str]
 HOSTILE = [
     "<script>alert(1)</script>",
     "{{ 7 * 7 }} {% raw %}",
@@ -30,9 +31,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [write_run(root, name, noise=noise, images=80) for name, noise in noises.items()]
 
 
-def test_one_file_says_what_moved_with_pictures(
-    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_file_says_what_moved(folders: list[Path], tmp_path: Path, capsys: Capture) -> None:
     out, judged = tmp_path / "report.html", tmp_path / "<i>.tsv"
     first, second = map(open_run, folders)
     key, text = ReviewedSplit.of(second, "dev").pair(1, 7)
@@ -91,9 +90,7 @@ def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path: Path) -> None
     assert "default-src &#39;none&#39;" in page
 
 
-def test_runs_on_other_samples_and_missing_splits_are_refused(
-    folders: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_samples_and_splits_are_refused(folders: list[Path], tmp_path: Path, capsys: Capture) -> None:
     other, out = write_run(tmp_path, "other", images=9, pictures=False), tmp_path / "r.html"
     for arguments, fact in (
         ([str(folders[0]), str(other)], "run first"),
