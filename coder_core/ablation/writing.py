@@ -202,13 +202,9 @@ def figure(results: Results) -> go.Figure:
     rows, table = results.rows, results.table
     curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(table.compared_with)
-    picture = make_subplots(
-        cols=2,
-        rows=1,
-        horizontal_spacing=0.1 if gains else 0.24 if curve else 0.04,
-        shared_yaxes=not curve,
-        subplot_titles=(f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"),
-    )
+    titles = f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"
+    layout = {"horizontal_spacing": 0.1 if gains else 0.24 if curve else 0.04, "shared_yaxes": not curve}
+    picture = make_subplots(cols=2, rows=1, subplot_titles=titles, **layout)
     if curve:
         _add_lines(picture, results, 1, _spread)
         picture.update_yaxes(title="R@sum", row=1, col=1)
@@ -221,14 +217,10 @@ def figure(results: Results) -> go.Figure:
         _add_differences(picture, results)
     height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
     heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.title)}</sup>"
-    picture.update_layout(
-        title={"text": heading, "x": 0.01, "xanchor": "left"},
-        height=height,
-        template="plotly_white",
-        margin={"t": 110, "l": 20},
-        font={"size": 14},
-        legend={"orientation": "h", "y": -70 / (height - MARGINS), "x": 0},
-    )
+    title = {"text": heading, "x": 0.01, "xanchor": "left"}
+    below = {"orientation": "h", "y": -70 / (height - MARGINS), "x": 0}
+    looks = {"template": "plotly_white", "margin": {"t": 110, "l": 20}, "font": {"size": 14}}
+    picture.update_layout(title=title, height=height, legend=below, **looks)
     for axis in () if gains else ("yaxis2",) if curve else ("yaxis", "yaxis2"):
         picture.layout[axis].update(categoryorder="array", categoryarray=_labels(rows)[::-1])
     return picture
@@ -263,21 +255,13 @@ def _add_lines(
     groups = dict.fromkeys(row.row.group for row in results.rows)
     for colour, group in zip(cycle(LINES), groups, strict=False):
         points = [(row, interval(row)) for row in ordered if row.row.group == group]
+        x = [f"{row.row.x:g}" for row, value in points if value is not None]
         values = [value for _, value in points if value is not None]
-        picture.add_scatter(
-            x=[f"{row.row.x:g}" for row, value in points if value is not None],
-            y=[value.mean for value in values],
-            mode="lines+markers",
-            error_y=_bars(values),
-            name=html.escape(group) or "mean ± spread",
-            line={"color": colour},
-            marker={"size": 11},
-            legendgroup=group,
-            showlegend=column == 1,
-            hovertemplate=None if column == 1 else "%{y:+.1f}",
-            row=1,
-            col=column,
-        )
+        style: dict[str, Any] = {"mode": "lines+markers", "line": {"color": colour}, "marker": {"size": 11}}
+        style |= {"name": html.escape(group) or "mean ± spread", "legendgroup": group}
+        style |= {"showlegend": column == 1, "hovertemplate": None if column == 1 else "%{y:+.1f}"}
+        y = [value.mean for value in values]
+        picture.add_scatter(x=x, y=y, error_y=_bars(values), row=1, col=column, **style)
     positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
     title = html.escape(results.table.x_name)
     order = {"categoryorder": "array", "categoryarray": positions}

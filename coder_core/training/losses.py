@@ -103,15 +103,12 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
 def mean_vectors(anchors: Anchors) -> Anchors:
     """Return the pairs with one vector a sample: the mean of its parts if the scorer reads several."""
     local = anchors.scorer.local
-    lengths = anchors.lengths if local and anchors.lengths is not None else (None, None)
-    all_lengths = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
-    return replace(
-        anchors,
-        images=mean_of_parts(anchors.images, lengths[0]),
-        texts=mean_of_parts(anchors.texts, lengths[1]),
-        all_images=mean_of_parts(anchors.all_images, all_lengths[0]),
-        all_texts=mean_of_parts(anchors.all_texts, all_lengths[1]),
-    )
+    here = anchors.lengths if local and anchors.lengths is not None else (None, None)
+    everywhere = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
+    images, texts = mean_of_parts(anchors.images, here[0]), mean_of_parts(anchors.texts, here[1])
+    all_images = mean_of_parts(anchors.all_images, everywhere[0])
+    all_texts = mean_of_parts(anchors.all_texts, everywhere[1])
+    return replace(anchors, images=images, texts=texts, all_images=all_images, all_texts=all_texts)
 
 
 @dataclass(frozen=True)

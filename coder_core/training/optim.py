@@ -101,11 +101,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
     Rates and weight decay follow from the configuration and the step, so they are not in it.
     """
-    return {
-        f"{name}.{key}": value
-        for name, parameter in _named_parameters(optimizer).items()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
+    named = _named_parameters(optimizer).items()
+    states = ((name, optimizer.state.get(parameter, {})) for name, parameter in named)
+    return {f"{name}.{key}": value for name, state in states for key, value in state.items()}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:

@@ -125,8 +125,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     """
     if reviews is None:
         return ReviewedTrain(train)
-    names, captions, owner = train.image_names, train.captions, train.image_of_text
-    judged = judge_split(reviews.verdicts, names, captions, owner, train.n_images)
+    pairs = train.image_names, train.captions, train.image_of_text
+    judged = judge_split(reviews.verdicts, *pairs, train.n_images)
     weights, facts = np.ones(train.n_texts, np.float32), []
     weighed: tuple[tuple[Verdict, float], ...] = (
         ("wrong-caption", settings.wrong_weight),
@@ -149,12 +149,9 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     if len(retained) == train.n_texts and not len(matches):
         return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
     rows = np.concatenate([retained, matches[:, 0]])
-    split = replace(
-        train,
-        captions=[train.captions[row] for row in rows.tolist()],
-        image_of_text=np.concatenate([train.image_of_text[retained], matches[:, 1]]),
-        caption_ids=None,
-    )
+    captions = [train.captions[row] for row in rows.tolist()]
+    owner = np.concatenate([train.image_of_text[retained], matches[:, 1]])
+    split = replace(train, captions=captions, image_of_text=owner, caption_ids=None)
     of_matches = weights[matches[:, 0]]  # 0 of a wrong label, which is not a weight of the added pair
     used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images

@@ -69,12 +69,9 @@ def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch:
 
 def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
     """Refuse to save NaN and Inf, named; only the next step's loss would show them. `tensors`: file stem → named tensors."""
-    bad = [
-        f"{stem} {name}"
-        for stem, named in tensors.items()
-        for name, tensor in named.items()
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all())
-    ]
+    every = {f"{stem} {name}": tensor for stem, named in tensors.items() for name, tensor in named.items()}
+    decimals = {name: tensor for name, tensor in every.items() if tensor.is_floating_point()}
+    bad = [name for name, tensor in decimals.items() if not bool(tensor.isfinite().all())]
     if bad:
         message = f"{', '.join(bad[:SAMPLES_NAMED])} would be saved with values that are not finite"
         raise _not_finite(step, message, "weights, moments and keys", "lower --learning-rate")

@@ -19,13 +19,8 @@ def _printed(
     return (i2t_r1, i2t_r5, None, t2i_r1, t2i_r5, None)
 
 
-_ALONE: Changes = {
-    **HARDEST,
-    "boosting": "none",
-    "boosting-scenario": "momentum",
-    "boosting-teacher": "",
-    "boosting-branches": 2,
-}
+_ALONE: Changes = {**HARDEST, "boosting": "none", "boosting-scenario": "momentum"}
+_ALONE |= {"boosting-teacher": "", "boosting-branches": 2}
 _BASELINE = Row(
     "btr-hardest", "no second branch", _ALONE, (), _printed(75.8, 56.5, 93.4, 81.4), source="table II"
 )
@@ -119,14 +114,12 @@ CONFIGURATIONS = AblationTable(
 
 
 def _margins(form: str, word: str, letter: str, flag: str, *values: float) -> tuple[Row, ...]:
-    group = f"{form.upper()}, {letter}"
-    changes: Changes = {**ONLINE, "boosting": form}
-    return tuple(
-        Row(
-            f"{form}-{word}-{value:g}", f"{group} = {value:g}", {**changes, flag: value}, x=value, group=group
-        )
-        for value in values
-    )
+    group, rows = f"{form.upper()}, {letter}", []
+    for value in values:
+        changes: Changes = {**ONLINE, "boosting": form, flag: value}
+        title = f"{group} = {value:g}"
+        rows.append(Row(f"{form}-{word}-{value:g}", title, changes, x=value, group=group))
+    return tuple(rows)
 
 
 MARGIN = AblationTable(
