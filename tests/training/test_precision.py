@@ -1,6 +1,7 @@
 """Passes without gradients in bfloat16: only where asked or known to be faster, close to float32, and nothing else."""
 
 import copy
+import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,35 +26,29 @@ from tests.support.steps import with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 
 CPU = torch.device("cpu")
-Halved = Callable[[], Any]
 
 
 def in_bfloat16() -> torch.autocast:
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-def config_of(data: Path, name: str = "tiny", **values: Any) -> Config:
+def config_of(data: Path, **values: Any) -> Config:
     """Without dropout, with a bank."""
-    return tiny_config(data, name, **STILL | {"bank_size": 16} | values)
+    return tiny_config(data, **STILL | {"bank_size": 16} | values)
 
 
-@pytest.mark.parametrize(
-    ("precision", "twin", "expected"),
-    [(precision, twin, twin) for precision in ("auto", "bfloat16") for twin in ("float32", "bfloat16")]
-    + [(precision, "auto", precision) for precision in ("float32", "bfloat16")],
-)
-def test_the_twin_gets_its_own_precision_or_the_steps(precision: Any, twin: Any, expected: str) -> None:
-    use_onednn()
-    training = TrainingConfig(precision=precision, twin_precision=twin)
-    assert no_grad_precision(training, CPU) == expected
-
-
-def test_left_to_itself_it_is_bfloat16_only_where_that_is_known_to_be_faster() -> None:
+def test_the_twin_gets_its_own_precision_or_the_steps() -> None:
+    """Left to itself it is bfloat16 only where that is known to be faster."""
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
     assert no_grad_precision(TrainingConfig(), CPU) == "float32"
     use_onednn()
     faster = product_library() == "oneDNN" and multiplies_bfloat16()
-    assert no_grad_precision(TrainingConfig(), CPU) == ("bfloat16" if faster else "float32")
+    for step, twin in itertools.product(("auto", "float32", "bfloat16"), repeat=2):
+        expected = step if twin == "auto" else twin
+        if expected == "auto":
+            expected = "bfloat16" if faster else "float32"
+        training = TrainingConfig(precision=step, twin_precision=twin)
+        assert no_grad_precision(training, CPU) == expected
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
@@ -64,7 +59,7 @@ def test_the_processor_is_asked_what_it_multiplies() -> None:
 
 
 @pytest.mark.parametrize("around", [nullcontext, in_bfloat16])
-def test_the_pass_has_its_precision_whatever_holds_around_it(around: Halved) -> None:
+def test_the_pass_has_its_precision_whatever_holds_around_it(around: Callable[[], Any]) -> None:
     a, b = torch.randn(3, 4), torch.randn(4, 5)
     with around():
         before = (a @ b).dtype
