@@ -98,7 +98,7 @@ def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[...,
     """A cache of answers; Streamlit tells caches apart by the function's name."""
 
     def answer(question: str, runs: Runs, arguments: Any, _call: Callable[[list[Run]], Any]) -> Any:
-        return _call([_opened(run) for run in runs])
+        return _call([opened_run(run) for run in runs])
 
     answer.__qualname__ = f"answers-{name}"
     return st.cache_resource(max_entries=entries, show_spinner=spinner, hash_funcs=HASHES)(answer)
@@ -166,19 +166,12 @@ def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwa
     return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
 
-def ask_now(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`ask` without a cache, for results that other processes write beside the run."""
-    return question(_opened(run), *args, **kwargs)
-
-
-def ask_all_now(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`ask_all` without a cache."""
-    return question([_opened(run) for run in runs], *args, **kwargs)
-
-
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=HASHES)
-def _opened(run: RunSummary) -> Run:
-    """The opened run; its arrays stay mapped and its statistics are kept."""
+def opened_run(run: RunSummary) -> Run:
+    """The opened run, for questions whose answers are not kept: what other processes write beside the run.
+
+    Its arrays stay mapped and its statistics are kept.
+    """
     return open_run(run.path)
 
 

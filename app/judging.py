@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.ask import Direction, InputError, Run, RunSummary, ask, ask_all_now, keyed, likely_matches, retrieval
+from app.ask import Direction, InputError, Run, RunSummary, ask, keyed, likely_matches, opened_run, retrieval
 from app.jobs import runs_root
 from app.questions import best_candidates
 from app.training import DataSet, data_sets
@@ -228,5 +228,11 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     parts = [f"python -m coder_core.report {paths} --split {split} --out report.html"]
     parts += [f"--reviews {path}"] if reviews.standing else []
     parts += [f"--positives {' '.join(positives)}"] if positives else []
-    report = ask_all_now(gather, runs, split, command=" ".join(parts), reviews=reviews, positives=positives)
+    report = gather(
+        [opened_run(run) for run in runs],
+        split,
+        command=" ".join(parts),
+        reviews=reviews,
+        positives=positives,
+    )
     return render(report)

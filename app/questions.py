@@ -254,11 +254,6 @@ def best_candidates(run: Run, split: str, modality: Modality) -> np.ndarray:
     return np.asarray(analysis.text_best if modality == "text" else analysis.image_best)
 
 
-def loss_of(run: Run) -> Loss:
-    """The loss that a run was trained with."""
-    return run.loss
-
-
 def analysis_fault(run: Run, split: str) -> str:
     """Fault of the analysis of a split; "" if every byte is as it was written."""
     try:

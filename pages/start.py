@@ -61,8 +61,7 @@ else:
     start = (attempt, NOT_STARTED, jobs.start_demo)
     button("Train the demo", "train-demo", "play_circle", *start, type="primary")
     cards.refusal()
-    if damaged := run_faults():
-        cards.faults(damaged)
+    cards.faults(run_faults())
     st.html(
         '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
         "<code>python -m coder_core.train --data PATH --name NAME</code>; the run appears here.</p>"

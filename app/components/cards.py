@@ -16,11 +16,13 @@ from typing import Literal
 import streamlit as st
 
 from app.choice import refused
-from app.components.glossary import TERMS
 
 HeadedRow = tuple[str, Sequence[str]]
 Links = Sequence[tuple[str, str]]  # label and address
-HOW_TO_READ = tomllib.loads(Path(__file__).with_name("headings.toml").read_text(encoding="utf-8"))
+TERMS, HOW_TO_READ = (  # explanations of terms, shown on hover, and of what a heading is followed by
+    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("glossary.toml", "headings.toml")
+)
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
@@ -61,6 +63,11 @@ class Result:
     hover: str = ""
     review: str = ""
     judged: bool = False
+
+
+def tip(term: str) -> str:
+    """The explanation of a term of the glossary, which must have it."""
+    return str(TERMS[term])
 
 
 def data_url(picture: bytes | None) -> str:
@@ -217,6 +224,8 @@ def refusal() -> None:
 
 
 def faults(items: Iterable[tuple[str, str]]) -> None:
-    """Damaged runs: name and what is wrong with each."""
+    """Damaged runs, where there are any: name and what is wrong with each."""
     lines = "".join(f"<li><b>{html.escape(name)}</b> — {html.escape(fault)}</li>" for name, fault in items)
+    if not lines:
+        return
     st.html(f'<div class="cl-empty cl-warn">These are damaged and left out:<ul>{lines}</ul></div>')

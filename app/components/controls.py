@@ -10,7 +10,6 @@ from streamlit.delta_generator import DeltaGenerator
 from app.ask import Modality, RunSummary
 from app.choice import bound, bound_number, opened, put
 from app.components import cards
-from app.components.glossary import tip
 from app.components.selection import neighbour, next_failure
 
 Option = TypeVar("Option", bound=str)
@@ -82,7 +81,7 @@ def pick(label: str, options: Iterable[T], key: str, width: int | None = None, *
 
 def switch(label: str, key: str, term: str = "") -> bool:
     """A switch, off to begin with, explained by a term of the glossary; the URL holds it."""
-    return st.toggle(label, False, help=tip(term) if term else None, **bound(key))
+    return st.toggle(label, False, help=cards.tip(term) if term else None, **bound(key))
 
 
 def choose_one(

@@ -14,7 +14,6 @@ import streamlit as st
 from app import charts
 from app.choice import bound, tone
 from app.components import cards
-from app.components.glossary import tip
 from app.components.table import Column, rows_table
 
 Make = Callable[[], bytes | str]
@@ -72,7 +71,7 @@ def figures() -> None:
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return
-    st.sidebar.toggle("Values below figures", **bound(VALUES), help=tip("values"))
+    st.sidebar.toggle("Values below figures", **bound(VALUES), help=cards.tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
         usual: dict[str, Any] = {"default": FORMATS[0], "required": True}
         st.segmented_control("The camera button saves", FORMATS, **usual, **bound(FORMAT))

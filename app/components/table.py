@@ -16,8 +16,8 @@ import pandas as pd
 import streamlit as st
 
 from app.choice import put, value_of
+from app.components.cards import TERMS
 from app.components.events import is_index
-from app.components.glossary import TERMS
 
 PAGE = 50
 HERE = Path(__file__)

@@ -1,7 +1,5 @@
 """Long work on a page: offered, watched, cancelled. Its state is in files, so every tab shows the same."""
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from app import jobs
@@ -10,47 +8,36 @@ from app.components import cards
 from app.components.controls import button
 
 
-@dataclass(frozen=True)
-class Work:
-    """Something that takes a while and is computed once.
+def show_work(name: str, command: tuple[str, ...], label: str, note: str, fault: str = "") -> None:
+    """A button that starts something that is computed once, or its progress.
 
     Args:
         name: of the job, with the key of its result. command: an argument list; the progress file is appended.
-        label: of the button. note: what it is for and how long it takes.
+        label: of the button. note: what it is for and how long it takes. fault: of the stored result.
     """
-
-    name: str
-    command: tuple[str, ...]
-    label: str
-    note: str
-
-
-def show_work(item: Work, fault: str = "") -> None:
-    """A button that starts it, or its progress. `fault`: what is wrong with the stored result."""
-    job = jobs.current(item.name)
+    job = jobs.current(name)
     if job is not None and job.running:
-        _watch(item)
+        _watch(name)
         return
-    reason = jobs.how_it_ended(item.name)
+    reason = jobs.how_it_ended(name)
     if fault:
         cards.empty("The stored result is damaged. Computing it again replaces it.", fault)
     elif reason:
         cards.empty("The last attempt did not finish.", reason)
     with st.container(horizontal=True, vertical_alignment="center"):
-        label, start = cards.literal(item.label), (jobs.start_work, item.command, item.name)
-        begin = (attempt, "It was not started.", *start)
-        button(label, f"begin-{item.name}", "play_arrow", *begin, type="primary")
-        cards.note(item.note)
+        begin = (attempt, "It was not started.", jobs.start_work, command, name)
+        button(cards.literal(label), f"begin-{name}", "play_arrow", *begin, type="primary")
+        cards.note(note)
 
 
 @st.fragment(run_every="1s")
-def _watch(item: Work) -> None:
-    job = jobs.current(item.name)
+def _watch(name: str) -> None:
+    job = jobs.current(name)
     if job is None or not job.running:
         st.rerun()
     progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
         help_text = "Nothing unfinished is stored."
-        button("Cancel", f"cancel-{item.name}", "close", jobs.stop, item.name, help=help_text)
+        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help=help_text)
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

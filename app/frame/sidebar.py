@@ -21,7 +21,6 @@ from app.choice import (
 )
 from app.components import cards, enlarged, events, links, reviewing
 from app.components.controls import button
-from app.components.glossary import tip
 from app.frame import pages as frame
 from app.frame import unavailable
 from app.frame.unavailable import Problem
@@ -100,7 +99,7 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
     between = st.container()
-    split = _picker("Split", "split", pair[0].splits, default_split(pair), tip("split"))
+    split = _picker("Split", "split", pair[0].splits, default_split(pair), cards.tip("split"))
     with between:
         also = _more(runs, (first, second), split)
     query |= {ALSO: also} if also else {}
@@ -165,7 +164,7 @@ def _slice(shown: Choice | None) -> str:
         key=SLICE,
         max_chars=slices.LONGEST_EXPRESSION,
         placeholder="dog frisbee, or length > 15",
-        help=tip("slice"),
+        help=cards.tip("slice"),
         disabled=shown is None,
     )
     return value
@@ -267,8 +266,7 @@ def _offer_others(problems: Sequence[str]) -> None:
         cards.label("Runs that can be shown:" if every else f"{OFFERED} of {len(others)} runs:")
         st.html(cards.links_html(list(offered.items())))
         return
-    if broken := run_faults():
-        cards.faults(broken)
+    cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."
     cards.empty("There is no evaluated run yet.", fix)
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")

@@ -8,15 +8,14 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, jobs, questions
-from app.ask import Run, RunSummary, StoredResult, ask, ask_now, clusters
+from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, choose_run, pick, row, step_through, whole_number
-from app.components.glossary import tip
 from app.components.selection import selected_points
 from app.components.table import Column, picking_table, plain_table
 from app.components.words import count
-from app.components.work import Work, show_work
+from app.components.work import show_work
 from app.views.samples import sample_card
 
 LEAST, MOST = 2, 2000
@@ -67,7 +66,7 @@ def show(choice: Choice | None) -> None:
         run = choose_run("Show", runs, "clusters-run")
     only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
     cards.note(OFFLINE if settings else LEARNED + only)
-    results = {one.name: ask_now(questions.clusters_of, one, split, settings) for one in runs}
+    results = {one.name: questions.clusters_of(opened_run(one), split, settings) for one in runs}
     lacking = [one for one in runs if results[one.name].value is None]
     if lacking and settings is not None:
         offer(lacking, [results[one.name] for one in lacking], split, settings)
@@ -82,7 +81,7 @@ def choose_settings(choice: Choice) -> Settings | None:
     """Settings of the clusters; None for the prototypes."""
     if any(ask(clusters.prototypes, run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
-        if choose_one("Clusters", kinds, "clusters-of", tip("prototype")) == "learned":
+        if choose_one("Clusters", kinds, "clusters-of", cards.tip("prototype")) == "learned":
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
     usual = min(Settings().clusters, most)
@@ -116,13 +115,13 @@ def offer(runs: list[RunSummary], results: list[Result], split: str, settings: S
     names = " and ".join(run.name for run in runs)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
-    work = Work(
+    show_work(
         "-".join(result.name for result in results),
         jobs.module_command("coder_core.cluster", *(str(run.path) for run in runs), *values),
         f"Cluster {names}",
         f"{names} {verb} no {settings.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
+        " ".join(result.fault for result in results if result.fault),
     )
-    show_work(work, " ".join(result.fault for result in results if result.fault))
 
 
 def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.DataFrame:

@@ -73,8 +73,7 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     """Draw it for those of the runs that were evaluated on the split; damaged ones are named."""
     evaluated = [run for run in runs if split in run.splits]
     counted, faults = read_each(evaluated, lambda run: ask(joint_space.score_distributions, run, split))
-    if faults:
-        cards.faults(faults)
+    cards.faults(faults)
     if not counted:
         return
     names, distributions = list(counted), list(counted.values())

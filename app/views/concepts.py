@@ -13,7 +13,6 @@ from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
 from app.choice import UNITS, Choice, put, tone
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
-from app.components.glossary import tip
 from app.components.selection import selected_points
 from app.components.table import Column, rows_table
 from app.questions import Strength
@@ -76,7 +75,7 @@ def choose_concept(runs: Sequence[RunSummary], split: str) -> str:
     order = np.argsort(-last["read"].to_numpy(), kind="stable").tolist()
     ordered = [names[i] for i in order]
     options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
-    return pick("Concept", options, CONCEPT, 220, help=tip("concept"))
+    return pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
 
 
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
@@ -85,9 +84,9 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
     by: Strength = "captions"
     kind = ""
     with row():
-        part = choose_one("Show", PARTS, "part", tip("concept edge"))
+        part = choose_one("Show", PARTS, "part", cards.tip("concept edge"))
         if part == "strong":
-            by = choose_one("Strongest by", BY, "by", tip("concept strength"))
+            by = choose_one("Strongest by", BY, "by", cards.tip("concept strength"))
             kind = choose_one("Kind", KINDS, "kind")
     with row():
         word = choose_concept(runs, split)
@@ -185,7 +184,9 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     cards.heading("Where an image and its caption disagree")
     with row():
         run = choose_run("Run", runs, "pairs-of")
-        first = choose_one("First", {"least": "Least shared", "most": "Most shared"}, "first", tip("shared"))
+        first = choose_one(
+            "First", {"least": "Least shared", "most": "Most shared"}, "first", cards.tip("shared")
+        )
     table = ask(questions.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     return sample_table(

@@ -10,15 +10,14 @@ import pandas as pd
 import streamlit as st
 
 from app import jobs, questions
-from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, ask_now, retrieval
+from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, opened_run, retrieval
 from app.ask import data_quality as api
 from app.choice import Choice, opened
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import choose_one, row, step_through, switch
-from app.components.glossary import tip
 from app.components.table import Column, picking_table
 from app.components.words import count
-from app.components.work import Work, show_work
+from app.components.work import show_work
 from app.views.samples import (
     NO_COMMON_WORDS,
     name_of,
@@ -134,7 +133,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     facts = ask(questions.caption_facts, run, choice.split)
     cards.heading("Captions that say little", judges=_judges(choice, run))
     with row():
-        by = choose_one("Order", ORDERS, "empty-order", tip("fits"))
+        by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
         words = search_words(f"{CAPTION}-words")
     columns = {
         "content": Column("content words", ",d", "content words"),
@@ -196,7 +195,7 @@ def content_report(run: RunSummary) -> tuple[Splits, Report]:
     result = _stored_report(_content_key(run))
     job = jobs.current(result.name) if result.value is None else None
     if job is not None and job.progress is not None and job.progress.state == "finished":
-        splits = ask_now(api.splits_of_run, run)  # the data has changed since it was read here
+        splits = api.splits_of_run(opened_run(run))  # the data has changed since it was read here
         result = _stored_report(api.content_key(splits))
     return splits, result
 
@@ -217,14 +216,13 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
     """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
     splits, result = content_report(run)
     if result.value is None:
-        work = Work(
+        show_work(
             result.name,
             jobs.module_command("coder_core.check_data", str(run.path), "--content"),
             "Check pictures and captions",
             "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
             "pictures on two cores. The report is kept until the data changes.",
         )
-        show_work(work)
         return
     report = result.value
     cards.heading(HEADINGS[view])

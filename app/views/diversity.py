@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import charts, questions
-from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
+from app import charts
+from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, opened_run, retrieval
 from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads, links
 from app.components.controls import MODALITIES, choose_one, row, switch, whole_number
-from app.components.glossary import tip
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import correlation
@@ -88,10 +87,10 @@ def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
     last = choice.last
     settings: Settings = {}
     with row("top"):
-        settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
-        spread = f"{tip('SD')} {tip('entropy')}"
+        settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
+        spread = f"{cards.tip('SD')} {cards.tip('entropy')}"
         settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
-        candidates = choose_one("Candidates", CANDIDATES, "over", tip("candidates"))
+        candidates = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
         if candidates == "batch":
             size = last.config.get("training", {}).get("batch_size", 128)
             settings["batch_size"] = whole_number("Batch size", 2, 8192, size, "batch", 130)
@@ -110,7 +109,7 @@ def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
     by_loss: dict[str, list[str]] = {}
     for run in choice.runs:
         if not run.imported:
-            by_loss.setdefault(describe(ask(questions.loss_of, run)), []).append(run.name)
+            by_loss.setdefault(describe(opened_run(run).loss), []).append(run.name)
     if by_loss:
         cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
     return settings | {"candidates": candidates, "temperature": tau}, loss
@@ -141,7 +140,7 @@ def distributions(tables: Tables, unit: str) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         cards.heading("How diverse are the anchors?")
-        measure = choose_one("Histogram of", MEASURES, "shown", tip("raw"))
+        measure = choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
         downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
@@ -203,7 +202,7 @@ def ranked_anchors(
     }
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with row():
-        by = choose_one("Rank by", orders, "ranked", tip("change")) if changes is not None else "second"
+        by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
         words = search_words("words")
         count_fits = modality == "text" and switch("Images it fits", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()

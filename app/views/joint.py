@@ -5,13 +5,12 @@ from dataclasses import replace
 import streamlit as st
 
 from app import charts, jobs, questions
-from app.ask import Run, Sample, ask, ask_all, ask_all_now, joint_space
+from app.ask import Run, Sample, ask, ask_all, joint_space, opened_run
 from app.choice import Choice, bound_number, set_value, tone
 from app.components import cards, downloads
 from app.components.controls import choose_one, row, switch
-from app.components.glossary import tip
 from app.components.words import count, duration, number
-from app.components.work import Work, show_work
+from app.components.work import show_work
 from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
 
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
@@ -78,19 +77,19 @@ def choose_settings() -> joint_space.LayoutSettings:
     def clear_area() -> None:
         set_value(AREA, "")
 
-    modalities = choose_one("Points", MODALITIES, "modalities", tip("modalities"), on_change=clear_area)
-    method = choose_one("Map", METHODS, "map", tip("map"), on_change=clear_area)
+    modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear_area)
+    method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear_area)
     settings = joint_space.LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings
     with st.popover("Settings", icon=":material/tune:", width=140):
         if method == "umap":
-            field = {"help": tip("map"), **bound_number("neighbours")}
+            field = {"help": cards.tip("map"), **bound_number("neighbours")}
             neighbours = st.number_input("Neighbours", 2, 200, 15, **field)
             distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
             settings = replace(settings, neighbours=int(neighbours), min_distance=float(distance))
         else:
-            help_text = tip("perplexity")
+            help_text = cards.tip("perplexity")
             value = st.number_input("Perplexity", 2, 500, 30, help=help_text, **bound_number("perplexity"))
             settings = replace(settings, perplexity=float(value))
         return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
@@ -149,21 +148,21 @@ def command(choice: Choice, settings: joint_space.LayoutSettings) -> tuple[str, 
 
 def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
     """The stored maps of all runs; while one is missing, none, and a button that computes them."""
-    stored = ask_all_now(questions.stored_maps, choice.runs, choice.split, settings)
+    stored = questions.stored_maps([opened_run(run) for run in choice.runs], choice.split, settings)
     layouts = [item.value for item in stored if item.value is not None]
     missing = len(stored) - len(layouts)
     if not missing:
         return layouts
     method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
     compiling = ", and half a minute more the first time, to compile UMAP" if method == "umap" else ""
-    work = Work(
+    show_work(
         stored[-1].name,
         command(choice, settings),
         f"Compute the {METHODS[method]} map",
         f"Not computed yet. {points:,} points of {count(missing, 'run')} take {time} on a two-core machine{compiling}; "
         "the result is stored in the run’s folder. PCA is shown until then.",
+        "; ".join(item.fault for item in stored if item.fault),
     )
-    show_work(work, "; ".join(item.fault for item in stored if item.fault))
     return []
 
 

@@ -10,11 +10,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts, questions
-from app.ask import Modality, Run, Sample, ask, ask_now, clusters, joint_space
+from app.ask import Modality, Run, Sample, ask, clusters, joint_space, opened_run
 from app.choice import Choice, bound, set_value, tone
 from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
-from app.components.glossary import tip
 from app.components.table import Column, SampleCell, rows_table
 from app.views.samples import ids_text, sample_card, sample_cells, show_sample
 
@@ -37,7 +36,7 @@ def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
     if len(tables) == 2:
         gain = tables[0]["rank"] - tables[1]["rank"]
         tables = [table.assign(gain=gain) for table in tables]
-    labels = [ask_now(questions.cluster_labels, run, choice.split) for run in choice.runs]
+    labels = [questions.cluster_labels(opened_run(run), choice.split) for run in choice.runs]
     rows = point_rows(choice, tables[0])
     if any(label is None for label in labels):
         return tables
@@ -121,11 +120,11 @@ def explore(
     names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
     with row():
         column = pick("Colour", names, "colour", 150)
-        example, find = "words, image 12, a file", {"help": tip("find"), "width": 210, **bound("find")}
+        example, find = "words, image 12, a file", {"help": cards.tip("find"), "width": 210, **bound("find")}
         query = st.text_input("Find on the map", max_chars=QUERY_LENGTH, placeholder=example, **find) or ""
         label, toggle = (
             "Lines between images and their captions",
-            {"help": tip("pair lines"), **bound("lines")},
+            {"help": cards.tip("pair lines"), **bound("lines")},
         )
         lines = both and st.toggle(label, True, **toggle)
         selection = map_selection.from_text(st.query_params.get(AREA))

@@ -9,7 +9,6 @@ from app.ask import Loss, RunSummary, ask, similarity
 from app.choice import Choice, bound_number, put
 from app.components import cards
 from app.components.controls import button
-from app.components.glossary import tip
 
 PAPER = Loss()
 
@@ -25,7 +24,7 @@ def slider(
     if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
         put(key, start)
     st.session_state[former] = start
-    bounds, help_text = (min(low, start), max(high, start), start, step), tip(term or key)
+    bounds, help_text = (min(low, start), max(high, start), start, step), cards.tip(term or key)
     return float(st.slider(label, *bounds, format="%.3g", help=help_text, width=width, **bound_number(key)))
 
 

@@ -28,7 +28,6 @@ from app.ask import (
 from app.choice import Choice, tone
 from app.components import cards, downloads
 from app.components.controls import pick
-from app.components.glossary import tip
 from app.components.table import Column, plain_table
 from app.components.words import count, curve_label, curves
 from app.views.comparison import show_answers, show_gains, show_separation
@@ -65,8 +64,7 @@ COLUMNS = {
 
 
 def show(choice: Choice) -> None:
-    if damaged := run_faults():
-        cards.faults(damaged)
+    cards.faults(run_faults())
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.also and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
@@ -79,7 +77,7 @@ def show(choice: Choice) -> None:
         headline(choice, metrics)
         show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
-    downloads.offer("Report", report, file, "text/html", "summarize", help=tip("report"))
+    downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     note_origins(runs)
     left, right = st.columns(2, gap="large")
     if not empty:
@@ -152,8 +150,7 @@ def show_curves(runs: list[RunSummary]) -> None:
     by_run, faults = read_each(runs, curves_of)
     by_epoch = {name: read.epochs for name, read in by_run.items()}
     by_step = {name: read.steps for name, read in by_run.items()}
-    if faults:
-        cards.faults(faults)
+    cards.faults(faults)
     for read in by_run.values():
         for sentence in read.faults:
             cards.note(sentence)

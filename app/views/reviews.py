@@ -11,7 +11,6 @@ from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
-from app.components.glossary import tip
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, plain_table, rows_table
 from app.components.words import count, gain_cell
@@ -67,7 +66,7 @@ def show_queue(choice: Choice) -> None:
     run, of_slice = choice.last, " in the slice" if choice.slice else ""
     cards.heading("Judge", run=run.name, of_slice=of_slice)
     with row():
-        kind = choose_one("Queue", judging.QUEUES, "queue", tip("queue"))
+        kind = choose_one("Queue", judging.QUEUES, "queue", cards.tip("queue"))
         reviewing.reviewer_field()
     cards.note(HOW[kind])
     if kind != "likely":
@@ -206,8 +205,7 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
     cards.heading("Recall with and without the verdicts", of_slice=of_slice)
     within = choice.captions
     tables, faults = read_each(choice.runs, lambda run: judging.reviewed_recall(run, choice.split, within))
-    if faults:
-        cards.faults(faults)
+    cards.faults(faults)
     if not tables:
         return
     parts = []

@@ -11,7 +11,6 @@ from app.ask import Modality, Run, RunSummary, ask
 from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import button, step_through
-from app.components.glossary import tip
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, picking_table
 
@@ -145,7 +144,7 @@ def note_slice(choice: Choice, modality: Modality) -> None:
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
     """A button that makes the samples most similar to this one the slice, for a run that has such."""
     if similar := neighbours(choice, modality, number):
-        label, look = f"Similar {UNITS[modality]}", {"type": "tertiary", "help": tip("similar")}
+        label, look = f"Similar {UNITS[modality]}", {"type": "tertiary", "help": cards.tip("similar")}
         button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
 
 

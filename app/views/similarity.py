@@ -10,11 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
-from app.ask import InputError, Run, ask, similarity
+from app.ask import InputError, Run, ask, opened_run, similarity
 from app.choice import QUERIES, Choice, bound, put, tone
 from app.components import cards, downloads, events, reviewing
 from app.components.controls import MODALITIES, choose_one, row, side_by_side, whole_number
-from app.components.glossary import tip
 from app.components.words import count
 from app.questions import MatrixSettings
 from app.views import loss_values
@@ -111,9 +110,9 @@ def show(choice: Choice) -> None:
 def choose_settings(choice: Choice) -> MatrixSettings:
     """The controls of the page."""
     with row("top"):
-        rows = choose_one("Anchors", MODALITIES, "anchors", tip("anchor"))
-        source = choose_one("Samples", SOURCES, "batch-of", tip("matrix batch"))
-        order = choose_one("Order", ORDERS, "order", tip("matrix order"))
+        rows = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
+        source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
+        order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
     size, seed, chosen = PAIRS, 0, ""
     with row("top"):
         if source != "split":
@@ -124,7 +123,7 @@ def choose_settings(choice: Choice) -> MatrixSettings:
             field = {"placeholder": "0-31, 77 or words", "width": 230, **bound("chosen")}
             chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **field) or "")
         loss = loss_values.choose_loss(choice, 130)
-        measure = choose_one("Measure", MEASURES, "spread", f"{tip('SD')} {tip('entropy')}")
+        measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
     loss_values.offer_paper_values(choice, loss)
     cards.note(described(choice))
     loss, samples = replace(loss, function=measure), (source, size, seed, chosen, order)
@@ -135,7 +134,7 @@ def described(choice: Choice) -> str:
     """Source of the values of the sliders, run by run."""
     parts, with_concepts = [], []
     for run in choice.runs:
-        loss = ask(questions.loss_of, run)
+        loss = opened_run(run).loss
         if run.imported:
             starts = run is choice.last
             parts.append(loss_values.own_values_in_words(run, choice.split, starts=starts))

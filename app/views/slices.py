@@ -9,7 +9,6 @@ from app.ask import Run, RunSummary, ask, slices
 from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
-from app.components.glossary import tip
 from app.components.table import Column, rows_table
 
 PICTURED = 12
@@ -21,7 +20,7 @@ def show(choice: Choice) -> None:
     runs = choice.runs
     with row():
         modality = choose_one("Queries", MODALITIES, "queries")
-        at = int(choose_one("Answered within the first", FIRST, "at", tip("R@K")))
+        at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
     beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
     cards.note(
         f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images. All numbers except queries "

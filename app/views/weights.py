@@ -13,7 +13,6 @@ from app.ask import RunSummary, ask, sample_weights
 from app.choice import Choice, opened, tone
 from app.components import cards, downloads
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row
-from app.components.glossary import tip
 from app.components.table import Column, plain_table
 from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
 
@@ -114,7 +113,7 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
     """Spearman's ρ of every two measures over all pairs or those of these captions, and two of them as a figure;
     returns the table of all pairs."""
     cards.heading("Do the measures agree?", run=run.name)
-    side = choose_one("Measured on", MODALITIES, "side", tip("side"))
+    side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
     table = ask(sample_weights.weight_table, run, split, side)
     inside = pairs_of(table, captions)
     correlations = sample_weights.correlations(inside)

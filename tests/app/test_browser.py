@@ -12,7 +12,7 @@ import pytest
 
 from app import jobs, training
 from app.charts import DARK, LIGHT
-from app.components.glossary import TERMS
+from app.components.cards import TERMS
 from tests.app.conftest import IMAGES, serve
 from tests.app.test_jobs import until_over
 from tests.support.pages import PAGES, PROJECT

@@ -10,8 +10,8 @@ import pytest
 
 from app.choice import Choice
 from app.components import cards, downloads
+from app.components.cards import TERMS, tip
 from app.components.enlarged import captions_html
-from app.components.glossary import TERMS, tip
 from app.views.heat_maps import numbered, table_html
 from coder_core.api import list_runs
 from tests.support.run_folders import write_run

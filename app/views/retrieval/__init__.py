@@ -7,7 +7,6 @@ from app.ask import Modality, Run, RunSummary, ask
 from app.choice import QUERIES, Choice, opened
 from app.components import cards, links
 from app.components.controls import FIRST, choose_one, row, switch
-from app.components.glossary import tip
 from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
 from app.views.retrieval import failures, hubs, judged, queries
 from app.views.samples import note_slice, show_sample, step_samples
@@ -41,11 +40,11 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
     """The split's own queries: which failed and why, then one of them in detail."""
     source = judged.choose_source(choice, controls)
     with controls:
-        at = int(choose_one("Answered within the first", FIRST, "at", tip("R@K")))
+        at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
         two = len(choice.runs) == 2
         views = {"ranks": "Rank changes" if two else "Ranks", "near": "Near misses", "hubs": "Hubs"}
         views |= {"judged": "Judgements"} if source is not None else {}
-        view = choose_one("View", views, "look", f"{tip('margin')} {tip('hub')}")
+        view = choose_one("View", views, "look", f"{cards.tip('margin')} {cards.tip('hub')}")
     note_slice(choice, modality)
     shown = failures.Queries(choice, modality, at)
     if view == "near":

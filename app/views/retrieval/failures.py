@@ -13,7 +13,6 @@ from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, ret
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, put, tone
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, pick, row, switch
-from app.components.glossary import tip
 from app.components.selection import by_outcome, outcome_counts
 from app.components.table import Column
 from app.components.words import count
@@ -178,7 +177,7 @@ def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
     options |= {f"only by {name}": right[:, i] & (times == 1) for i, name in enumerate(names)}
     all_but_one = times == len(names) - 1
     options |= {f"by all but {name}": ~right[:, i] & all_but_one for i, name in enumerate(names)}
-    answer = pick("Answered", options, "answered-by", 230, help=tip("answered by"))
+    answer = pick("Answered", options, "answered-by", 230, help=cards.tip("answered by"))
     of = pick("Rank in", names, "rank-of", 200, index=len(names) - 1)
     return answer, options[answer], of
 
@@ -286,7 +285,7 @@ def near_misses(shown: Queries) -> np.ndarray:
         cards.heading("Smallest margins")
         with row():
             sides = {"lost": "Just missed", "held": "Just answered"}
-            side = choose_one("Show", sides, "calls", tip("margin"))
+            side = choose_one("Show", sides, "calls", cards.tip("margin"))
             words = search_words("words")
         queries = table[(table["rank"] > 1).to_numpy() == (side == "lost")]
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]

@@ -8,11 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
-from app.ask import Modality, Run, ask_now, retrieval
+from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
 from app.components import cards, downloads, events, links
 from app.components.controls import choose_one, side_by_side, whole_number
-from app.components.glossary import tip
 from app.components.table import Column, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
@@ -35,7 +34,7 @@ Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 def show_hubs(shown: Queries) -> np.ndarray:
     """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     choice, direction = shown.choice, shown.direction
-    k = int(choose_one("Among the first", FIRST, "k", tip("occurrences")))
+    k = int(choose_one("Among the first", FIRST, "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
     _hubness(tables, k)
     kind = OTHER[shown.modality]
@@ -49,10 +48,10 @@ def show_hubs(shown: Queries) -> np.ndarray:
     with right:
         cards.heading("Largest hubs", last=choice.last.name)
         hub = _hub_table(shown, kind, target, tables, k)
-    correction = ask_now(retrieval.stored_correction, choice.last, choice.split)
+    correction = retrieval.stored_correction(opened_run(choice.last), choice.split)
     if correction.value is not None:
         sources = {"hub": "Of this hub", "mended": "Fixed by hub correction", "broken": "Broken by it"}
-        source = choose_one("Queries", sources, "hub-queries", tip("hub correction"))
+        source = choose_one("Queries", sources, "hub-queries", cards.tip("hub correction"))
         if source != "hub":
             return _corrected(shown, k, correction.value, source)
     elif correction.fault:

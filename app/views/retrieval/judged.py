@@ -10,7 +10,6 @@ from app.ask import Direction, Modality, Run, RunSummary, ask
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, switch
-from app.components.glossary import tip
 from app.components.table import Column, plain_table
 
 KEY = "judged-by"
@@ -31,9 +30,8 @@ def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | 
     sound = {source.key: source.label for source in sources if not source.fault}
     if len(sound) > 1:
         with controls:
-            choose_one("Judged by", sound, KEY, tip("judged"))
-    if damaged := [(source.label, source.fault) for source in sources if source.fault]:
-        cards.faults(damaged)
+            choose_one("Judged by", sound, KEY, cards.tip("judged"))
+    cards.faults([(source.label, source.fault) for source in sources if source.fault])
     return source_of(choice)
 
 
