@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -100,23 +101,16 @@ class Choice:
         return np.isin(np.asarray(numbers), self.members(modality))
 
 
-def _columns(run: RunSummary, split: str) -> slices.Columns:
-    """Values that expressions read of every caption, with the present tags of the reviews."""
-    try:
-        reviews = judging.load(judging.file_of(run))
-    except InputError:  # the Reviews page names it
-        reviews = judging.Reviews()
-    tags = judging.reviewed_split(run, split).tags(reviews) if reviews.lines else None
-    return ask(slices.slice_columns, run, split, tags=keyed(reviews_key(run), tags))
-
-
-def reviews_key(run: RunSummary) -> str:
-    """A key that changes with the reviews of a run's data; "" without any, or if they cannot be read."""
-    try:
-        lines = judging.load(judging.file_of(run)).lines
-    except InputError:
-        return ""
-    return f"{judging.file_of(run)} {len(lines)} {lines[-1].get('id')}" if lines else ""
+def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
+    """Values that expressions read of every caption, with the present tags of the reviews; and a key that changes with
+    the reviews."""
+    file, tags, key = judging.file_of(run), None, ""
+    with suppress(InputError):  # the Reviews page names it
+        reviews = judging.load(file)
+        if reviews.lines:
+            tags = judging.reviewed_split(run, split).tags(reviews)
+            key = f"{file} {len(reviews.lines)} {reviews.lines[-1].get('id')}"
+    return key, ask(slices.slice_columns, run, split, tags=keyed(key, tags))
 
 
 def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
@@ -125,18 +119,17 @@ def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
     Raises:
         InputError: it is neither.
     """
-    return ask(questions.slice_mask, run, split, expression, keyed(reviews_key(run), _columns(run, split)))
+    return ask(questions.slice_mask, run, split, expression, keyed(*_columns(run, split)))
 
 
 def plain_words(run: RunSummary, split: str, text: str) -> str:
     """The plain words that captions of the slice hold, as “dog” and “on the grass”; "" for an expression."""
-    return str(slices.plain_words(text, _columns(run, split).names) or "")
+    return str(slices.plain_words(text, _columns(run, split)[1].names) or "")
 
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
     """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
-    columns = keyed(reviews_key(runs[-1]), _columns(runs[-1], split))
-    return ask_all(questions.slice_table, runs, split, direction, at, columns)
+    return ask_all(questions.slice_table, runs, split, direction, at, keyed(*_columns(runs[-1], split)))
 
 
 def recall_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -> float:

@@ -95,24 +95,13 @@ def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
     return ask(ReviewedSplit.of, run, split)
 
 
-def give(
-    run: RunSummary,
-    split: str,
-    image: int,
-    caption: int | None,
-    verdict: str,
-    reviewer: str,
-    tags: tuple[str, ...] = (),
-    note: str = "",
-) -> None:
-    """Append a verdict on a pair of the split; without a caption on the image with all its captions.
+def give(run: RunSummary, review: Review) -> None:
+    """Append a verdict.
 
     Raises:
         InputError: a text is too long, or the file cannot be written.
     """
-    key, text = reviewed_split(run, split).pair(image, caption)
-    assert verdict in VERDICTS
-    api.append_review(file_of(run), Review(key, text, verdict, reviewer, tags, note))
+    api.append_review(file_of(run), review)
 
 
 def undo(run: RunSummary, review: Review) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import HIDDEN, Part, Tone, bar, coloured, figure, plain, points, rings, vertical_line
+from app.charts import figure as draw
+from app.charts.figure import HIDDEN, Part, Tone
 
 KINDS = {
     "object": (1, "circle", "objects"),
@@ -45,7 +46,7 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
             traces[-1]["line"]["width"] = width
     if chosen in size_of:
         here = nodes[nodes["concept"] == chosen]
-        traces.append(rings(here["x"], here["y"], colours, size_of[chosen] + 10))
+        traces.append(draw.rings(here["x"], here["y"], colours, size_of[chosen] + 10))
     for kind, (_, symbol, label) in KINDS.items():
         of_kind = nodes[nodes["kind"] == kind]
         if len(of_kind):
@@ -55,12 +56,12 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
     legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemsizing": "constant"}
     x, y = HIDDEN | {"range": [-0.07, 1.07]}, HIDDEN | {"range": [-0.05, 1.09]}
     layout: Part = {"dragmode": "pan", "hovermode": "closest", "xaxis": x, "yaxis": y, "legend": legend}
-    return figure(colours, traces, "", "", height=GRAPH_HEIGHT, **layout)
+    return draw.figure(colours, traces, "", "", height=GRAPH_HEIGHT, **layout)
 
 
 def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Part:
     """Concepts of one kind with their words; a selection fades none."""
-    words = [plain(word) for word in concepts["word"]]
+    words = [draw.plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
     hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
     names = {"text": words, "hovertext": hover, "customdata": concepts["concept"].to_numpy()}
@@ -68,7 +69,7 @@ def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Pa
     marker = {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}}
     opaque = {"marker": {"opacity": 1}}
     more = {**names, **style, "mode": "markers+text", "selected": opaque, "unselected": opaque}
-    return points(concepts["x"], concepts["y"], label, "%{hovertext}", marker, **more)
+    return draw.points(concepts["x"], concepts["y"], label, "%{hovertext}", marker, **more)
 
 
 def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, float], colour: str) -> Part:
@@ -80,7 +81,7 @@ def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, floa
     heads = {"symbol": "arrow", "angleref": "previous", "color": colour, "standoff": short.ravel()}
     heads["size"] = np.tile([0.0, 8.0, 0.0], len(edges))
     x, y = ends.T
-    return points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line={"color": colour})
+    return draw.points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line={"color": colour})
 
 
 def _sizes(counts: np.ndarray) -> np.ndarray:
@@ -93,18 +94,20 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
     labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
     hover = "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
     traces = []
-    for name, values, colour in coloured(numbers, colours):
+    for name, values, colour in draw.coloured(numbers, colours):
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
-        traces.append(bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts))
+        traces.append(
+            draw.bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts)
+        )
     axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"rangemode": "tozero"}, "height": BANDS_HEIGHT}
     x, several = "effective number of concepts read", len(numbers) > 1
-    return figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
+    return draw.figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
     """Concepts that an image (left) and its caption (right) read: word, kind, image, text; first on top."""
     shown = concepts.iloc[::-1].reset_index(drop=True)
-    words = [plain(word) for word in shown["word"]]
+    words = [draw.plain(word) for word in shown["word"]]
     traces = []
     for kind, (_, _, label) in KINDS.items():
         rows = np.flatnonzero((shown["kind"] == kind).to_numpy())
@@ -118,7 +121,7 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
                 "orientation": "h",
             }
             names, colour = [words[row] for row in rows], kind_colour(kind, colours)
-            bars = bar(sign * share, names, label, colour, hover, **more)
+            bars = draw.bar(sign * share, names, label, colour, hover, **more)
             traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
     x = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
@@ -126,11 +129,11 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
         "height": 110 + ROW_HEIGHT * max(len(shown), 3),
         "barmode": "overlay",
         "bargap": 0.3,
-        "shapes": [vertical_line(0, colours.faint, 1, "solid")],
+        "shapes": [draw.vertical_line(0, colours.faint, 1, "solid")],
         "xaxis": x | {"range": [-104, 104], "showgrid": True},
         "yaxis": _word_axis(colours) | {"categoryorder": "array", "categoryarray": words},
     }
-    return figure(colours, traces, "← image reads · attention, % · caption reads →", "", **layout)
+    return draw.figure(colours, traces, "← image reads · attention, % · caption reads →", "", **layout)
 
 
 def _word_axis(colours: Tone) -> dict[str, Any]:
@@ -140,26 +143,26 @@ def _word_axis(colours: Tone) -> dict[str, Any]:
 def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Figure:
     """Every cluster as a dot: how many pairs it holds, and in how many of them image and caption agree."""
     number, size, agreement = (table[name].to_numpy() for name in ("cluster", "size", "agreement"))
-    texts = [f"cluster {c}: {plain(words)}" for c, words in zip(number, table["words"], strict=True)]
+    texts = [f"cluster {c}: {draw.plain(words)}" for c, words in zip(number, table["words"], strict=True)]
     opacity = {"marker": {"opacity": 0.75}}
     marker = {"color": colours.runs[1], "size": 9, "opacity": 0.75, "line": {"width": 0}}
     hover = "%{text}<br>%{x:,} pairs, %{y:.0f} % agree"
     more = {"customdata": number, "text": texts, "selected": opacity, "unselected": opacity}
-    traces = [points(size, agreement, "", hover, marker, **more)]
+    traces = [draw.points(size, agreement, "", hover, marker, **more)]
     row = number == opened
     if row.any():
-        traces.append(rings(size[row], agreement[row], colours, 17))
+        traces.append(draw.rings(size[row], agreement[row], colours, 17))
     axes: Part = {"xaxis": {"rangemode": "tozero"}, "yaxis": {"range": [-4, 104]}}
     x, y = "pairs in the cluster", "image and caption agree, %"
-    return figure(colours, traces, x, y, showlegend=False, dragmode="pan", **axes)
+    return draw.figure(colours, traces, x, y, showlegend=False, dragmode="pan", **axes)
 
 
 def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
     """The words that mark a cluster, the strongest on top."""
     shown = words.iloc[::-1]
-    scores, names = shown["score"].to_numpy(), [plain(word) for word in shown["word"]]
+    scores, names = shown["score"].to_numpy(), [draw.plain(word) for word in shown["word"]]
     hover = "%{y}: z %{x:.1f}, %{customdata} times here"
     counts = shown["count"].to_numpy()
-    bars = bar(scores, names, "", colours.mark, hover, orientation="h", customdata=counts)
+    bars = draw.bar(scores, names, "", colours.mark, hover, orientation="h", customdata=counts)
     layout: Part = {"height": WORDS_HEIGHT, "showlegend": False, "yaxis": _word_axis(colours)}
-    return figure(colours, [bars], "log-odds of the word in the cluster, z", "", **layout)
+    return draw.figure(colours, [bars], "log-odds of the word in the cluster, z", "", **layout)

@@ -6,22 +6,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import (
-    Part,
-    Tone,
-    bar,
-    cells,
-    coloured,
-    figure,
-    histogram_bars,
-    line,
-    middles,
-    mixed,
-    points,
-    run_colour,
-    segment,
-    vertical_line,
-)
+from app.charts import figure as draw
+from app.charts.figure import Part, Tone
 
 ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
 GRID = 44  # cells a side of a density
@@ -35,25 +21,25 @@ def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) 
     everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
     everything = everything[np.isfinite(everything)]
     if not len(everything):
-        return figure(colours, [], x, f"{unit} per bin")
+        return draw.figure(colours, [], x, f"{unit} per bin")
     low, high = _range(everything)
     edges = np.linspace(low, high, bins + 1)
     traces, medians = [], []
-    for name, numbers, colour in coloured(values, colours):
+    for name, numbers, colour in draw.coloured(values, colours):
         counts = np.histogram(numbers, edges)[0]
         if len(values) > 2:
             traces.append(_steps(edges, counts, name, colour, "%{x:.3f}: %{y} " + unit))
         else:
-            traces.append(histogram_bars(edges, counts, name, colour, 0.62, unit))
-        medians.append(vertical_line(float(np.median(numbers)), colour, 2, "dash"))
+            traces.append(draw.histogram_bars(edges, counts, name, colour, 0.62, unit))
+        medians.append(draw.vertical_line(float(np.median(numbers)), colour, 2, "dash"))
     layout: Part = {"barmode": "overlay", "bargap": 0, "shapes": medians}
-    return figure(colours, traces, x, f"{unit} per bin", runs=len(values), **layout)
+    return draw.figure(colours, traces, x, f"{unit} per bin", runs=len(values), **layout)
 
 
 def margin_histogram(margins: Values, colours: Tone) -> go.Figure:
     """Margins of all queries; left of the line a wrong candidate ranks first."""
     chart = histogram(margins, "margin of the true match", "queries", colours)
-    chart.layout.shapes = [*chart.layout.shapes, vertical_line(0.0, colours.ink, 1.2, "dot")]
+    chart.layout.shapes = [*chart.layout.shapes, draw.vertical_line(0.0, colours.ink, 1.2, "dot")]
     return chart
 
 
@@ -61,12 +47,14 @@ def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: T
     """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
     hover = "tenth %{x}: %{y:.1f} %"
     traces = [
-        line(frame["tenth"].to_numpy(), frame["recall"].to_numpy(), name, colour, hover, dots=True, width=2.5)
-        for name, frame, colour in coloured(recalls, colours)
+        draw.line(
+            frame["tenth"].to_numpy(), frame["recall"].to_numpy(), name, colour, hover, dots=True, width=2.5
+        )
+        for name, frame, colour in draw.coloured(recalls, colours)
     ]
     label = "tenths of the anchors, low → high diversity"
     axes: Part = {"xaxis": {"dtick": 1}, "yaxis": {"rangemode": "tozero"}}
-    return figure(colours, traces, label, f"recall at {at}, %", runs=len(recalls), **axes)
+    return draw.figure(colours, traces, label, f"recall at {at}, %", runs=len(recalls), **axes)
 
 
 def density(
@@ -83,22 +71,22 @@ def density(
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
     if not len(x):
-        return figure(colours, [], x_label, y_label)
+        return draw.figure(colours, [], x_label, y_label)
     ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
     ground, full = colours.ramp
-    squares = cells(
+    squares = draw.cells(
         np.where(counts > 0, np.sqrt(counts), np.nan).T,
-        middles(x_edges),
-        middles(y_edges),
+        draw.middles(x_edges),
+        draw.middles(y_edges),
         "%{x:.4g}, %{y:.4g}: %{customdata} " + unit,
-        [[0, mixed(ground, full, 0.3)], [1, full]],  # a cell with a single anchor is visible
+        [[0, draw.mixed(ground, full, 0.3)], [1, full]],  # a cell with a single anchor is visible
         zmin=0,
         customdata=counts.T,
     )
-    shapes = [segment(ranges[0], ranges[0], colours.faint, 1, "dot")] if diagonal else []
+    shapes = [draw.segment(ranges[0], ranges[0], colours.faint, 1, "dot")] if diagonal else []
     layout: Part = {"showlegend": False, "shapes": shapes, "yaxis": {"showgrid": False}}
-    return figure(colours, [squares], x_label, y_label, **layout)
+    return draw.figure(colours, [squares], x_label, y_label, **layout)
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
@@ -117,17 +105,17 @@ def similarity_histogram(
 ) -> go.Figure:
     """One anchor's similarities to all negatives, its own matches as diamonds, γ as a line."""
     counts, edges = np.histogram(similarities, bins=40)
-    colour = run_colour(position, runs, colours)
-    negatives = histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
+    colour = draw.run_colour(position, runs, colours)
+    negatives = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
     heights = np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12)
     edge = {"color": colours.paper, "width": 1}
     marker = {"symbol": "diamond", "size": 11, "color": colours.mark, "line": edge}
-    matches = points(positives, heights, "own matches", "own match: %{x:.3f}", marker)
+    matches = draw.points(positives, heights, "own matches", "own match: %{x:.3f}", marker)
     note = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
     note |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
-    layout: Part = {"annotations": [note], "shapes": [vertical_line(gamma, colours.faint, 1.5, "dot")]}
+    layout: Part = {"annotations": [note], "shapes": [draw.vertical_line(gamma, colours.faint, 1.5, "dot")]}
     labels = ("similarity to the anchor", "negatives per bin")
-    return figure(colours, [negatives, matches], *labels, height=ANCHOR_HEIGHT, bargap=0, **layout)
+    return draw.figure(colours, [negatives, matches], *labels, height=ANCHOR_HEIGHT, bargap=0, **layout)
 
 
 def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
@@ -139,12 +127,12 @@ def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
     ranks, similarity = [str(rank) for rank in range(1, len(nearest) + 1)], nearest["similarity"].to_numpy()
     hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
     traces = [
-        bar(ranks, 100 * nearest[column].to_numpy(), label, colour, hover, customdata=similarity)
+        draw.bar(ranks, 100 * nearest[column].to_numpy(), label, colour, hover, customdata=similarity)
         for column, label, colour in kinds
     ]
     x, y = "nearest negatives, most similar first", "share of the loss, %"
     layout: Part = {"xaxis": {"type": "category"}, "bargroupgap": 0.05}
-    return figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)
+    return draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)
 
 
 def similarity_curves(
@@ -153,7 +141,7 @@ def similarity_curves(
     """Matching pairs (filled) and all others (line): share of the pairs in each bin."""
     traces = []
     for number, name in enumerate(names):
-        colour = run_colour(number, len(names), colours)
+        colour = draw.run_colour(number, len(names), colours)
         for counts, kind, fill, dash in (
             (positive[number], "matching", "tozeroy", "solid"),
             (negative[number], "others", None, "dot"),
@@ -162,7 +150,7 @@ def similarity_curves(
             trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
             traces.append(trace | {"fill": fill, "opacity": 0.9})
     axes = _axes(edges, [*positive, *negative])
-    return figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
+    return draw.figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
 
 
 def similarity_densities(
@@ -178,10 +166,10 @@ def similarity_densities(
     traces = []
     for number, (name, of_run) in enumerate(zip(names, counts, strict=True)):
         heights = of_run / (max(int(of_run.sum()), 1) * width)
-        colour = run_colour(number, len(names), colours)
+        colour = draw.run_colour(number, len(names), colours)
         traces.append(_steps(edges, heights, name, colour, "%{x:.2f}: %{y:.2f}") | {"fill": "tozeroy"})
     axes = _axes(edges, shown)
-    return figure(colours, traces, f"similarity of {unit}", "density", runs=len(names), **axes)
+    return draw.figure(colours, traces, f"similarity of {unit}", "density", runs=len(names), **axes)
 
 
 def _axes(edges: np.ndarray, counts: Counts) -> Part:
@@ -193,4 +181,4 @@ def _axes(edges: np.ndarray, counts: Counts) -> Part:
 
 
 def _steps(edges: np.ndarray, y: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid") -> Part:
-    return line(middles(edges), y, name, colour, hover, shape="hvh", dash=dash)
+    return draw.line(draw.middles(edges), y, name, colour, hover, shape="hvh", dash=dash)

@@ -7,21 +7,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.figure import (
-    HIDDEN,
-    Part,
-    Tone,
-    bar,
-    cells,
-    colour_bar,
-    figure,
-    frame,
-    mixed,
-    plain,
-    points,
-    segment,
-    vertical_line,
-)
+from app.charts import figure as draw
+from app.charts.figure import HIDDEN, Part, Tone
 
 HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
 MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
@@ -71,7 +58,10 @@ def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
     middle = (min(max(scale.centre, scale.low), scale.high) - scale.low) / (scale.high - scale.low)
     longer = max(middle, 1 - middle)
-    below, above = mixed(ground, blue, middle / longer), mixed(ground, vermilion, (1 - middle) / longer)
+    below, above = (
+        draw.mixed(ground, blue, middle / longer),
+        draw.mixed(ground, vermilion, (1 - middle) / longer),
+    )
     return [[0.0, below], [middle, ground], [1.0, above]]
 
 
@@ -82,7 +72,7 @@ def _ticks(scale: HeatScale) -> dict[str, Any]:
     step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
     marks = {round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step}
     if scale.name and centre is not None:
-        at, label = min(max(centre, low), high), f"{plain(scale.name)} {centre:g}"
+        at, label = min(max(centre, low), high), f"{draw.plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
         marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)}
         marks[at] = f"<b>{label}</b>"
@@ -108,10 +98,10 @@ def heat_map(
         values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
         scale: of the colours. unit: the name of a value on hover. marked: the selected cell.
     """
-    hover = "%{y} · %{x}<br>" + plain(unit) + " = %{z:.4f}"
-    above = colour_bar(colours, len=0.9, tickangle=0, **_ticks(scale))
+    hover = "%{y} · %{x}<br>" + draw.plain(unit) + " = %{z:.4f}"
+    above = draw.colour_bar(colours, len=0.9, tickangle=0, **_ticks(scale))
     ends: Part = {"zmin": scale.low, "zmax": scale.high, "showscale": True, "colorbar": above}
-    squares = cells(values, None, None, hover, colour_stops(scale, colours), **ends)
+    squares = draw.cells(values, None, None, hover, colour_stops(scale, colours), **ends)
     tall, wide = values.shape
     x = _named_axis(columns, [-0.5, wide - 0.5])
     y = _named_axis(rows, [tall - 0.5, -0.5])  # the first row on top
@@ -123,13 +113,17 @@ def heat_map(
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
     layout: Part = {"xaxis": x, "yaxis": y, "margin": MARGIN | {"b": 30}, "plot_bgcolor": colours.grid}
     marks: Part = {"shapes": _cross(marked, colours), "annotations": [below]}
-    return figure(colours, [squares], "", row_name, height=height, showlegend=False, **layout, **marks)
+    return draw.figure(colours, [squares], "", row_name, height=height, showlegend=False, **layout, **marks)
 
 
 def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
     """An axis without labels. The text of a tick is still what %{x} shows: ids on hover without a table of them for
     every cell."""
-    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": [plain(n) for n in names]}
+    ticks = {
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": [draw.plain(n) for n in names],
+    }
     hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
     return {**ticks, **hidden, "range": ends}
 
@@ -140,9 +134,9 @@ def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[Part]:
         return []
     row, column = marked
     return [
-        frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, colours.ink, 2),
-        segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
-        vertical_line(column, colours.ink, 0.5, "dot"),
+        draw.frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, colours.ink, 2),
+        draw.segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
+        draw.vertical_line(column, colours.ink, 0.5, "dot"),
     ]
 
 
@@ -166,26 +160,28 @@ def regions_over_picture(
     """
     low, high = bounds
     left, top, right, bottom = box.tolist()
-    hover = plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
-    regions = cells(values, x, y, hover, VEIL, zmin=low, zmax=high)
-    above = colour_bar(colours, len=0.7, nticks=5) | {"outlinewidth": 1, "outlinecolor": colours.faint}
+    hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
+    regions = draw.cells(values, x, y, hover, VEIL, zmin=low, zmax=high)
+    above = draw.colour_bar(colours, len=0.7, nticks=5) | {"outlinewidth": 1, "outlinecolor": colours.faint}
     scale = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
-    bar_only = points([None], [None], "", "", scale | {"colorbar": above})
+    bar_only = draw.points([None], [None], "", "", scale | {"colorbar": above})
     image = {"source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
     across, down = (HIDDEN | {"constrain": "domain", "range": ends} for ends in ([0, 1], [1, 0]))
     down |= {"scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"}
     layout: Part = {
         "images": [image | {"sizing": "stretch", "layer": "below"}],
-        "shapes": [frame(left, top, right, bottom, colours.runs[0], 2.5)],
+        "shapes": [draw.frame(left, top, right, bottom, colours.runs[0], 2.5)],
         "height": PICTURE_HEIGHT,
         "margin": MARGIN,
     }
-    return figure(colours, [regions, bar_only], "", "", showlegend=False, xaxis=across, yaxis=down, **layout)
+    return draw.figure(
+        colours, [regions, bar_only], "", "", showlegend=False, xaxis=across, yaxis=down, **layout
+    )
 
 
 def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:
     """(L,) regions as bars, where it is not known where they lie."""
     numbers = np.arange(1, len(values) + 1)
-    bars = bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {plain(unit)} = %{{y:.3f}}")
+    bars = draw.bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {draw.plain(unit)} = %{{y:.3f}}")
     span = {"range": [min(bounds[0], 0.0), max(bounds[1], 0.0)]}
-    return figure(colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis=span)
+    return draw.figure(colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis=span)

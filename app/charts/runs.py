@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from app.charts.figure import Part, Tone, bar, cells, coloured, figure, line, plain, points, segment
+from app.charts import figure as draw
+from app.charts.figure import Part, Tone
 
 Values = Mapping[str, np.ndarray]  # of every run
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
@@ -28,13 +29,13 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
     recalls = [(f"{d}_r{k}", label, f"R@{k}") for d, label in directions for k in (1, 5, 10)]
     groups = [[label for _, label, _ in recalls], [k for _, _, k in recalls]]
     traces = []
-    for name, values, colour in coloured(metrics, colours):
+    for name, values, colour in draw.coloured(metrics, colours):
         heights = [values.get(key, float("nan")) for key, _, _ in recalls]
         numbers = _numbers([f"{value:.1f}" for value in heights], len(metrics))
         font = {"size": 11, "color": colours.ink}
-        traces.append(bar(groups, heights, name, colour, "%{y:.1f} %", textfont=font, **numbers))
+        traces.append(draw.bar(groups, heights, name, colour, "%{y:.1f} %", textfont=font, **numbers))
     axes: Part = {"xaxis": {"dividercolor": colours.grid}, "yaxis": {"rangemode": "tozero"}}
-    return figure(colours, traces, "", "recall, %", runs=len(metrics), bargroupgap=0.08, **axes)
+    return draw.figure(colours, traces, "", "recall, %", runs=len(metrics), bargroupgap=0.08, **axes)
 
 
 def _numbers(texts: Any, runs: int) -> Part:
@@ -46,7 +47,7 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
     """One line per run over the epochs; `frames` hold the columns "epoch" and `column`."""
     traces: list[Part] = []
     last = 1.0
-    for position, (name, frame, colour) in enumerate(coloured(frames, colours)):
+    for position, (name, frame, colour) in enumerate(draw.coloured(frames, colours)):
         if column not in frame or "epoch" not in frame:
             continue
         values = frame[["epoch", column]].dropna()
@@ -54,9 +55,11 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         dash = LINE_STYLES[position // len(colours.runs) % len(LINE_STYLES)]
         x, y = values["epoch"].to_numpy(), values[column].to_numpy()
         dots = len(values) <= 60
-        traces.append(line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
+        traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
     ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))}
-    return figure(colours, traces, "epoch", plain(label), height=CURVE_HEIGHT, runs=len(traces), xaxis=ticks)
+    return draw.figure(
+        colours, traces, "epoch", draw.plain(label), height=CURVE_HEIGHT, runs=len(traces), xaxis=ticks
+    )
 
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
@@ -67,10 +70,10 @@ def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone)
         recalls: run → (slices, 3) recall, low and high end in percent.
         x: what the recall is.
     """
-    labels = [plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
+    labels = [draw.plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []
-    for position, (name, values, colour) in enumerate(coloured(recalls, colours)):
+    for position, (name, values, colour) in enumerate(draw.coloured(recalls, colours)):
         recall, low, high = values.T
         offset = (position - (len(recalls) - 1) / 2) * min(0.2, 0.7 / len(recalls))
         interval = {"type": "data", "array": high - recall, "arrayminus": recall - low}
@@ -78,11 +81,11 @@ def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone)
         ends = list(zip(labels, low.round(1).tolist(), high.round(1).tolist(), strict=True))
         marker = {"color": colour, "size": 9}
         rows = np.arange(len(slices)) + offset
-        traces.append(points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
+        traces.append(draw.points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
     rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
     height = MARGINS + ROW_HEIGHT * len(slices)
     rows_axis |= {"showgrid": False}
-    return figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=rows_axis)
+    return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=rows_axis)
 
 
 def rank_band(ranks: np.ndarray) -> np.ndarray:
@@ -99,15 +102,15 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
     style = {"texttemplate": "%{text}", "textfont": {"size": 13}, "xgap": 3, "ygap": 3}
     stops = [[0, colours.ramp[0]], [1, colours.ramp[1]]]
     hover = "%{y} → %{x}: %{customdata} queries"
-    squares = cells(np.sqrt(counts), RANK_LABELS, RANK_LABELS, hover, stops, **texts, **style)
+    squares = draw.cells(np.sqrt(counts), RANK_LABELS, RANK_LABELS, hover, stops, **texts, **style)
     ends = (-0.5, size - 0.5)
     layout: Part = {
         "xaxis": {"type": "category", "tickangle": 0, "tickfont": {"size": 11, "color": colours.faint}},
         "yaxis": {"type": "category", "autorange": "reversed", "showgrid": False},
-        "shapes": [segment(ends, ends, colours.faint, 1, "dot")],
+        "shapes": [draw.segment(ends, ends, colours.faint, 1, "dot")],
     }
-    x, y = (f"rank in {plain(name)}" for name in (name_b, name_a))
-    return figure(colours, [squares], x, y, height=RANK_HEIGHT, showlegend=False, **layout)
+    x, y = (f"rank in {draw.plain(name)}" for name in (name_b, name_a))
+    return draw.figure(colours, [squares], x, y, height=RANK_HEIGHT, showlegend=False, **layout)
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
@@ -132,7 +135,7 @@ def occurrence_bands(counts: Values, k: int, colours: Tone) -> go.Figure:
 
 def _bands(bands: Values, labels: Sequence[str], x: str, hover: str, y: str, colours: Tone) -> go.Figure:
     traces = []
-    for name, band, colour in coloured(bands, colours):
+    for name, band, colour in draw.coloured(bands, colours):
         counts = np.bincount(band, minlength=len(labels))
-        traces.append(bar(labels, counts, name, colour, hover, **_numbers(counts, len(bands))))
-    return figure(colours, traces, x, y, height=RANK_HEIGHT, runs=len(bands), xaxis={"type": "category"})
+        traces.append(draw.bar(labels, counts, name, colour, hover, **_numbers(counts, len(bands))))
+    return draw.figure(colours, traces, x, y, height=RANK_HEIGHT, runs=len(bands), xaxis={"type": "category"})

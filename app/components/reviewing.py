@@ -73,14 +73,15 @@ def give(
 ) -> None:
     """Record a verdict, or take the present one back. "Wrong caption" and "too vague" are about a caption with its own
     image, whatever image it is shown with."""
-    run, split = choice.last, choice.split
+    run, split = choice.last, judging.reviewed_split(choice.last, choice.split)
     if verdict == UNDO:
         if (review := current(choice, image, caption)) is not None:
             attempt(NOT_RECORDED, judging.undo, run, review)
         return
     if verdict in OF_CAPTION and caption is not None:
-        image = int(judging.reviewed_split(run, split).image_of_text[caption])
-    attempt(NOT_RECORDED, judging.give, run, split, image, caption, verdict, reviewer(), tags, note)
+        image = int(split.image_of_text[caption])
+    review = Review(*split.pair(image, caption), verdict, reviewer(), tags, note)  # type: ignore[arg-type]
+    attempt(NOT_RECORDED, judging.give, run, review)
 
 
 def judge(

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import streamlit
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 
 _HOST = re.compile(r"(?P<name>localhost|127\.0\.0\.1)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 SCHEME = "http://"
-REFUSED = b"Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
+REFUSED = "Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 # 'unsafe-eval' is for the WebAssembly in Streamlit's protobuf.js, inline styles for the style elements it writes, data:
 # for a font and the pictures on cards. Whether blob: and the socket's address can go was not shown.
@@ -51,15 +53,14 @@ def _hashes() -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
-def protection(host: str) -> list[tuple[bytes, bytes]]:
+def protection(host: str) -> dict[str, str]:
     """The headers of every answer: no frame, no foreign script, picture or connection, no guessed type, no referrer."""
-    headers = {
+    return {
         "content-security-policy": _POLICY.format(hashes=_hashes(), host=host),
         "x-frame-options": "DENY",
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
     }
-    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 class Guard:
@@ -73,31 +74,25 @@ class Guard:
             await self.app(scope, receive, send)
             return
         allowed = is_allowed(scope["headers"])
-        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
-        headers = protection(host if allowed else "localhost")
-        ours = {name for name, _ in headers}
+        ours = protection(Headers(scope=scope)["host"] if allowed else "localhost")
 
         async def protected(message: Any) -> None:
             if message["type"] in _BEGINNINGS:
-                others = [pair for pair in message.get("headers", []) if pair[0].lower() not in ours]
-                message = message | {"headers": [*others, *headers]}
+                headers = MutableHeaders(
+                    raw=[(name.lower(), value) for name, value in message.get("headers", [])]
+                )
+                headers.update(ours)
+                message = message | {"headers": headers.raw}
             await send(message)
 
         if allowed:
             await self.app(scope, receive, protected)
-        else:
-            await _refuse(scope, receive, protected)
-
-
-async def _refuse(scope: Any, receive: Any, send: Any) -> None:
-    """Answer 403."""
-    answer = "http.response"
-    if scope["type"] == "websocket":
-        await receive()
-        answer = "websocket.http.response"
-        if answer not in (scope.get("extensions") or {}):
-            await send({"type": "websocket.close", "code": 1008})  # not accepted yet: the server answers 403
             return
-    kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSED))]
-    await send({"type": f"{answer}.start", "status": 403, "headers": kind})
-    await send({"type": f"{answer}.body", "body": REFUSED})
+        if scope["type"] == "websocket":
+            await receive()
+            if "websocket.http.response" not in (scope.get("extensions") or {}):
+                await send(
+                    {"type": "websocket.close", "code": 1008}
+                )  # not accepted yet: the server answers 403
+                return
+        await PlainTextResponse(REFUSED, 403)(scope, receive, protected)

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 import numpy as np
 import psutil
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse
 
 if TYPE_CHECKING:
     from app.ask import RunSummary
@@ -68,12 +69,10 @@ class Addresses:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in _pages():
             query = scope["query_string"].decode("latin-1")
             address = await run_in_threadpool(complete, scope["path"], query)
-        if address is None:
-            await self.app(scope, receive, send)
-            return
-        headers = [(b"location", address.encode("latin-1")), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 307, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+        answer = (
+            self.app if address is None else RedirectResponse(address, headers={"cache-control": "no-store"})
+        )
+        await answer(scope, receive, send)
 
 
 MODULES = (
