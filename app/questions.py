@@ -1,11 +1,9 @@
 """Questions about a run that combine several of `coder_core.api`; pages put them through `ask` like those."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -31,18 +29,16 @@ from coder_core.api.sides import Direction, Modality, Sides
 from coder_core.api.stored_run import StoredResult
 
 PICTURE = 480  # pixels of the longer side of a heat map's picture
-Way = heat_maps.Way
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
-Settings = clusters.ClusterSettings
 Cell = tuple[int, int]  # anchor and candidate in a matrix
-Perplexity = dict[Modality, float]
-Pair = similarity.Pair
 Samples = similarity.MatrixSamples
 Scaled = similarity.Scaled
 
 
-def clusters_of(run: Run, split: str, settings: Settings | None) -> StoredResult[clusters.Clusters]:
+def clusters_of(
+    run: Run, split: str, settings: clusters.ClusterSettings | None
+) -> StoredResult[clusters.Clusters]:
     """Stored offline clusters with these settings; None asks for the run's prototypes."""
     if settings is not None:
         return clusters.offline_clusters(run, split, settings)
@@ -134,7 +130,9 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
     return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
 
 
-def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, Perplexity]:
+def pair_concepts(
+    run: Run, split: str, text: int, top: int
+) -> tuple[pd.DataFrame, float, dict[Modality, float]]:
     """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
     they have in common, and the effective number of concepts either reads."""
     view, image = view_of(run, split), int(run.image_of_text(split)[text])
@@ -184,12 +182,9 @@ def principal_maps(
     runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
 ) -> list[joint_space.Layout]:
     """The PCA map of every run, the second aligned to the first."""
-    maps: list[joint_space.Layout] = []
-    for run in runs:
-        reference = maps[0] if maps else None
-        layout = joint_space.principal_layout(run, split, reference, sample=sample, modalities=modalities)
-        maps.append(layout)
-    return maps
+    of_points: dict[str, Any] = {"sample": sample, "modalities": modalities}
+    first = joint_space.principal_layout(runs[0], split, **of_points)
+    return [first, *(joint_space.principal_layout(run, split, first, **of_points) for run in runs[1:])]
 
 
 def stored_maps(
@@ -197,8 +192,8 @@ def stored_maps(
 ) -> list[StoredResult[joint_space.Layout]]:
     """Maps computed before, the second aligned to the first; every byte is checked."""
     first, *others = runs
-    maps = [joint_space.stored_layout(run, split, settings, first) for run in others]
-    return [joint_space.stored_layout(first, split, settings), *maps]
+    stored = joint_space.stored_layout(first, split, settings)
+    return [stored, *(joint_space.stored_layout(run, split, settings, first) for run in others)]
 
 
 def answers(
@@ -230,7 +225,9 @@ def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
     return retrieval.look_alike(run, decode(content, "the picture"), split=split)
 
 
-def word_regions(run: Run, split: str, text: str, image: int | bytes, way: Way) -> heat_maps.HeatMap:
+def word_regions(
+    run: Run, split: str, text: str, image: int | bytes, way: heat_maps.Way
+) -> heat_maps.HeatMap:
     """Heat map of a text and an image of the split, or an uploaded picture."""
     picture = decode(image, "the picture") if isinstance(image, bytes) else image
     return heat_maps.heat_map(run, split, text, picture, way)
@@ -238,8 +235,9 @@ def word_regions(run: Run, split: str, text: str, image: int | bytes, way: Way) 
 
 def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:
     """An image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if there is none."""
+    content: bytes | None
     if isinstance(image, bytes):
-        content: bytes | None = jpeg(decode(image, "the picture", size=PICTURE))
+        content = jpeg(decode(image, "the picture", size=PICTURE))
     else:
         content = run.picture(split, image, PICTURE)
     if content is None:
@@ -291,7 +289,7 @@ class MatrixSettings:
     loss: Loss
     within: np.ndarray | None = None
 
-    def without_sliders(self) -> MatrixSettings:
+    def without_sliders(self) -> Self:
         """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
         measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
         return replace(self, loss=measure)
@@ -309,8 +307,8 @@ def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
         InputError: the settings give fewer than two pairs.
     """
     s = settings
-    numbers = {"size": s.size, "seed": s.seed}
-    batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **numbers)
+    sizes = {"size": s.size, "seed": s.seed}
+    batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)
     return similarity.ordered(run, s.split, batch, s.order, s.direction, s.loss)
 
 
@@ -338,7 +336,9 @@ def hardest_negative(run: Run, settings: MatrixSettings, batch: Samples, scaled:
     return pair_at(run, settings, batch, scaled, (int(row), int(column)))
 
 
-def pair_numbers(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Pair:
+def pair_numbers(
+    run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
+) -> similarity.Pair:
     """Every number of one pair."""
     sides = matrix_sides(run, settings, batch)
     return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)

@@ -100,11 +100,6 @@ def free_name(name: str) -> str:
     return next(candidate for candidate in names if candidate not in taken)
 
 
-def teachers(preset: str, data: DataSet, changes: Mapping[str, Any]) -> list[TeacherRun]:
-    """The finished runs that can be the offline teacher of these settings."""
-    return teacher_runs(all_runs(), preset, data, changes)
-
-
 def start(
     preset: str,
     name: str,

@@ -33,7 +33,8 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, 
     Args:
         nodes, edges: of `ConceptGraph`; arrows end where the mark of the neighbour begins.
     """
-    sizes = _sizes(nodes["count"].to_numpy(dtype=float))
+    counts = nodes["count"].to_numpy(dtype=float)
+    sizes = 9 + 21 * np.sqrt(counts / max(counts.max(initial=1.0), 1.0))  # pixels, areas as the counts
     size_of = dict(zip(nodes["concept"], sizes, strict=True))
     traces = []
     touching = (edges["concept"] == chosen) | (edges["neighbour"] == chosen)
@@ -82,11 +83,6 @@ def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, floa
     heads["size"] = np.tile([0.0, 8.0, 0.0], len(edges))
     x, y = ends.T
     return draw.points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line={"color": colour})
-
-
-def _sizes(counts: np.ndarray) -> np.ndarray:
-    """Diameters from 9 to 30 pixels, areas as the counts."""
-    return np.asarray(9 + 21 * np.sqrt(counts / max(float(counts.max(initial=1.0)), 1.0)))
 
 
 def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:

@@ -137,8 +137,16 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
     bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "title": {"text": ""}}
     bare |= {"showline": True, "linecolor": colours.grid, "mirror": True}
     width = 1.0 if len(maps) == 1 else 0.495
-    x_range, y_range = _ranges(maps)
-    shapes = [_outline(number, corners, colours) for number, corners in marks.areas if number < len(maps)]
+    planes = np.concatenate([panel.plane for panel in maps])  # the axes show all points of both maps
+    low, high = planes.min(0), planes.max(0)
+    edge = 0.04 * np.maximum(high - low, 1e-6)
+    x_range, y_range = np.stack([low - edge, high + edge], axis=1).tolist()
+    dots = {"type": "path", "line": {"color": colours.ink, "width": 1, "dash": "dot"}, "layer": "above"}
+    shapes = []
+    for number, corners in marks.areas:
+        if number < len(maps):
+            path, suffix = "L".join(f"{x:g},{y:g}" for x, y in corners), str(number + 1) if number else ""
+            shapes.append(dots | {"path": f"M{path}Z", "xref": f"x{suffix}", "yref": f"y{suffix}"})
     layout: dict[str, Any] = {
         "xaxis": {**bare, "domain": [0, width], "range": x_range},
         "yaxis": {**bare, "scaleanchor": "x", "range": y_range},
@@ -152,8 +160,20 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
     if len(maps) > 1:  # one zoom for both
         layout["xaxis2"] = {**bare, "domain": [1 - width, 1], "anchor": "y2", "matches": "x"}
         layout["yaxis2"] = {**bare, "anchor": "x2", "matches": "y"}
-    if isinstance(maps[0].colouring, Ramp):
-        layout["coloraxis"] = _colour_axis(maps[0].colouring, colours, title)
+    if isinstance(ramp := maps[0].colouring, Ramp):
+        heading = {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}}
+        ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading}
+        below = {
+            "x": 0,
+            "xanchor": "left",
+            "y": -0.02,
+            "yanchor": "top",
+            "ypad": 10,
+            "len": 0.4,
+            "thickness": 9,
+        }
+        bar, scale = colour_bar(colours, **ticks, **below), [list(step) for step in ramp.scale]
+        layout["coloraxis"] = {"cmin": ramp.low, "cmax": ramp.high, "colorscale": scale, "colorbar": bar}
     return layout
 
 
@@ -162,28 +182,3 @@ def _name(panel: Map, x: float, colours: Tone) -> dict[str, Any]:
     above = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
     font = {"size": 14, "color": colours.ink}
     return {"text": f"<b>{plain(panel.name)}</b>", "showarrow": False, "font": font, **above}
-
-
-def _colour_axis(ramp: Ramp, colours: Tone, title: str) -> dict[str, Any]:
-    heading = {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}}
-    ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading}
-    below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "ypad": 10, "len": 0.4, "thickness": 9}
-    scale = [list(step) for step in ramp.scale]
-    bar = colour_bar(colours, **ticks, **below)
-    return {"cmin": ramp.low, "cmax": ramp.high, "colorscale": scale, "colorbar": bar}
-
-
-def _ranges(maps: Sequence[Map]) -> tuple[list[float], list[float]]:
-    """The range of axes that shows all points of both maps."""
-    planes = np.concatenate([panel.plane for panel in maps])
-    low, high = planes.min(0), planes.max(0)
-    edge = 0.04 * np.maximum(high - low, 1e-6)
-    (left, bottom), (right, top) = (low - edge).tolist(), (high + edge).tolist()
-    return [left, right], [bottom, top]
-
-
-def _outline(number: int, corners: Sequence[tuple[float, float]], colours: Tone) -> dict[str, Any]:
-    path = "M" + "L".join(f"{x:g},{y:g}" for x, y in corners) + "Z"
-    suffix = str(number + 1) if number else ""
-    axes = {"xref": f"x{suffix}", "yref": f"y{suffix}", "layer": "above"}
-    return {"type": "path", "path": path, "line": {"color": colours.ink, "width": 1, "dash": "dot"}, **axes}

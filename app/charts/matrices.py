@@ -112,7 +112,14 @@ def heat_map(
     below |= {"yanchor": "top", "showarrow": False, "font": {"color": colours.faint}}
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
     layout: Part = {"xaxis": x, "yaxis": y, "margin": MARGIN | {"b": 30}, "plot_bgcolor": colours.grid}
-    marks: Part = {"shapes": _cross(marked, colours), "annotations": [below]}
+    marks: Part = {"shapes": [], "annotations": [below]}
+    if marked is not None:  # a frame around the cell, and lines along its row and column
+        row, column = marked
+        marks["shapes"] = [
+            draw.frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, colours.ink, 2),
+            draw.segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
+            draw.vertical_line(column, colours.ink, 0.5, "dot"),
+        ]
     return draw.figure(colours, [squares], "", row_name, height=height, showlegend=False, **layout, **marks)
 
 
@@ -126,18 +133,6 @@ def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
     }
     hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
     return {**ticks, **hidden, "range": ends}
-
-
-def _cross(marked: tuple[int, int] | None, colours: Tone) -> list[Part]:
-    """A frame around the selected cell, and lines along its row and column."""
-    if marked is None:
-        return []
-    row, column = marked
-    return [
-        draw.frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5, colours.ink, 2),
-        draw.segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
-        draw.vertical_line(column, colours.ink, 0.5, "dot"),
-    ]
 
 
 def regions_over_picture(

@@ -83,14 +83,13 @@ def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone)
         rows = np.arange(len(slices)) + offset
         traces.append(draw.points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
     rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
-    height = MARGINS + ROW_HEIGHT * len(slices)
-    rows_axis |= {"showgrid": False}
-    return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=rows_axis)
+    height, shown = MARGINS + ROW_HEIGHT * len(slices), rows_axis | {"showgrid": False}
+    return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=shown)
 
 
-def rank_band(ranks: np.ndarray) -> np.ndarray:
+def rank_band(ranks: Sequence[int] | np.ndarray) -> np.ndarray:
     """Ranks from 1 → index into RANK_LABELS."""
-    return np.searchsorted(np.asarray(RANK_EDGES), np.asarray(ranks), side="left")
+    return np.searchsorted(RANK_EDGES, ranks)
 
 
 def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) -> go.Figure:
@@ -115,14 +114,14 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
     """Number of queries in each band of ranks, one bar per run; ranks count from 1."""
-    bands = {name: rank_band(np.asarray(numbers)) for name, numbers in ranks.items()}
+    bands = {name: rank_band(numbers) for name, numbers in ranks.items()}
     hover = "rank %{x}: %{y} queries"
     return _bands(bands, RANK_LABELS, "rank of the best true match", hover, "queries", colours)
 
 
 def occurrence_band(counts: np.ndarray) -> np.ndarray:
     """Occurrences → index into OCCURRENCE_LABELS."""
-    return np.searchsorted(OCCURRENCE_EDGES, np.asarray(counts), side="left")
+    return np.searchsorted(OCCURRENCE_EDGES, counts)
 
 
 def occurrence_bands(counts: Values, k: int, colours: Tone) -> go.Figure:

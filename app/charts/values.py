@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -33,16 +34,12 @@ def _rows(figure: go.Figure) -> Iterator[tuple[str, str]]:
         named = trace.type == "heatmap" or getattr(trace, "orientation", None) == "h"
         named = named or any(field["name"] in _PLACES for field in _FIELD.finditer(template))
         for point in _cells(trace, figure.layout) if trace.type == "heatmap" else _points(trace):
-            text = _text(template, point)
+            text = _TAG.sub("", _FIELD.sub(partial(_filled, point), template.replace("<br>", ", ")))
             where = "" if named else f"{point['x']}: "
             yield html.unescape(_TAG.sub("", trace.name or "")), html.unescape(where + text)
 
 
-def _text(template: str, point: dict[str, Any]) -> str:
-    return _TAG.sub("", _FIELD.sub(lambda field: _filled(field, point), template.replace("<br>", ", ")))
-
-
-def _filled(field: re.Match[str], point: dict[str, Any]) -> str:
+def _filled(point: dict[str, Any], field: re.Match[str]) -> str:
     value = point.get(field["name"], "")
     if field["item"] is not None:
         value = value[int(field["item"])]

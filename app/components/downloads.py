@@ -16,7 +16,7 @@ from app.choice import bound, tone
 from app.components import cards
 from app.components.table import Column, rows_table
 
-Make = Callable[[], bytes | str]
+Make = Callable[[], Any]  # bytes or text
 FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
@@ -29,7 +29,7 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
     """One control that offers a whole table as CSV, as Parquet, and for a paper as LaTeX."""
     kinds: dict[str, tuple[Make, str, str]] = {
         "CSV": (partial(csv, frame), "csv", "text/csv"),
-        "Parquet": (partial(parquet, frame), "parquet", "application/vnd.apache.parquet"),
+        "Parquet": (partial(frame.to_parquet, index=False), "parquet", "application/vnd.apache.parquet"),
     }
     if paper:
         kinds["LaTeX"] = (partial(latex, frame), "tex", "text/plain")
@@ -89,11 +89,6 @@ def csv(frame: pd.DataFrame) -> bytes:
         return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
 
     return frame.map(safe).to_csv(index=False).encode()
-
-
-def parquet(frame: pd.DataFrame) -> bytes:
-    """Parquet, with the columns' own types."""
-    return bytes(frame.to_parquet(index=False))
 
 
 def latex(frame: pd.DataFrame) -> str:

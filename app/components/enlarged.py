@@ -47,18 +47,15 @@ def show_image(choice: Choice, image: int) -> None:
         cards.note("The image has no caption.")
 
 
-def _confused(choice: Choice, caption: int) -> str:
-    """The Similarity page with a caption, its image, and the first captions of the images most similar to it."""
+def _pages(choice: Choice, caption: int) -> str:
+    """Links to pages about a caption: its matrix with the first captions of the images most similar to it, and the
+    captions most similar to it as the slice of this page."""
     run, split = choice.last, choice.split
     best = ask(Run.search, run, caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
     image = int(ask(Run.image_of_text, run, split)[caption])
-    others = ask(Run.first_captions, run, split)[best[best != image]]
-    return links.similarity(choice, image, [caption, *others[others >= 0].tolist()])
-
-
-def _pages(choice: Choice, caption: int) -> str:
-    """Links to pages about a caption: its matrix, and the captions most similar to it as the slice of this page."""
-    pages = [*links.of_sample(choice, "text", caption), ("similarity", _confused(choice, caption))]
+    confused = ask(Run.first_captions, run, split)[best[best != image]]
+    matrix = links.similarity(choice, image, [caption, *confused[confused >= 0].tolist()])
+    pages = [*links.of_sample(choice, "text", caption), ("similarity", matrix)]
     if similar := neighbours(choice, "text", caption):
         pages.append(("similar captions", links.address("", replace(choice, slice=similar))))
     return cards.links_html(pages)

@@ -205,7 +205,8 @@ def _shown(runs: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[
     for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and first in sound and not comparable(first, run, split):
-            problem = unavailable.other_samples(first, run, split)
+            fact = f"{first.name} and {run.name} were evaluated on different samples of {split}."
+            problem = Problem(run.name, fact, "Ranks of different samples cannot be compared.")
         if problem is None:
             sound.append(run)
         else:

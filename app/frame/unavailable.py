@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import questions
 from app.ask import InputError, RunSummary, all_runs, ask, comparable, has_embeddings, runs_root
-from app.choice import NO_RUN, Choice, put
+from app.choice import NO_RUN, Choice
 from app.components import cards
 from app.components.controls import button
 
@@ -63,12 +63,6 @@ def split(summary: RunSummary, name: str) -> Problem | None:
     return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}.", fix)
 
 
-def other_samples(first: RunSummary, second: RunSummary, split: str) -> Problem:
-    """Two runs whose analyses are of different images or captions."""
-    fact = f"{first.name} and {second.name} were evaluated on different samples of {split}."
-    return Problem(second.name, fact, "Ranks of different samples cannot be compared.")
-
-
 def _evaluate(summary: RunSummary, split: str) -> str:
     return shlex.join(["python", "-m", "coder_core.evaluate", str(summary.path), "--split", split])
 
@@ -119,12 +113,8 @@ def _offer_another(choice: Choice, has: Has) -> None:
     if comparable(choice.first, run, split):
         first, second = choice.first.name, run.name
         label = f"Compare {cards.literal(first)} with {cards.literal(second)}"
-    button(label, "another-run", "", _choose, first, second, type="primary")
-
-
-def _choose(first: str, second: str) -> None:
-    put("run", first)
-    put("versus", second)
+    runs = {"run": first, "versus": second}
+    button(label, "another-run", "", st.session_state.update, runs, type="primary")
 
 
 def embedded(choice: Choice) -> Choice | None:

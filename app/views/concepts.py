@@ -69,15 +69,6 @@ def names_of(run: RunSummary, split: str) -> list[str]:
     return ask(questions.view_of, run, split).names
 
 
-def choose_concept(runs: Sequence[RunSummary], split: str) -> str:
-    """The picker of a concept, which the graph marks and whose readers are shown."""
-    last, names = ask(questions.concept_table, runs[-1], split), names_of(runs[-1], split)
-    order = np.argsort(-last["read"].to_numpy(), kind="stable").tolist()
-    ordered = [names[i] for i in order]
-    options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
-    return pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
-
-
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
     """The concept graph of every run, once when they share it; returns the chosen concept."""
     cards.heading("Concept graph")
@@ -89,7 +80,10 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
             by = choose_one("Strongest by", BY, "by", cards.tip("concept strength"))
             kind = choose_one("Kind", KINDS, "kind")
     with row():
-        word = choose_concept(runs, split)
+        last = ask(questions.concept_table, runs[-1], split)
+        ordered = [names_of(runs[-1], split)[i] for i in np.argsort(-last["read"].to_numpy(), kind="stable")]
+        options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
+        word = pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
         count = whole_number("At most", 5, MOST_SHOWN, USUAL, "count", 120, step=5)
     if len(runs) == 2 and by != "read" and ask_both(questions.same_graph, runs[0], runs[1], split):
         cards.note("Both runs have the same graph, because it is built from the training captions.")

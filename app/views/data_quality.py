@@ -92,7 +92,13 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         cross_fitted: two runs that judge in its place, each the images it did not train on; or none.
     """
     if choice.split == "train" and not cross_fitted and not run.imported:
-        _note_seen(choice, run)
+        cards.note(
+            f"{run.name} trained on these pairs and has learned their mistakes too: a pair that looks plausible here may "
+            "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
+            "evaluated with --split train."
+        )
+        if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
+            cards.note(f"These two cannot: {why}.")
     note_sample(run, choice.split)
     sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
     if cross_fitted:
@@ -114,17 +120,6 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     columns = SUSPICION | ({"judge": Column("judged by")} if cross_fitted else {})
     words = search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
-
-
-def _note_seen(choice: Choice, run: RunSummary) -> None:
-    """Say that a run judges pairs it trained on, and how two runs can judge them."""
-    cards.note(
-        f"{run.name} trained on these pairs and has learned their mistakes too: a pair that looks plausible here may "
-        "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
-        "evaluated with --split train."
-    )
-    if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
-        cards.note(f"These two cannot: {why}.")
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

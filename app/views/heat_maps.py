@@ -65,22 +65,17 @@ def candidate_pairs(
     captions = ask(Run.captions, run, choice.split)
     numbers = {str(rank): candidate for rank, candidate in enumerate(candidates, start=1)}
     if match and isinstance(query, int):
-        best = (
-            ask(Run.image_of_text, run, choice.split)[query] if modality == "text" else _best(choice, query)
-        )
-        numbers = ({match: int(best)} if best >= 0 else {}) | numbers
+        if modality == "text":
+            numbers = {match: int(ask(Run.image_of_text, run, choice.split)[query])} | numbers
+        elif len(
+            own := choice.ask(Run.captions_of, query)
+        ):  # its caption with the highest score in the last run
+            best = ask(Run.similarity, choice.last, [query], own, split=choice.split)[0].argmax()
+            numbers = {match: int(own[best])} | numbers
     if modality == "text":
         text = captions[query] if isinstance(query, int) else str(query)
         return {label: Pair(text, image) for label, image in numbers.items()}
     return {label: Pair(captions[caption], query) for label, caption in numbers.items()}  # type: ignore[arg-type]
-
-
-def _best(choice: Choice, image: int) -> int:
-    """The image's own caption with the highest score in the last run; −1 without captions."""
-    captions = choice.ask(Run.captions_of, image)
-    if not len(captions):
-        return -1
-    return int(captions[ask(Run.similarity, choice.last, [image], captions, split=choice.split)[0].argmax()])
 
 
 def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], Pairs]) -> None:

@@ -131,8 +131,13 @@ def remark(choice: Choice, layouts: Layouts) -> str:
     return " ".join(parts)
 
 
-def command(choice: Choice, settings: joint_space.LayoutSettings) -> tuple[str, ...]:
-    """The command that computes these maps of every run."""
+def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
+    """The stored maps of all runs; while one is missing, none, and a button that computes them."""
+    stored = questions.stored_maps([opened_run(run) for run in choice.runs], choice.split, settings)
+    layouts = [item.value for item in stored if item.value is not None]
+    missing = len(stored) - len(layouts)
+    if not missing:
+        return layouts
     values = {
         "split": choice.split,
         "method": settings.method,
@@ -143,21 +148,11 @@ def command(choice: Choice, settings: joint_space.LayoutSettings) -> tuple[str, 
         "modalities": settings.modalities,
     }
     flags = [text for name, value in values.items() for text in (f"--{name}", value)]
-    return jobs.module_command("coder_core.project", *(str(run.path) for run in choice.runs), *flags)
-
-
-def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
-    """The stored maps of all runs; while one is missing, none, and a button that computes them."""
-    stored = questions.stored_maps([opened_run(run) for run in choice.runs], choice.split, settings)
-    layouts = [item.value for item in stored if item.value is not None]
-    missing = len(stored) - len(layouts)
-    if not missing:
-        return layouts
     method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
     compiling = ", and half a minute more the first time, to compile UMAP" if method == "umap" else ""
     show_work(
         stored[-1].name,
-        command(choice, settings),
+        jobs.module_command("coder_core.project", *(str(run.path) for run in choice.runs), *flags),
         f"Compute the {METHODS[method]} map",
         f"Not computed yet. {points:,} points of {count(missing, 'run')} take {time} on a two-core machine{compiling}; "
         "the result is stored in the run’s folder. PCA is shown until then.",

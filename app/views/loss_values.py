@@ -47,12 +47,8 @@ def offer_paper_values(choice: Choice, current: Loss) -> None:
         for label, loss in ((f"{run.name}’s own values", start), ("The paper’s values", PAPER)):
             text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
             taken = (current.temperature, current.gamma) == (loss.temperature, loss.gamma)
-            button(text, f"values-{loss is PAPER}", "", _take, loss, disabled=taken)
-
-
-def _take(loss: Loss) -> None:
-    put("mu", loss.temperature)
-    put("gamma", loss.gamma)
+            values = {"mu": loss.temperature, "gamma": loss.gamma}
+            button(text, f"values-{loss is PAPER}", "", st.session_state.update, values, disabled=taken)
 
 
 def own_values_in_words(run: RunSummary, split: str, *, starts: bool) -> str:

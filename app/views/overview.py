@@ -78,7 +78,10 @@ def show(choice: Choice) -> None:
         show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
-    note_origins(runs)
+    origins = {run.name: numbers_from(run) for run in runs}
+    if len(set(origins.values())) > 1:
+        kinds = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
+        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
     left, right = st.columns(2, gap="large")
     if not empty:
         with left:
@@ -124,14 +127,6 @@ def headline(choice: Choice, metrics: Metrics) -> None:
             item = replace(item, delta=delta, colour="normal" if changes[key].beyond_noise else "off")
         items.append(item)
     cards.metrics(items)
-
-
-def note_origins(runs: list[RunSummary]) -> None:
-    """Say it where the numbers of these runs come from different sources."""
-    origins = {run.name: numbers_from(run) for run in runs}
-    if len(set(origins.values())) > 1:
-        kinds = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
-        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
 
 
 def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> None:

@@ -78,7 +78,12 @@ def show_queue(choice: Choice) -> None:
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
-    _undo_last(choice)
+    if given := list(judging.own_verdicts(run, reviewing.reviewer()).values()):
+        last = given[-1]
+        undo = (attempt, reviewing.NOT_RECORDED, judging.undo, run, last)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            button("Undo the last", "queue-undo-last", "undo", *undo, shortcut="U")
+            cards.note(f"{WORDS[last.verdict]}: {last.caption[:200] or last.image[:200]}")
     if not remaining:
         cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
         return
@@ -97,18 +102,6 @@ def _is_judged(choice: Choice, image: int, caption: int) -> bool:
     pair = given.get(split.pair(image, caption))
     judged = pair is not None and pair.verdict != "none"
     return judged or (of_caption is not None and of_caption.verdict in reviewing.OF_CAPTION)
-
-
-def _undo_last(choice: Choice) -> None:
-    """The last verdict of this reviewer, and a button that takes it back."""
-    given = list(judging.own_verdicts(choice.last, reviewing.reviewer()).values())
-    if not given:
-        return
-    last = given[-1]
-    undo = (attempt, reviewing.NOT_RECORDED, judging.undo, choice.last, last)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        button("Undo the last", "queue-undo-last", "undo", *undo, shortcut="U")
-        cards.note(f"{WORDS[last.verdict]}: {last.caption[:200] or last.image[:200]}")
 
 
 def _show_pair(choice: Choice, image: int, caption: int) -> None:

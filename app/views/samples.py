@@ -90,16 +90,6 @@ def sample_card(
     return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
 
 
-def sample_columns(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> pd.DataFrame:
-    """Columns of a file about samples: ids, picture file, caption (of an image its first)."""
-    names = ask(Run.image_names, run, split)
-    images = images_of(run, split, modality, numbers)
-    columns: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
-    columns |= {"image id": images, "file": [names[image] for image in images.tolist()]}
-    columns["caption" if modality == "text" else "first caption"] = texts_of(run, split, modality, numbers)
-    return pd.DataFrame(columns)
-
-
 def search_words(key: str, of: str = "of captions and files") -> str:
     """The field that filters a table's rows by words."""
     return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=260) or "")
@@ -206,8 +196,11 @@ def sample_table(
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})
-    content = pd.concat([sample_columns(run, split, modality, numbers), content], axis=1).iloc[order]
-    downloads.table(content, file)
+    file_names, images = ask(Run.image_names, run, split), images_of(run, split, modality, numbers)
+    ids: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
+    ids |= {"image id": images, "file": [file_names[image] for image in images.tolist()]}
+    ids["caption" if modality == "text" else "first caption"] = texts_of(run, split, modality, numbers)
+    downloads.table(pd.concat([pd.DataFrame(ids), content], axis=1).iloc[order], file)
     return numbers[order]
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import charts, questions
 from app.ask import InputError, Run, ask, opened_run, similarity
-from app.choice import QUERIES, Choice, bound, put, tone
+from app.choice import QUERIES, Choice, bound, tone
 from app.components import cards, downloads, events, reviewing
 from app.components.controls import MODALITIES, choose_one, row, side_by_side, whole_number
 from app.components.words import count
@@ -88,15 +88,17 @@ def show(choice: Choice) -> None:
     matrices, panel = st.columns(SHARES, gap="medium")
     with panel, st.container(key="pair-panel"):
         cell = choose_pair(shown)
-        steps_of_runs = pair_steps(shown, cell)
+        steps_of_runs = {}
+        for run in choice.runs:
+            pair = ask(questions.pair_numbers, run, settings, batch, scaled[run.name], cell)
+            steps_of_runs[run.name] = steps(pair, settings.loss.function)
         show_pair(shown, cell, steps_of_runs)
     with matrices:
         keys = draw_matrices(shown, (cell[0] // rows, cell[1] // columns))
 
     def open_pair(clicked: Cell) -> None:
         image, text = ask(questions.pair_at, choice.last, settings, batch, shown.last, clicked)
-        put("pair-image", image)
-        put("pair-caption", text)
+        st.session_state.update({"pair-image": image, "pair-caption": text})
 
     events.on_cell(keys, shown.last.similarity.shape, open_pair)
     cards.heading("The same pair, step by step")
@@ -261,16 +263,6 @@ def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
         for same in zip(*rows.values(), strict=True)
     ]
     return cards.table_html("cl-values", ["", *map(html.escape, rows)], lines)
-
-
-def pair_steps(shown: Matrices, cell: Cell) -> dict[str, list[Step]]:
-    """Run → the steps from S to the loss of one pair; `cell` is (anchor, candidate)."""
-    settings, function = shown.settings, shown.settings.loss.function
-    pairs = {
-        run.name: ask(questions.pair_numbers, run, settings, shown.batch, shown.scaled[run.name], cell)
-        for run in shown.choice.runs
-    }
-    return {name: steps(pair, function) for name, pair in pairs.items()}
 
 
 def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:

@@ -60,7 +60,8 @@ def distribution(
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
         cards.heading("How unequal are the weights?", mean=mean)
-        weights = {name: pairs_of(table, captions)[WEIGHT].to_numpy() for name, table in tables.items()}
+        inside = np.arange(len(tables[runs[0].name])) if captions is None else captions
+        weights = {name: table[WEIGHT].to_numpy()[inside] for name, table in tables.items()}
         figure = charts.histogram(weights, "weight of a pair", "pairs", tone())
         downloads.chart(figure, "weights", "weights of the pairs")
     with right:
@@ -78,11 +79,6 @@ def distribution(
         plain_table(statistics, columns, "weight-statistics", "rows")
         cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
-
-
-def pairs_of(table: pd.DataFrame, captions: np.ndarray | None) -> pd.DataFrame:
-    """The rows of these captions, or all of them for None."""
-    return table if captions is None else table.iloc[captions]
 
 
 def describe(name: str, weighting: sample_weights.Weighting) -> str:
@@ -115,7 +111,7 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
     cards.heading("Do the measures agree?", run=run.name)
     side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
     table = ask(sample_weights.weight_table, run, split, side)
-    inside = pairs_of(table, captions)
+    inside = table if captions is None else table.iloc[captions]
     correlations = sample_weights.correlations(inside)
     names = list(correlations.columns)
     left, right = st.columns([5, 4], gap="large")

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging
 from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
-from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, put, tone
+from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, pick, row, switch
 from app.components.selection import by_outcome, outcome_counts
@@ -93,9 +93,8 @@ def compare_runs(shown: Queries) -> np.ndarray:
         downloads.chart(figure, "ranks", "ranks in both runs")
 
     def open_cell(cell: tuple[int, int]) -> None:
-        put("outcome", "all")
-        put("from-rank", charts.RANK_LABELS[cell[0]])
-        put("to-rank", charts.RANK_LABELS[cell[1]])
+        before, after = (charts.RANK_LABELS[band] for band in cell)
+        st.session_state.update({"outcome": "all", "from-rank": before, "to-rank": after})
 
     events.on_cell(["ranks"], (BANDS, BANDS), open_cell)
     with right:
@@ -134,9 +133,9 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
     def open_bar(bar: tuple[int, int]) -> None:
-        put("rank-of", names[bar[0]])
-        put("to-rank", charts.RANK_LABELS[bar[1]])
-        put("answered-by" if several else "answer", "all")
+        answer = "answered-by" if several else "answer"
+        band = charts.RANK_LABELS[bar[1]]
+        st.session_state.update({"rank-of": names[bar[0]], "to-rank": band, answer: "all"})
 
     events.on_cell(["ranks"], (len(names), BANDS), open_bar)
     with right:
@@ -275,9 +274,8 @@ def near_misses(shown: Queries) -> np.ndarray:
     def open_margin(bar: tuple[int, int]) -> None:
         distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
         nearest = table.iloc[int(np.nanargmin(distance))]
-        put("calls", "lost" if nearest["rank"] > 1 else "held")
-        put("words", "")
-        put(f"query-{shown.modality}", int(nearest["query"]))
+        side, number = "lost" if nearest["rank"] > 1 else "held", int(nearest["query"])
+        st.session_state.update({"calls": side, "words": "", f"query-{shown.modality}": number})
 
     bins = len(figure.data[0].x) if len(figure.data) else 0
     events.on_cell(["margins"], (len(figure.data), bins), open_margin)

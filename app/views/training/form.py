@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import judging, training
-from app.ask import InputError
+from app.ask import InputError, all_runs
 from app.choice import attempt, bound, bound_number, linked, put
 from app.components import cards
 from app.components.controls import button, pick
@@ -160,7 +160,8 @@ def _reviews(data: training.DataSet) -> Path | None:
 
 def _boosting(form: Form) -> None:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
-    runs = {run.name: run for run in training.teachers(form.preset, form.data, form.values)}
+    teachers = training.teacher_runs(all_runs(), form.preset, form.data, form.values)
+    runs = {run.name: run for run in teachers}
     form.choose("boosting")
     if form.values["boosting"] == "none":
         return
@@ -196,7 +197,10 @@ def _offer(form: Form) -> None:
     for warning in warnings:
         cards.note(in_words(str(warning)))
     command = shlex.join(["python", "-m", "coder_core.train", *arguments])
-    asks = _from_link()
+    begins = tuple(f"{preset}-" for preset in training.presets())
+    asks = any(
+        key in FIELDS or key.startswith(begins) for key in linked()
+    )  # a link must not start a training
     action = (put, ASKED, command) if asks else (_begin, *form.settings)
     button(f"Train {cards.literal(name)}", "train-start", "play_arrow", *action, type="primary")
     if asks and st.session_state.get(ASKED) == command:
@@ -205,12 +209,6 @@ def _offer(form: Form) -> None:
         cards.empty(f"A link filled this form. It starts a training {of}.", fix)
         button("Start it", "train-confirm", "", _begin, *form.settings, type="primary")
     st.code(command, language=None, wrap_lines=True)
-
-
-def _from_link() -> bool:
-    """True if the address this session began with holds a value of the form; then a click only asks."""
-    begins = tuple(f"{preset}-" for preset in training.presets())
-    return any(key in FIELDS or key.startswith(begins) for key in linked())
 
 
 def _begin(*settings: Any) -> None:
