@@ -104,25 +104,20 @@ def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[...,
     return st.cache_resource(max_entries=entries, show_spinner=spinner, hash_funcs=HASHES)(answer)
 
 
-_COMPARING = "Comparing the captions with one another …"
-_SLOW: dict[Callable[..., Any], str] = {
-    clusters.cluster_table: "Reading the clusters …",
-    clusters.marking: "Reading the clusters …",
-    data_quality.mismatches: "Comparing every pair with its neighbours …",
-    data_quality.cross_fitted: "Comparing every pair with its neighbours …",
-    data_quality.splits_of_run: "Reading the data …",
-    retrieval.fitting_images: _COMPARING,
-    heat_maps.load_encoders: "Loading the model …",
-    joint_space.samples: "Measuring every sample …",
-    joint_space.distributions: "Counting similarities …",
-    joint_space.score_distributions: "Counting similarities …",
-    questions.principal_maps: "Computing the PCA map …",
-    questions.text_vectors: _COMPARING,
-    similarity.values_from_similarities: "Looking at the similarities …",
-    questions.matrix_batch: "Ordering the samples …",
-    similarity.scaled_matrix: "Computing the matrix …",
-    slices.slice_columns: "Reading the captions …",
-    questions.slice_table: "Comparing slices …",
+_SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
+    "Reading the clusters …": (clusters.cluster_table, clusters.marking),
+    "Comparing every pair with its neighbours …": (data_quality.mismatches, data_quality.cross_fitted),
+    "Reading the data …": (data_quality.splits_of_run,),
+    "Comparing the captions with one another …": (retrieval.fitting_images, questions.text_vectors),
+    "Loading the model …": (heat_maps.load_encoders,),
+    "Measuring every sample …": (joint_space.samples,),
+    "Counting similarities …": (joint_space.distributions, joint_space.score_distributions),
+    "Computing the PCA map …": (questions.principal_maps,),
+    "Looking at the similarities …": (similarity.values_from_similarities,),
+    "Ordering the samples …": (questions.matrix_batch,),
+    "Computing the matrix …": (similarity.scaled_matrix,),
+    "Reading the captions …": (slices.slice_columns,),
+    "Comparing slices …": (questions.slice_table,),
 }
 
 
@@ -131,7 +126,7 @@ def _name(question: Callable[..., Any]) -> str:
 
 
 _COMMON = _pool("common", ENTRIES)
-_POOLS = {_name(question): _pool(_name(question), SLOW_ENTRIES, text) for question, text in _SLOW.items()}
+_POOLS = {_name(q): _pool(_name(q), SLOW_ENTRIES, text) for text, slow in _SLOW.items() for q in slow}
 _POOLS[_name(Run.picture)] = _pool(_name(Run.picture), PICTURES)
 
 

@@ -11,12 +11,13 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from coder_core.api.training import Job, JobFolder, JobProgress, module_command
 
 PROJECT = Path(__file__).resolve().parents[1]
-TRAINING = "training"
+TRAINING, TRAIN = "training", "coder_core.train"  # the demo's job, and the program
 CANCELLED = "It was cancelled, or the machine was shut down. Start it again."
 FORGOTTEN_AFTER = 7 * 24 * 3600  # seconds
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
@@ -43,14 +44,9 @@ def current(name: str = TRAINING) -> Job | None:
     return JobFolder(folder_of(name)).current()
 
 
-def train_command(*arguments: str) -> tuple[str, ...]:
-    """The command that trains."""
-    return module_command("coder_core.train", *arguments)
-
-
 def start_demo() -> Job:
     """Train the demo runs, unless a job is training them already."""
-    return start(train_command("--root", str(runs_root())))
+    return start(module_command(TRAIN, "--root", str(runs_root())))
 
 
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
@@ -97,13 +93,7 @@ def last_line(job: Job) -> str:
 def _forget_old() -> None:
     oldest = time.time() - FORGOTTEN_AFTER
     for folder in (runs_root() / ".work").glob("*/"):
-        if _NAME.fullmatch(folder.name) and not folder.is_symlink() and _last_written(folder) < oldest:
-            forget(folder.name)
-
-
-def _last_written(folder: Path) -> float:
-    """Time of the last change of the folder or a file in it."""
-    try:
-        return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
-    except OSError:  # another process is removing it
-        return time.time()
+        if _NAME.fullmatch(folder.name) and not folder.is_symlink():
+            with suppress(OSError):  # another process is removing it
+                if max(path.stat().st_mtime for path in (folder, *folder.iterdir())) < oldest:
+                    forget(folder.name)

@@ -20,16 +20,7 @@ from app.training import DataSet, data_sets
 from coder_core.api import reviews as api
 from coder_core.api.report import gather, render
 from coder_core.api.retrieval import JUDGED, LABELLED, Judgements, OtherSplitError
-from coder_core.api.reviews import (
-    LONGEST,
-    LONGEST_TAG,
-    MOST_TAGS,
-    VERDICTS,
-    Review,
-    ReviewedSplit,
-    Reviews,
-    agreement,
-)
+from coder_core.api.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review, ReviewedSplit, Reviews, agreement
 
 State = tuple[int, ...]
 Pair = tuple[int, int]  # image and caption
@@ -217,11 +208,5 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     parts = [f"python -m coder_core.report {paths} --split {split} --out report.html"]
     parts += [f"--reviews {path}"] if reviews.standing else []
     parts += [f"--positives {' '.join(positives)}"] if positives else []
-    report = gather(
-        [opened_run(run) for run in runs],
-        split,
-        command=" ".join(parts),
-        reviews=reviews,
-        positives=positives,
-    )
-    return render(report)
+    opened = [opened_run(run) for run in runs]
+    return render(gather(opened, split, command=" ".join(parts), reviews=reviews, positives=positives))

@@ -28,7 +28,8 @@ from coder_core.api import (
 from coder_core.api.sides import Direction, Modality, Sides
 from coder_core.api.stored_run import StoredResult
 
-PICTURE = 480  # pixels of the longer side of a heat map's picture
+UPLOAD = "the picture"
+SIZE = 480  # pixels of the longer side of a heat map's picture
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
 Cell = tuple[int, int]  # anchor and candidate in a matrix
@@ -216,30 +217,30 @@ def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | No
 
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:
     """The captions nearest to a new picture, for a run that `reads_pictures`."""
-    query = run.encode_picture(decode(content, "the picture"), split=split)
+    query = run.encode_picture(decode(content, UPLOAD), split=split)
     return run.search(query, split=split, modality="image", top=top)
 
 
 def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
     """The picture of the split whose pixels are most similar to a new picture."""
-    return retrieval.look_alike(run, decode(content, "the picture"), split=split)
+    return retrieval.look_alike(run, decode(content, UPLOAD), split=split)
 
 
 def word_regions(
     run: Run, split: str, text: str, image: int | bytes, way: heat_maps.Way
 ) -> heat_maps.HeatMap:
     """Heat map of a text and an image of the split, or an uploaded picture."""
-    picture = decode(image, "the picture") if isinstance(image, bytes) else image
+    picture = decode(image, UPLOAD) if isinstance(image, bytes) else image
     return heat_maps.heat_map(run, split, text, picture, way)
 
 
 def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:
     """An image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if there is none."""
-    content: bytes | None
-    if isinstance(image, bytes):
-        content = jpeg(decode(image, "the picture", size=PICTURE))
-    else:
-        content = run.picture(split, image, PICTURE)
+    content = (
+        jpeg(decode(image, UPLOAD, size=SIZE))
+        if isinstance(image, bytes)
+        else run.picture(split, image, SIZE)
+    )
     if content is None:
         return None
     with Image.open(io.BytesIO(content), formats=["JPEG"]) as picture:

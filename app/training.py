@@ -69,7 +69,7 @@ def job_name(run: str, prefix: str = PREFIX) -> str:
 
 def training_runs() -> list[TrainingRun]:
     """Every run and every job, running ones first, then by name."""
-    demo = demo_job()
+    demo = jobs.current()
     by_name = {run.name: run for run in all_runs() if not run.imported}
     entries = []
     for name in dict.fromkeys([*by_name, *_started()]):
@@ -100,26 +100,19 @@ def free_name(name: str) -> str:
     return next(candidate for candidate in names if candidate not in taken)
 
 
-def start(
-    preset: str,
-    name: str,
-    data: DataSet,
-    changes: Mapping[str, Any],
-    teacher: TeacherRun | None = None,
-    reviews: Path | None = None,
-) -> None:
-    """Start a run in a process of its own.
+def start(preset: str, name: str, *settings: Any) -> None:
+    """Start a run in a process of its own; `settings` are the other arguments of `arguments`.
 
     Raises:
         InputError: as `arguments`. OSError: the process cannot be started.
     """
-    values, _ = arguments(preset, name, data, changes, teacher, reviews)
-    jobs.start(jobs.train_command(*values, f"--root={runs_root()}"), job_name(name))
+    values, _ = arguments(preset, name, *settings)
+    jobs.start(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 
 
 def resume(run: RunSummary) -> None:
     """Continue a run from its newest save; `run` comes from the list of runs."""
-    jobs.start(jobs.train_command("--resume", str(run.path)), job_name(run.name))
+    jobs.start(jobs.module_command(jobs.TRAIN, "--resume", str(run.path)), job_name(run.name))
 
 
 def evaluate(run: RunSummary) -> None:
@@ -131,8 +124,3 @@ def evaluate(run: RunSummary) -> None:
 def evaluation(run: RunSummary) -> jobs.Job | None:
     """The last job of `evaluate`, running or ended."""
     return jobs.current(job_name(run.name, EVALUATION))
-
-
-def demo_job() -> jobs.Job | None:
-    """The job that trains the demo runs, running or ended."""
-    return jobs.current()

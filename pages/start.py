@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app import jobs, training
+from app import jobs
 from app.ask import all_runs, curves_of, run_faults
 from app.choice import attempt
 from app.components import cards
@@ -12,7 +12,7 @@ from app.frame import pages as frame
 from app.views.training import NOT_STARTED
 
 frame.require()
-job = training.demo_job()
+job = jobs.current()
 running = job is not None and job.running
 trained = not running and any(run.usable for run in all_runs())
 TITLES = {
@@ -31,7 +31,7 @@ cards.question(TITLES[running, trained], THE_PAGES if trained else THE_DEMO)
 
 @st.fragment(run_every="2s")
 def watch() -> None:
-    job = training.demo_job()
+    job = jobs.current()
     if job is None or not job.running:
         st.rerun()
     started = [run for run in all_runs() if run.status]

@@ -110,14 +110,11 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
         for side, unit, sign in (("image", "image", -1.0), ("text", "caption", 1.0)) if len(rows) else ():
             share = 100 * shown[side].to_numpy(dtype=float)[rows]
             hover = f"%{{y}}: %{{customdata:.1f}} % of the {unit}’s attention"
-            more = {
-                "customdata": share,
-                "legendgroup": kind,
-                "showlegend": side == "text",
-                "orientation": "h",
-            }
+            legend = {"legendgroup": kind, "showlegend": side == "text"}
             names, colour = [words[row] for row in rows], kind_colour(kind, colours)
-            bars = draw.bar(sign * share, names, label, colour, hover, **more)
+            bars = draw.bar(
+                sign * share, names, label, colour, hover, orientation="h", customdata=share, **legend
+            )
             traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
     x = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}

@@ -46,12 +46,10 @@ def margin_histogram(margins: Values, colours: Tone) -> go.Figure:
 def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
     """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
     hover = "tenth %{x}: %{y:.1f} %"
-    traces = [
-        draw.line(
-            frame["tenth"].to_numpy(), frame["recall"].to_numpy(), name, colour, hover, dots=True, width=2.5
-        )
-        for name, frame, colour in draw.coloured(recalls, colours)
-    ]
+    traces = []
+    for name, frame, colour in draw.coloured(recalls, colours):
+        x, y = frame["tenth"].to_numpy(), frame["recall"].to_numpy()
+        traces.append(draw.line(x, y, name, colour, hover, dots=True, width=2.5))
     label = "tenths of the anchors, low → high diversity"
     axes: Part = {"xaxis": {"dtick": 1}, "yaxis": {"rangemode": "tozero"}}
     return draw.figure(colours, traces, label, f"recall at {at}, %", runs=len(recalls), **axes)
@@ -75,15 +73,10 @@ def density(
     ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
     ground, full = colours.ramp
-    squares = draw.cells(
-        np.where(counts > 0, np.sqrt(counts), np.nan).T,
-        draw.middles(x_edges),
-        draw.middles(y_edges),
-        "%{x:.4g}, %{y:.4g}: %{customdata} " + unit,
-        [[0, draw.mixed(ground, full, 0.3)], [1, full]],  # a cell with a single anchor is visible
-        zmin=0,
-        customdata=counts.T,
-    )
+    shades, (x, y) = np.where(counts > 0, np.sqrt(counts), np.nan), map(draw.middles, (x_edges, y_edges))
+    hover = "%{x:.4g}, %{y:.4g}: %{customdata} " + unit
+    stops = [[0, draw.mixed(ground, full, 0.3)], [1, full]]  # a cell with a single anchor is visible
+    squares = draw.cells(shades.T, x, y, hover, stops, zmin=0, customdata=counts.T)
     shapes = [draw.segment(ranges[0], ranges[0], colours.faint, 1, "dot")] if diagonal else []
     layout: Part = {"showlegend": False, "shapes": shapes, "yaxis": {"showgrid": False}}
     return draw.figure(colours, [squares], x_label, y_label, **layout)
@@ -120,16 +113,13 @@ def similarity_histogram(
 
 def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
     """The nearest negatives' shares of the loss, without and with diversity."""
-    kinds = (
-        ("weight_plain", "without diversity", colours.faint),
-        ("weight_diversity", "with diversity", colours.mark),
-    )
+    kinds = {"plain": ("without diversity", colours.faint), "diversity": ("with diversity", colours.mark)}
     ranks, similarity = [str(rank) for rank in range(1, len(nearest) + 1)], nearest["similarity"].to_numpy()
     hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
-    traces = [
-        draw.bar(ranks, 100 * nearest[column].to_numpy(), label, colour, hover, customdata=similarity)
-        for column, label, colour in kinds
-    ]
+    traces = []
+    for kind, style in kinds.items():
+        shares = 100 * nearest[f"weight_{kind}"].to_numpy()
+        traces.append(draw.bar(ranks, shares, *style, hover, customdata=similarity))
     x, y = "nearest negatives, most similar first", "share of the loss, %"
     layout: Part = {"xaxis": {"type": "category"}, "bargroupgap": 0.05}
     return draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)

@@ -85,7 +85,6 @@ def joint_map(
 def _points(
     panel: Map, legend: bool, images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks
 ) -> list[Part]:
-    """All samples of a map, a trace per colour or per modality."""
     colouring, size = panel.colouring, np.asarray(SIZES[len(plotted) > MANY])
     is_caption = (plotted >= images).astype(int)
     symbols, texts = np.asarray(SYMBOLS, dtype=object), np.asarray(labels, dtype=object)
@@ -163,12 +162,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
     if isinstance(ramp := maps[0].colouring, Ramp):
         heading = {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}}
         ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading}
-        below = {
-            "x": 0,
-            "xanchor": "left",
-            "y": -0.02,
-            "yanchor": "top",
-            "ypad": 10,
+        below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "ypad": 10} | {
             "len": 0.4,
             "thickness": 9,
         }
@@ -178,7 +172,6 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
 
 
 def _name(panel: Map, x: float, colours: Tone) -> dict[str, Any]:
-    """The name of a run above the left end of its map."""
     above = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
     font = {"size": 14, "color": colours.ink}
     return {"text": f"<b>{plain(panel.name)}</b>", "showarrow": False, "font": font, **above}

@@ -58,11 +58,9 @@ def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
     middle = (min(max(scale.centre, scale.low), scale.high) - scale.low) / (scale.high - scale.low)
     longer = max(middle, 1 - middle)
-    below, above = (
-        draw.mixed(ground, blue, middle / longer),
-        draw.mixed(ground, vermilion, (1 - middle) / longer),
-    )
-    return [[0.0, below], [middle, ground], [1.0, above]]
+    below, above = middle / longer, (1 - middle) / longer
+    ends = draw.mixed(ground, blue, below), draw.mixed(ground, vermilion, above)
+    return [[0.0, ends[0]], [middle, ground], [1.0, ends[1]]]
 
 
 def _ticks(scale: HeatScale) -> dict[str, Any]:
@@ -129,7 +127,7 @@ def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
     ticks = {
         "tickmode": "array",
         "tickvals": list(range(len(names))),
-        "ticktext": [draw.plain(n) for n in names],
+        "ticktext": list(map(draw.plain, names)),
     }
     hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
     return {**ticks, **hidden, "range": ends}

@@ -32,19 +32,12 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
 
 
 def step_through(
-    label: str,
-    key: str,
-    order: Sequence[int] | np.ndarray,
-    count: int,
-    help_text: str,
-    failed: np.ndarray | None = None,
+    label: str, key: str, order: np.ndarray, count: int, help_text: str, failed: np.ndarray | None = None
 ) -> int:
     """A sample's number, with buttons (and arrow keys) to the previous and next sample of `order`.
 
     With `failed` (a bool for every sample) two more lead to the previous and next failure (Shift and an arrow key).
     """
-    if count < 1:
-        raise ValueError("there is no sample to choose from")
     opened(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
@@ -85,25 +78,12 @@ def switch(label: str, key: str, term: str = "") -> bool:
 
 
 def choose_one(
-    label: str,
-    options: Mapping[Option, str],
-    key: str,
-    help_text: str | None = None,
-    on_change: Callable[[], None] | None = None,
+    label: str, options: Mapping[Option, str], key: str, help_text: str = "", **more: Any
 ) -> Option:
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
-    names = list(options)
-    chosen = st.segmented_control(
-        label,
-        names,
-        default=names[0],
-        required=True,
-        help=help_text,
-        format_func=lambda name: cards.literal(options[name]),
-        on_change=on_change,
-        **bound(key),
-    )
-    return cast(Option, chosen)
+    names = {name: cards.literal(text) for name, text in options.items()}
+    look = {"default": next(iter(names)), "required": True, "help": help_text or None, **bound(key), **more}
+    return cast(Option, st.segmented_control(label, list(names), format_func=names.__getitem__, **look))
 
 
 def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:

@@ -118,8 +118,6 @@ def judge(
 
 
 def _remarks(choice: Choice, image: int, caption: int | None, review: Review | None, key: str) -> None:
-    """Tags and a note, saved with the present verdict or alone."""
-
     def save() -> None:
         words = str(st.session_state.get(f"{key}-tags", "")).split(",")
         tags = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))

@@ -18,13 +18,12 @@ def selected_points(state: Mapping[str, Any] | None) -> list[int]:
     return list(dict.fromkeys(values))
 
 
-def neighbour(ids: Sequence[int] | np.ndarray, current: int, step: int) -> int:
+def neighbour(ids: np.ndarray, current: int, step: int) -> int:
     """The id `step` positions after `current`, clamped to the ends; the first id when `current` is not in `ids`."""
-    order = np.asarray(ids)
-    if not len(order):
+    if not len(ids):
         return current
-    position = np.flatnonzero(order == current)
-    return int(order[np.clip(position[0] + step, 0, len(order) - 1)]) if len(position) else int(order[0])
+    position = np.flatnonzero(np.asarray(ids) == current)
+    return int(ids[np.clip(position[0] + step, 0, len(ids) - 1)]) if len(position) else int(ids[0])
 
 
 def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:

@@ -49,18 +49,13 @@ class SampleCell:
     picture: str = ""
 
 
+Columns = Mapping[str, Column]
 Samples = Callable[[np.ndarray], list[SampleCell]]
 Pick = Callable[[int], None]
 
 
 def picking_table(
-    frame: pd.DataFrame,
-    columns: Mapping[str, Column],
-    ids: np.ndarray,
-    target: str,
-    key: str,
-    label: str,
-    **more: Any,
+    frame: pd.DataFrame, columns: Columns, ids: np.ndarray, target: str, key: str, label: str, **more: Any
 ) -> np.ndarray:
     """`rows_table` whose opened row is the value of the number widget `target`."""
     value = value_of(target)
@@ -68,14 +63,14 @@ def picking_table(
     return rows_table(frame, columns, ids, key, label, current, partial(put, target), **more)
 
 
-def plain_table(frame: pd.DataFrame, columns: Mapping[str, Column], key: str, label: str) -> None:
+def plain_table(frame: pd.DataFrame, columns: Columns, key: str, label: str) -> None:
     """`rows_table` whose rows open nothing, in its full height."""
     rows_table(frame, columns, np.arange(len(frame)), key, label, height=None)
 
 
 def rows_table(
     frame: pd.DataFrame,
-    columns: Mapping[str, Column],
+    columns: Columns,
     ids: np.ndarray,
     key: str,
     label: str,
@@ -136,7 +131,6 @@ def rows_table(
 
 
 def _turn(view: dict[str, Any], value: Any, pages: int, names: Sequence[str]) -> None:
-    """Turn to the page, or sort by the column, that a click in the browser asks for."""
     if is_index(value.get("page"), pages):
         view["page"] = value["page"]
     if is_index(value.get("sort"), len(names)):
@@ -146,7 +140,6 @@ def _turn(view: dict[str, Any], value: Any, pages: int, names: Sequence[str]) ->
 
 
 def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:
-    """Heads and cells of the rows on a page."""
     heads = [
         {"label": c.label, "help": TERMS.get(c.term, ""), "number": bool(c.digits) or c.right}
         for c in columns.values()
@@ -167,7 +160,6 @@ def _range(page: int, total: int, label: str) -> str:
 
 
 def _sorted_rows(frame: pd.DataFrame, sort: tuple[str, str] | None) -> np.ndarray:
-    """Row positions by a column and a direction; missing values come last."""
     if sort is None:
         return np.arange(len(frame))
     values = frame[sort[0]].reset_index(drop=True)

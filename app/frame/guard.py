@@ -47,7 +47,6 @@ def _address(host: str) -> tuple[str, int] | None:
 
 @cache
 def _hashes() -> str:
-    """The inline scripts of Streamlit's page, as a policy names them."""
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_bytes()
     digests = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _INLINE.findall(page))
     return " ".join(f"'sha256-{digest}'" for digest in digests)

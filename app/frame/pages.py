@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import training
+from app import jobs
 from app.ask import all_runs
 from app.choice import remember_link
 from app.components import downloads, events
@@ -33,7 +33,7 @@ APP_TITLE = "CODER Lab"
 def page_list() -> list[st.Page]:
     """All pages; the start page is visible while there is no run, or while the demo is training."""
     usable = any(run.usable for run in all_runs())
-    job = training.demo_job()
+    job = jobs.current()
     demo_runs = job is not None and job.running
     titles = {**PAGES, "start": (START[usable], "play_circle")}
     home = "overview" if usable else "start"

@@ -26,7 +26,6 @@ HOME, FIRST, START = "/", "/overview", "/start"
 
 @cache
 def _pages() -> frozenset[str]:
-    """The paths of the pages about runs."""
     files = (Path(__file__).parents[2] / "pages").glob("*.py")
     return frozenset({HOME, *(f"/{file.stem}" for file in files)} - {START})
 
@@ -75,12 +74,7 @@ class Addresses:
         await answer(scope, receive, send)
 
 
-MODULES = (
-    "app.frame.sidebar",
-    "app.components.downloads",
-    "app.views.comparison",
-    "app.views.retrieval.queries",
-)
+MODULES = ("frame.sidebar", "components.downloads", "views.comparison", "views.retrieval.queries")
 
 
 @asynccontextmanager
@@ -97,7 +91,7 @@ def load() -> None:
     Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
     """
     for name in MODULES:
-        import_module(name)
+        import_module(f"app.{name}")
     from app import charts, questions
     from app.ask import all_runs, ask
     from app.frame.sidebar import default_pair, default_split

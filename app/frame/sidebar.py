@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -159,14 +160,9 @@ def _slice(shown: Choice | None) -> str:
     """The field of the slice; its value, without spaces around it, is in the URL while there is one."""
     asked = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip()
     value = followed(SLICE, asked, "", str.strip)
-    st.text_input(
-        "Search or slice",
-        key=SLICE,
-        max_chars=slices.LONGEST_EXPRESSION,
-        placeholder="dog frisbee, or length > 15",
-        help=cards.tip("slice"),
-        disabled=shown is None,
-    )
+    longest, example = slices.LONGEST_EXPRESSION, "dog frisbee, or length > 15"
+    field: dict[str, Any] = {"placeholder": example, "help": cards.tip("slice"), "disabled": shown is None}
+    st.text_input("Search or slice", key=SLICE, max_chars=longest, **field)
     return value
 
 

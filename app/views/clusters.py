@@ -41,12 +41,7 @@ COLUMNS = {
     "cohesion": Column("cohesion", ".2f", "cohesion"),
     "trained": Column("in training", ",d", "in training"),
 }
-NEAR = {
-    "cluster": COLUMNS["cluster"],
-    "cosine": Column("cosine", ".2f"),
-    "size": COLUMNS["size"],
-    "words": COLUMNS["words"],
-}
+NEAR = {name: COLUMNS.get(name, Column("cosine", ".2f")) for name in ("cluster", "cosine", "size", "words")}
 Clusters = clusters.Clusters
 Result = StoredResult[Clusters]
 Settings = clusters.ClusterSettings
@@ -90,7 +85,6 @@ def choose_settings(choice: Choice) -> Settings | None:
 
 
 def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) -> None:
-    """Sizes, agreement, and how similar the two runs' clusters are."""
     first, last = results[runs[0].name].value, results[runs[-1].name].value
     assert first is not None
     assert last is not None
@@ -111,7 +105,6 @@ def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) 
 
 
 def offer(runs: list[RunSummary], results: list[Result], split: str, settings: Settings) -> None:
-    """Compute everything that is missing, in one job."""
     names = " and ".join(run.name for run in runs)
     verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
@@ -125,7 +118,6 @@ def offer(runs: list[RunSummary], results: list[Result], split: str, settings: S
 
 
 def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.DataFrame:
-    """All clusters, as a figure and as a table; returns the table."""
     table = ask(clusters.cluster_table, run, choice.split, result)
     if choice.slice:
         inside = np.bincount(result.pairs[choice.members("text")], minlength=result.count)
@@ -154,7 +146,6 @@ def _pick() -> None:
 
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
-    """Everything about one cluster."""
     cards.heading("One cluster in detail")
     help_text, ids = "The number of the cluster; Next follows the table above.", table["cluster"].to_numpy()
     number = step_through("Cluster", TARGET, ids, result.count, help_text)

@@ -65,7 +65,6 @@ def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
 
 
 def names_of(run: RunSummary, split: str) -> list[str]:
-    """The concepts of a run as they are shown."""
     return ask(questions.view_of, run, split).names
 
 
@@ -162,13 +161,11 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
 
 
 def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.AttentionSummary:
-    """The part of these samples; the mean attention of a concept stays that of all."""
     parts = {name: getattr(attention, name)[rows] for name in ("samples", "perplexity", "first", "share")}
     return replace(attention, **parts)
 
 
 def _typical(attention: concepts.AttentionSummary) -> tuple[str, str]:
-    """Median of the numbers of concepts read, and their range."""
     low, median, high = np.percentile(attention.perplexity, [5, 50, 95])
     return f"{median:.1f}", f"5–95 %: {low:.1f}–{high:.1f}"
 
@@ -197,7 +194,6 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
-    """A caption and its image with the concepts either reads, run beside run."""
     how = "Bars to the left are concepts the image reads, bars to the right those the caption reads."
     cards.heading("One pair in detail", how)
     number = step_samples(choice, "text", CAPTION, order)
@@ -219,7 +215,6 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
 
 
 def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
-    """The samples that read the chosen concept most."""
     cards.heading(f"Top readers of “{word}”", "Rank, and the concept’s share of the sample’s attention.")
     for run in runs:
         names = names_of(run, choice.split)
@@ -258,7 +253,6 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
 
 
 def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
-    """Every concept of the last run with the attention it gets."""
     run = runs[-1]
     heading = f"All concepts of {run.name}" if len(runs) > 1 else "All concepts"
     cards.heading(heading, "Click on a row to choose the concept.")
@@ -266,10 +260,6 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
     words, word = table["word"].tolist(), st.session_state.get(CONCEPT)
     current = words.index(word) if word in words else None
-
-    def pick(row: int) -> None:
-        put(CONCEPT, words[row])
-
-    ids = np.arange(len(table))
-    rows_table(table, COLUMNS, ids, "concepts-table", "concepts", current, pick, height=330)
+    ids, names = np.arange(len(table)), ("concepts-table", "concepts")
+    rows_table(table, COLUMNS, ids, *names, current, lambda row: put(CONCEPT, words[row]), height=330)
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

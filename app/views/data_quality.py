@@ -15,7 +15,7 @@ from app.ask import data_quality as api
 from app.choice import Choice, opened
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import choose_one, row, step_through, switch
-from app.components.table import Column, picking_table
+from app.components.table import Column, Columns, picking_table
 from app.components.words import count
 from app.components.work import show_work
 from app.views.samples import (
@@ -123,7 +123,6 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:
-    """Captions that say little, or suit many images."""
     note_sample(run, choice.split)
     facts = ask(questions.caption_facts, run, choice.split)
     cards.heading("Captions that say little", judges=_judges(choice, run))
@@ -153,15 +152,8 @@ def _judges(choice: Choice, run: RunSummary) -> str:
 
 
 def _open_captions(
-    choice: Choice,
-    table: pd.DataFrame,
-    columns: dict[str, Column],
-    words: str,
-    target: str,
-    file: str,
-    title: str,
+    choice: Choice, table: pd.DataFrame, columns: Columns, words: str, target: str, file: str, title: str
 ) -> None:
-    """A table of the captions that hold the words, and the one that is open."""
     captions, values = table["caption"].to_numpy(), table[list(columns)]
     order = sample_table(choice, "text", captions, values, columns, words, target, f"{file}-{choice.split}")
     if len(order) and opened(target, order):
@@ -180,7 +172,6 @@ def _picture(run: RunSummary, name: str, image: int) -> bytes | None:
 
 
 def split_named(splits: Splits, name: str) -> Split:
-    """The split of this name."""
     return next(split for split in splits if split.name == name)
 
 
@@ -235,7 +226,6 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
 
 
 def _extent(report: api.ContentReport, view: str) -> str:
-    """The extent of the check in words."""
     unit, at = ("captions", 1) if view == "captions" else ("images", 0)
     parts = [f"{name} ({counts[at]:,} {unit})" for name, counts in report.splits.items()]
     text = f"{'Splits' if view == 'bad' else 'Compared'}: {', '.join(parts)}."
@@ -249,7 +239,6 @@ def _extent(report: api.ContentReport, view: str) -> str:
 def _show_findings(
     choice: Choice, run: RunSummary, splits: Splits, findings: tuple[api.Finding, ...], view: str
 ) -> None:
-    """A table of findings, and the samples of the one that is open."""
     captions, target = view == "captions", f"finding-{view}"
     table = api.finding_table(findings, splits, captions=captions)
     columns = {"first": Column("caption" if captions else "picture")}

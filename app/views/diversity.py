@@ -16,7 +16,7 @@ from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import correlation
 from app.views import loss_values
-from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.heat_maps import show_heat_maps
 from app.views.retrieval.queries import review_menu
 from app.views.samples import (
     NO_COMMON_WORDS,
@@ -124,7 +124,6 @@ def describe(loss: Loss) -> str:
 
 
 def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd.DataFrame]:
-    """Every run's table by the chosen measure, with SD and entropy where the page shows them."""
     sample = choice.ask(Run.sample)
     tables = choice.ask_each(Run.diversity, epsilon=epsilon, sample=sample, **settings)
     for run in choice.runs:
@@ -136,7 +135,6 @@ def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd
 
 
 def distributions(tables: Tables, unit: str) -> None:
-    """Histogram of the diversities, and recall by diversity."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         cards.heading("How diverse are the anchors?")
@@ -147,16 +145,15 @@ def distributions(tables: Tables, unit: str) -> None:
     with right:
         cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
         ranked = {name: table.dropna(subset="rank") for name, table in tables.items()}
-        recalls = {
-            name: recall_by_tenth(table["diversity"].to_numpy(), table["rank"].to_numpy() - 1, RECALL_AT)
-            for name, table in ranked.items()
-        }
+        recalls = {}
+        for name, table in ranked.items():
+            spread, ranks = table["diversity"].to_numpy(), table["rank"].to_numpy() - 1
+            recalls[name] = recall_by_tenth(spread, ranks, RECALL_AT)
         figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
         downloads.chart(figure, "tenths", "recall by diversity")
 
 
 def _correlations(tables: Tables, column: str) -> str:
-    """Correlation of diversity and a column in every run."""
     values = {name: (table["diversity"], table[column]) for name, table in tables.items()}
     rhos = {name: retrieval.rank_correlation(*pair) for name, pair in values.items()}
     return " · ".join(f"{name} {correlation(rho)}" for name, rho in rhos.items())
@@ -172,7 +169,6 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
 
 
 def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None:
-    """The same anchors in both runs."""
     first, second = choice.first.name, choice.last.name
     rho = retrieval.rank_correlation(changes["place_a"], changes["place_b"])
     lowest = [set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b")]
@@ -258,10 +254,8 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
     show_sample(choice, modality, number, here="diversity")
-    anchors = {
-        run.name: ask(Run.anchor, run, number, split=split, loss=loss, sample=sample, **settings)
-        for run in runs
-    }
+    of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
+    anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     if choice.between:
         rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
         columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
@@ -285,12 +279,8 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
                 alt = f"weights of the nearest negatives {position + 1}"
                 downloads.chart(weights, f"weights-{position}", alt)
             _nearest(choice, run, anchor, number)
-
-    def pairs(run: RunSummary) -> Pairs:
-        nearest = anchors[run.name].nearest(NEAREST)["candidate"].tolist()
-        return candidate_pairs(choice, run, modality, number, nearest, match="Own match")
-
-    show_heat_maps(choice, "Negative", pairs)
+    query: tuple[Modality, int] = (modality, number)
+    show_heat_maps(choice, "Negative", query, lambda run: anchors[run.name].nearest(NEAREST), "Own match")
 
 
 def _anchor_numbers(anchor: diversity.Anchor, spread: str) -> None:

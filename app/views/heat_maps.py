@@ -47,42 +47,38 @@ class Drawn:
 
 
 Pairs = Mapping[str, Pair]
+Query = tuple[Modality, str | int | bytes]  # a sample's number, a free text, or an uploaded picture
 
 
-def candidate_pairs(
-    choice: Choice,
-    run: RunSummary,
-    modality: Modality,
-    query: str | int | bytes,
-    candidates: list[int],
-    match: str = "",
+def _pairs(
+    choice: Choice, run: RunSummary, query: Query, candidates: list[int], match: str
 ) -> dict[str, Pair]:
-    """The query with each of a run's candidates, by their ranks from 1; the true match first, where `match` names it.
-
-    Args:
-        modality: of the query. query: its number, a free text, or an uploaded picture.
-    """
+    """The query with each of a run's candidates, by their ranks from 1; the true match first, where `match` names it."""
+    modality, content = query
     captions = ask(Run.captions, run, choice.split)
     numbers = {str(rank): candidate for rank, candidate in enumerate(candidates, start=1)}
-    if match and isinstance(query, int):
+    if match and isinstance(content, int):
         if modality == "text":
-            numbers = {match: int(ask(Run.image_of_text, run, choice.split)[query])} | numbers
+            numbers = {match: int(ask(Run.image_of_text, run, choice.split)[content])} | numbers
         elif len(
-            own := choice.ask(Run.captions_of, query)
+            own := choice.ask(Run.captions_of, content)
         ):  # its caption with the highest score in the last run
-            best = ask(Run.similarity, choice.last, [query], own, split=choice.split)[0].argmax()
+            best = ask(Run.similarity, choice.last, [content], own, split=choice.split)[0].argmax()
             numbers = {match: int(own[best])} | numbers
     if modality == "text":
-        text = captions[query] if isinstance(query, int) else str(query)
+        text = captions[content] if isinstance(content, int) else str(content)
         return {label: Pair(text, image) for label, image in numbers.items()}
-    return {label: Pair(captions[caption], query) for label, caption in numbers.items()}  # type: ignore[arg-type]
+    return {label: Pair(captions[caption], content) for label, caption in numbers.items()}  # type: ignore[arg-type]
 
 
-def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], Pairs]) -> None:
+def show_heat_maps(
+    choice: Choice, label: str, query: Query, search: Callable[[RunSummary], pd.DataFrame], match: str = ""
+) -> None:
     """Every run's heat map of one pair and one word, side by side.
 
     Args:
-        label: of the control that chooses the pair. pairs_of: a run's pairs by their labels; raises like a search.
+        label: of the control that chooses the pair. search: a run's best candidates, in a column of this name.
+        match: label of the true match, for a sample of the split.
     """
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
@@ -90,7 +86,7 @@ def show_heat_maps(choice: Choice, label: str, pairs_of: Callable[[RunSummary], 
     pairs, reasons = dict[str, Pairs](), dict[str, str]()
     for run in choice.runs:
         try:
-            pairs[run.name] = pairs_of(run)
+            pairs[run.name] = _pairs(choice, run, query, search(run)["candidate"].tolist(), match)
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
     maps = _maps(choice, label, pairs, reasons)
@@ -186,22 +182,18 @@ def _bounds(values: list[np.ndarray]) -> tuple[float, float]:
 def table_html(words: list[str], values: np.ndarray, unit: str) -> str:
     """Words × regions; the strongest region of a word is bold."""
     heads = ["word", *map(str, range(1, values.shape[1] + 1))]
-    rows = [
-        (html.escape(word), [_cell(value, value == np.nanmax(of_word)) for value in of_word])
-        for word, of_word in zip(words, values, strict=True)
-    ]
+    rows = []
+    for word, of_word in zip(words, values, strict=True):
+        texts = [f"{value:.2f}" if np.isfinite(value) else "–" for value in of_word]
+        for region in np.flatnonzero(of_word == np.nanmax(of_word)):
+            texts[region] = f"<b>{texts[region]}</b>"
+        rows.append((html.escape(word), texts))
     caption = f"<caption>{html.escape(unit)} of each word with each region</caption>"
     table = cards.table_html("cl-values", heads, rows, caption)
     return f'<div class="cl-wide" tabindex="0" role="region" aria-label="words and regions">{table}</div>'
 
 
-def _cell(value: float, strongest: bool) -> str:
-    text = f"{value:.2f}" if np.isfinite(value) else "–"
-    return f"<b>{text}</b>" if strongest else text
-
-
 def _long(words: list[str], heat: heat_maps.HeatMap) -> pd.DataFrame:
-    """One row a word and region, with the region's box where it is known."""
     count = heat.values.shape[1]
     regions = np.tile(np.arange(1, count + 1), len(words))
     frame = pd.DataFrame({"word": np.repeat(words, count), "region": regions, "value": heat.values.ravel()})

@@ -1,6 +1,6 @@
 """The Joint space page: which map to draw, how it is computed, and how similar matching and other pairs are."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import streamlit as st
 
@@ -56,7 +56,6 @@ def show(choice: Choice | None) -> None:
 
 
 def drawn_sample(choice: Choice) -> Sample | None:
-    """The random sample that the page shows; None for the complete split."""
     sample = ask(Run.points_sample, choice.first, choice.split)
     if sample is None:
         return None
@@ -115,7 +114,6 @@ def similarities(choice: Choice, sample: Sample | None) -> None:
 
 
 def remark(choice: Choice, layouts: Layouts) -> str:
-    """Remarks on the maps: differences from the settings, and how much the maps differ."""
     notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
     parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
     shares, disparity = layouts[0].shares, layouts[-1].disparity
@@ -138,16 +136,8 @@ def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points:
     missing = len(stored) - len(layouts)
     if not missing:
         return layouts
-    values = {
-        "split": choice.split,
-        "method": settings.method,
-        "neighbours": str(settings.neighbours),
-        "min-distance": repr(settings.min_distance),
-        "perplexity": repr(settings.perplexity),
-        "seed": str(settings.seed),
-        "modalities": settings.modalities,
-    }
-    flags = [text for name, value in values.items() for text in (f"--{name}", value)]
+    values = {"split": choice.split, **asdict(settings)}
+    flags = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
     compiling = ", and half a minute more the first time, to compile UMAP" if method == "umap" else ""
     show_work(

@@ -50,7 +50,6 @@ def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
 
 
 def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.ndarray:
-    """The rows of a table that the map shows."""
     if modalities in ("both", "centred"):
         return np.arange(len(table))
     return np.flatnonzero((table["modality"] == "image") == (modalities == "images"))
@@ -73,12 +72,10 @@ class Shown:
 
     @cached_property
     def images(self) -> int:
-        """Images on the map."""
         return int((self.tables[0]["modality"] == "image").sum())
 
     @property
     def captions(self) -> int:
-        """Captions on the map."""
         return len(self.points) - self.images
 
     @cached_property
@@ -88,17 +85,14 @@ class Shown:
 
     @cached_property
     def of_split(self) -> tuple[int, int]:
-        """Images and captions of the split."""
         ranks = ask(Run.ranks, self.choice.first, self.choice.split)
         return len(ranks["i2t"]), len(ranks["t2i"])
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of all images of the split."""
         return list(ask(Run.image_names, self.choice.first, self.choice.split))
 
     def counted(self, points: np.ndarray) -> list[str]:
-        """Numbers of images and captions among these points."""
         images = int((points < self.images).sum())
         parts = ((images, self.images, "image"), (len(points) - images, self.captions, "caption"))
         return [words.count(number, name) for number, of_map, name in parts if of_map]
@@ -122,11 +116,8 @@ def explore(
         column = pick("Colour", names, "colour", 150)
         example, find = "words, image 12, a file", {"help": cards.tip("find"), "width": 210, **bound("find")}
         query = st.text_input("Find on the map", max_chars=QUERY_LENGTH, placeholder=example, **find) or ""
-        label, toggle = (
-            "Lines between images and their captions",
-            {"help": cards.tip("pair lines"), **bound("lines")},
-        )
-        lines = both and st.toggle(label, True, **toggle)
+        label, help_text = "Lines between images and their captions", cards.tip("pair lines")
+        lines = both and st.toggle(label, True, help=help_text, **bound("lines"))
         selection = map_selection.from_text(st.query_params.get(AREA))
         button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selection)
     query = query.strip()
@@ -197,9 +188,7 @@ def _suffix(choice: Choice, name: str) -> str:
 def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
     """Number of samples that a search found on the map, in words."""
     if not len(matches):
-        return (
-            f"Nothing on the map matches “{query}”: no number, file name, or caption with all of these words."
-        )
+        return f"Nothing on the map matches “{query}”: no number, file name, or caption with all these words."
     parts = [part for part in shown.counted(matches) if not part.startswith("0 ")]
     limit = f" The first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
     return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
@@ -217,9 +206,7 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
     values = [table[column] for table in tables]
     if column in KINDS:
         order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
-        if (
-            column == "cluster" and len(values) == 2
-        ):  # the same colour for clusters that share the most samples
+        if column == "cluster" and len(values) == 2:  # one colour for clusters that share the most samples
             values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
             order = charts.frequent(values[0])
         colouring = [charts.kinds(kinds, colours, order) for kinds in values]
@@ -232,13 +219,11 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
 
 
 def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> None:
-    """Count the plotted and the selected points, and the pairs that lines could join."""
     parts, total = [], len(shown.points)
     if total > MOST_DRAWN:
-        parts.append(
-            f"{MOST_DRAWN:,} of {total:,} points are plotted, chosen at random; the shade behind them shows the "
-            "density of all points, and selections apply to all points."
-        )
+        drawn = f"{MOST_DRAWN:,} of {total:,} points are plotted, chosen at random"
+        shade = "the shade behind them shows the density of all points, and selections apply to all points"
+        parts.append(f"{drawn}; {shade}.")
     if len(selected):
         parts.append(f"{len(selected):,} of {total:,} selected: {', '.join(shown.counted(selected))}.")
         if pairs > MOST_LINES:
@@ -286,7 +271,6 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
 
 
 def _pictures(shown: Shown, selected: np.ndarray) -> None:
-    """The images of the selection, and of its captions, as cards."""
     choice, table = shown.choice, shown.tables[-1]
     images = pd.unique(table["image"].to_numpy()[selected])
     if not len(images):
@@ -294,9 +278,8 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     some = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
     cards.heading("Their pictures", some=some)
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
-    cards.results(
-        [
-            sample_card(choice, choice.last, "image", image, image, float(best[image]), here="joint space")
-            for image in images[:PICTURES_SHOWN].tolist()
-        ]
-    )
+    items = []
+    for image in images[:PICTURES_SHOWN].tolist():
+        score = float(best[image])
+        items.append(sample_card(choice, choice.last, "image", image, image, score, here="joint space"))
+    cards.results(items)

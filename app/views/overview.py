@@ -110,7 +110,6 @@ def metrics_by_run(runs: list[RunSummary], choice: Choice) -> Metrics:
 
 
 def headline(choice: Choice, metrics: Metrics) -> None:
-    """The last run's metrics and their change against the first run, each with its interval."""
     if any(run.name not in metrics for run in choice.runs):  # damaged, and named above
         return
     changes = {}
@@ -186,7 +185,6 @@ def show_table(choice: Choice) -> None:
 
 
 def _row(run: RunSummary, split: str) -> dict[str, Any]:
-    """A run's row of the table and of its file."""
     known, metrics, samples = facts(run), run.metrics.get(split, {}), run.samples.get(split)
     return {
         "run": run.name,

@@ -17,14 +17,8 @@ from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 
 SKIPPED = "review-skipped"
-WORDS = {
-    "wrong-caption": "wrong caption",
-    "also-matches": "also matches",
-    "too-vague": "too vague",
-    "duplicate": "duplicate",
-    "label-right": "label is right",
-    "none": "remark",
-}
+WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
+WORDS |= {"label-right": "label is right", "none": "remark"}
 HOW = {
     "ambiguous": "Captions with the lowest diversity, each with its own image.",
     "near": "Captions that miss their image by the smallest margin, each with the image ranked above it.",
@@ -130,15 +124,8 @@ def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
     if not verdicts:
         cards.empty("No verdict fits.", "Choose others, or clear the field.")
         return
-    frame = pd.DataFrame(
-        {
-            "verdict": [WORDS[review.verdict] for review in verdicts],
-            "reviewer": [review.reviewer for review in verdicts],
-            "tags": [", ".join(review.tags) for review in verdicts],
-            "note": [review.note for review in verdicts],
-            "time": [review.time for review in verdicts],
-        }
-    )
+    rows = [(WORDS[r.verdict], r.reviewer, ", ".join(r.tags), r.note, r.time) for r in verdicts]
+    frame = pd.DataFrame(rows, columns=["verdict", "reviewer", "tags", "note", "time"])
     pairs = judging.reviewed_split(choice.last, choice.split).rows([review.pair for review in verdicts])
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
@@ -164,7 +151,6 @@ def _of_slice(choice: Choice, reviews: tuple[judging.Review, ...]) -> list[judgi
 
 
 def _filtered(reviews: list[judging.Review]) -> list[judging.Review]:
-    """The verdicts that the controls choose."""
     present: set[str] = {review.verdict for review in reviews}
     names = ["all", *dict.fromkeys(cards.literal(review.reviewer) for review in reviews)]
     with row():
@@ -216,7 +202,6 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
 
 
 def show_agreement(reviews: judging.Reviews) -> None:
-    """Cohen's kappa of every two reviewers with pairs in common."""
     cards.heading("Do the reviewers agree?")
     table = judging.agreement(reviews)
     if len(table):
@@ -230,7 +215,6 @@ def show_agreement(reviews: judging.Reviews) -> None:
 
 
 def show_training(choice: Choice, reviews: judging.Reviews) -> None:
-    """The way to a training with these verdicts."""
     run = choice.last
     cards.heading("Use them")
     path, data = judging.file_of(run), judging.data_of(run)

@@ -23,7 +23,6 @@ TABLE_PICTURE, CARD_PICTURE = 96, 160
 
 
 def name_of(modality: Modality, number: int) -> str:
-    """ "caption 185", "image 37"."""
     return f"{'caption' if modality == 'text' else 'image'} {number}"
 
 
@@ -91,7 +90,6 @@ def sample_card(
 
 
 def search_words(key: str, of: str = "of captions and files") -> str:
-    """The field that filters a table's rows by words."""
     return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=260) or "")
 
 
@@ -122,7 +120,6 @@ def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
 
 
 def note_slice(choice: Choice, modality: Modality) -> None:
-    """Note that a page is about the slice, where there is one."""
     if choice.slice:
         inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
         cards.note(
@@ -207,7 +204,6 @@ def sample_table(
 def step_samples(
     choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: np.ndarray | None = None
 ) -> int:
-    """`step_through` the samples of the split."""
     label = "Caption number" if modality == "text" else "Image number"
     count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."
     return step_through(label, target, order, count, help_text, failed)

@@ -55,11 +55,9 @@ class Matrices:
 
     def table(self) -> pd.DataFrame:
         """All cells of all runs, with the run's name in front."""
-        tables = {
-            name: similarity.matrix_table(scaled, self.batch, self.settings.direction)
-            for name, scaled in self.scaled.items()
-        }
-        return pd.concat(tables, names=["run"]).reset_index(level="run").reset_index(drop=True)
+        direction, names = self.settings.direction, list(self.scaled)
+        tables = [similarity.matrix_table(scaled, self.batch, direction) for scaled in self.scaled.values()]
+        return pd.concat(tables, keys=names, names=["run"]).reset_index(level="run").reset_index(drop=True)
 
 
 def show(choice: Choice) -> None:
@@ -110,7 +108,6 @@ def show(choice: Choice) -> None:
 
 
 def choose_settings(choice: Choice) -> MatrixSettings:
-    """The controls of the page."""
     with row("top"):
         rows = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
@@ -133,7 +130,6 @@ def choose_settings(choice: Choice) -> MatrixSettings:
 
 
 def described(choice: Choice) -> str:
-    """Source of the values of the sliders, run by run."""
     parts, with_concepts = [], []
     for run in choice.runs:
         loss = opened_run(run).loss
@@ -248,7 +244,6 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
 
 
 def steps_html(rows: Sequence[Step]) -> str:
-    """The steps as an HTML table, escaped."""
     lines = ((html.escape(text) for text in step) for step in rows)
     body = "".join(
         f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines
@@ -266,7 +261,6 @@ def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
 
 
 def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:
-    """The picture with the caption, and the numbers of every run."""
     choice, batch = shown.choice, shown.batch
     image, text = cell if shown.settings.direction == "i2t" else cell[::-1]
     number, caption = int(batch.images[image]), int(batch.texts[text])

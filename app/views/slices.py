@@ -73,11 +73,8 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         columns["noise"] = Column("is it noise?", "", "slice gain")
     expressions = dict(table["expression"])
     current = next((number for number, text in expressions.items() if text == choice.slice), -1)
-
-    def pick(number: int) -> None:
-        put(SLICE, str(expressions[number]))
-
-    rows_table(values, columns, table.index.to_numpy(), key, "slices", current, pick, height=560)
+    ids, rows = table.index.to_numpy(), (key, "slices")
+    rows_table(values, columns, ids, *rows, current, lambda row: put(SLICE, expressions[row]), height=560)
 
 
 def _intervals(numbers: pd.DataFrame, form: str) -> list[str]:

@@ -82,7 +82,6 @@ def distribution(
 
 
 def describe(name: str, weighting: sample_weights.Weighting) -> str:
-    """A run's weighting in a sentence."""
     text = f"{name}: {weighting.kind}, the weights of a batch sum to λ = {weighting.total:g}"
     if weighting.neighbours:
         text += f", {weighting.neighbours} neighbours by {weighting.text_space}"
@@ -90,19 +89,16 @@ def describe(name: str, weighting: sample_weights.Weighting) -> str:
 
 
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
-    """The pairs with the highest and the lowest weight. Thomas and Kovashka, figure 4."""
-    weights = table[WEIGHT].to_numpy()
+    weights = table[WEIGHT].to_numpy()  # Thomas and Kovashka, figure 4
     order = np.argsort(-weights, kind="stable")
     order = order[choice.inside("text", order)]
     for heading, numbers in (("Highest weights", order), ("Lowest weights", order[::-1])):
         cards.heading(heading)
-        ranked = enumerate(numbers[:EXTREMES].tolist(), start=1)
-        cards.results(
-            [
-                sample_card(choice, run, "text", number, rank, float(weights[number]), term="sample weight")
-                for rank, number in ranked
-            ]
-        )
+        items = []
+        for rank, number in enumerate(numbers[:EXTREMES].tolist(), start=1):
+            score = float(weights[number])
+            items.append(sample_card(choice, run, "text", number, rank, score, term="sample weight"))
+        cards.results(items)
 
 
 def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
@@ -131,7 +127,6 @@ def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.Dat
 
 
 def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
-    """Every pair, ranked; one of them opened."""
     cards.heading("All pairs")
     with row():
         by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")

@@ -7,7 +7,7 @@ from app.ask import Modality, Run, RunSummary, ask
 from app.choice import QUERIES, Choice, opened
 from app.components import cards, links
 from app.components.controls import FIRST, choose_one, row, switch
-from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.heat_maps import show_heat_maps
 from app.views.retrieval import failures, hubs, judged, queries
 from app.views.samples import note_slice, show_sample, step_samples
 
@@ -15,7 +15,6 @@ SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Pict
 
 
 def question(choice: Choice) -> str:
-    """The page's question about the chosen runs."""
     if choice.second is None:
         return f"How well does {choice.first.name} retrieve?"
     if choice.between:
@@ -73,9 +72,5 @@ def one_query(choice: Choice, modality: Modality, number: int) -> None:
     def search(run: RunSummary) -> pd.DataFrame:
         return ask(Run.search, run, number, split=choice.split, modality=modality, top=queries.RESULTS)
 
-    def pairs(run: RunSummary) -> Pairs:
-        candidates = search(run)["candidate"].tolist()
-        return candidate_pairs(choice, run, modality, number, candidates, match="True match")
-
     queries.show_results(choice, modality, search, notes, number)
-    show_heat_maps(choice, "Result", pairs)
+    show_heat_maps(choice, "Result", (modality, number), search, "True match")

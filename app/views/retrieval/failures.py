@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, pick, row, switch
 from app.components.selection import by_outcome, outcome_counts
-from app.components.table import Column
+from app.components.table import Column, Columns
 from app.components.words import count
 from app.views.comparison import show_gains
 from app.views.retrieval import judged
@@ -46,11 +47,11 @@ class Queries:
     def table(
         self,
         queries: pd.DataFrame,
-        columns: Mapping[str, Column],
+        columns: Columns,
         words: str,
         file: str,
         fact: str = NO_MATCH,
-        height: int = 420,
+        **more: Any,
     ) -> np.ndarray:
         """The table of queries that hold the words of the field; returns them in the order shown. `fact` is the notice
         where there is no query."""
@@ -59,22 +60,18 @@ class Queries:
             return np.zeros(0, dtype=np.int64)
         numbers, values = queries["query"].to_numpy(), queries.drop(columns="query")
         target = f"query-{self.modality}"
-        of_queries = (numbers, values, columns, words, target, file)
-        return sample_table(self.choice, self.modality, *of_queries, height=height)
+        return sample_table(self.choice, self.modality, numbers, values, columns, words, target, file, **more)
 
     def file(self, kind: str, name: str) -> str:
-        """Name of a downloaded table."""
         return f"{kind}-{self.choice.split}-{self.direction}-{downloads.file_name(name)}"
 
 
 def share_metric(label: str, number: int, total: int, term: str, colour: str = "off") -> cards.Metric:
-    """A number of queries and its share."""
     share = f"{100 * number / max(total, 1):.1f} %"
     return cards.Metric(label, f"{number:,}", f"of {max(total, 1):,}", term, share, colour, "off")  # type: ignore[arg-type]
 
 
 def compare_runs(shown: Queries) -> np.ndarray:
-    """Two runs: outcomes, rank changes, and the queries behind them."""
     choice, direction = shown.choice, shown.direction
     first, second = choice.runs
     changes = ask_both(retrieval.compare, first, second, choice.split, at=shown.at)
@@ -103,17 +100,15 @@ def compare_runs(shown: Queries) -> np.ndarray:
         outcome = choose_one("Show", outcomes, "outcome")
         ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
         with row():
-            bands = {
-                name: choose_band(of_run(choice, "Rank", run), key) for name, (run, key) in ranks.items()
-            }
+            bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in ranks.values()]
             words = search_words("words")
         queries = by_outcome(changes, None if outcome == "all" else outcome)
-        for name, band in bands.items():
+        for name, band in zip(ranks, bands, strict=True):
             queries = queries[in_band(queries[name].to_numpy(), band)]
         queries = only_right(shown, queries)
         columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
         columns["change"] = Column("gain", "+,d", "gain")
-        fact = NO_MATCH if outcome == "all" or any(bands.values()) else f"No query is {outcome}."
+        fact = NO_MATCH if outcome == "all" or any(bands) else f"No query is {outcome}."
         return shown.table(queries, columns, words, shown.file("ranks", outcome), fact)
 
 
@@ -168,7 +163,6 @@ def choose_missed(shown: Queries, table: pd.DataFrame) -> Filter:
 
 
 def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
-    """Choose queries by the runs that answer them."""
     names = [run.name for run in shown.choice.runs]
     right = table[names].to_numpy() <= shown.at
     times = right.sum(1)
@@ -250,12 +244,10 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
 def near_misses(shown: Queries) -> np.ndarray:
     """Queries whose match loses, or wins, by a small margin."""
     choice, direction, last = shown.choice, shown.direction, shown.choice.last
-    samples = choice.ask_each(Run.sample)
-    tables = {
-        run.name: ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
-        for run in choice.runs
-    }
-    tables = {name: table[choice.inside(shown.modality, table["query"])] for name, table in tables.items()}
+    samples, tables = choice.ask_each(Run.sample), {}
+    for run in choice.runs:
+        table = ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
+        tables[run.name] = table[choice.inside(shown.modality, table["query"])]
     table = tables[last.name].copy(deep=False)
     others = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
     for name, column in others.items():

@@ -67,11 +67,10 @@ def show_hubs(shown: Queries) -> np.ndarray:
     fact = f"No query ranks it above its true match within the first {k}."
     file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
     columns = {"place": Column("rank of the hub", ",d", "hub rank")}
-    return shown.table(wrong, columns, search_words("words"), file, fact, 330)
+    return shown.table(wrong, columns, search_words("words"), file, fact, height=330)
 
 
 def _hubness(tables: Tables, k: int) -> None:
-    """Dominance of hubs: metrics of one or two runs, a table of more."""
     rows = []
     for name, table in tables.items():
         counts = table["count"].to_numpy()

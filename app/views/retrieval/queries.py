@@ -27,7 +27,7 @@ from app.components.controls import side_by_side
 from app.components.reviewing import menu_html
 from app.components.selection import matching
 from app.components.table import Column, rows_table
-from app.views.heat_maps import Pairs, candidate_pairs, show_heat_maps
+from app.views.heat_maps import show_heat_maps
 from app.views.retrieval import judged
 from app.views.samples import sample_card, search_words
 
@@ -83,7 +83,6 @@ def _results(
 
 
 def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> set[int]:
-    """The best results of a query that are probably matches although no label names them."""
     guesses = likely_matches(run, choice.split, QUERIES[modality], query)
     if guesses is None:
         return set()
@@ -135,11 +134,10 @@ def query_with_text(choice: Choice) -> None:
         return
     show_results(choice, "text", lambda run: _pictures_of(choice, run, query))
 
-    def pairs(run: RunSummary) -> Pairs:
-        results = ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
-        return candidate_pairs(choice, run, "text", query, results["candidate"].tolist())
+    def search(run: RunSummary) -> pd.DataFrame:
+        return ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
 
-    show_heat_maps(choice, "Result", pairs)
+    show_heat_maps(choice, "Result", ("text", query), search)
 
 
 def _saved_queries(saved: list[str], query: str) -> None:
@@ -149,13 +147,12 @@ def _saved_queries(saved: list[str], query: str) -> None:
     if not len(rows):
         cards.empty("No saved query contains all of these words.", "Use fewer words, or clear the field.")
         return
-
-    def pick(row: int) -> None:
-        put("text", saved[row])
-
     table, columns = pd.DataFrame({"query": [saved[row] for row in rows]}), {"query": Column("query")}
     current = saved.index(query) if query in saved else -1
-    rows_table(table, columns, rows, "saved-queries", "saved queries", current, pick, height=240)
+    name = "saved queries"
+    rows_table(
+        table, columns, rows, "saved-queries", name, current, lambda row: put("text", saved[row]), height=240
+    )
 
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
@@ -188,11 +185,10 @@ def query_with_picture(choice: Choice) -> None:
     st.html(cards.sample_html(picture, [], upload.name))
     show_results(choice, "image", lambda run: _captions_of(choice, run, content))
 
-    def pairs(run: RunSummary) -> Pairs:
-        results = ask(questions.search_picture, run, choice.split, content, RESULTS)
-        return candidate_pairs(choice, run, "image", content, results["candidate"].tolist())
+    def search(run: RunSummary) -> pd.DataFrame:
+        return ask(questions.search_picture, run, choice.split, content, RESULTS)
 
-    show_heat_maps(choice, "Result", pairs)
+    show_heat_maps(choice, "Result", ("image", content), search)
 
 
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:

@@ -16,7 +16,6 @@ ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
 def find(name: str) -> training.TrainingRun | None:
-    """The run or job of that name, as it is now."""
     return next((entry for entry in training.training_runs() if entry.name == name), None)
 
 
@@ -36,7 +35,6 @@ def show_training(name: str) -> None:
 
 
 def _busy(entry: training.TrainingRun | None) -> bool:
-    """True if the run is training or being evaluated."""
     if entry is None or entry.alive:
         return entry is not None
     job = training.evaluation(entry.run) if entry.run is not None else None

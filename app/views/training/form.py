@@ -33,7 +33,6 @@ DATA_HELP = (
 
 
 def words(key: str) -> str:
-    """ "learning_rate" → "learning rate"."""
     return key.replace("_", " ")
 
 
@@ -62,7 +61,6 @@ class Form:
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """Arguments of `training.start`."""
         return self.preset, self.name, self.data, self.values, self.teacher, self.reviews
 
     def choose(self, key: str, option: training.Option | None = None) -> None:
@@ -93,7 +91,6 @@ class Form:
 
 
 def show_form() -> None:
-    """Draw the form."""
     form = _begin_form()
     if missing := training.missing_models(form.preset):
         faults = " ".join(str(fault) for fault in missing)
@@ -123,7 +120,6 @@ def show_form() -> None:
 
 
 def _begin_form() -> Form:
-    """Data set, preset and name."""
     data_sets = {data.name: data for data in training.data_sets()}
     linked_preset = st.query_params.get("preset", "demo")
     fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in training.presets(data)]
@@ -144,7 +140,6 @@ def _begin_form() -> Form:
 
 
 def _reviews(data: training.DataSet) -> Path | None:
-    """The file of the data's reviews, where there is one and it is switched on."""
     path = judging.of_data(data.path)
     try:
         judged = len(judging.load(path).verdicts)
@@ -212,8 +207,6 @@ def _offer(form: Form) -> None:
 
 
 def _begin(*settings: Any) -> None:
-    """Start a run with the arguments of `training.start`."""
-
     def start() -> None:
         training.start(*settings)
         st.session_state.pop(ASKED, None)
