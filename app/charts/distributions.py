@@ -88,17 +88,10 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 
 
 def similarity_histogram(
-    similarities: np.ndarray,
-    positives: np.ndarray,
-    gamma: float,
-    name: str,
-    position: int,
-    runs: int,
-    colours: Tone,
+    similarities: np.ndarray, positives: np.ndarray, gamma: float, name: str, colour: str, colours: Tone
 ) -> go.Figure:
     """One anchor's similarities to all negatives, its own matches as diamonds, γ as a line."""
     counts, edges = np.histogram(similarities, bins=40)
-    colour = draw.run_colour(position, runs, colours)
     negatives = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
     heights = np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12)
     edge = {"color": colours.paper, "width": 1}

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -148,17 +148,9 @@ def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
     """A row of numbers; `compact` fits four into half a page."""
     shown = list(items)
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
-        column.metric(
-            literal(item.label),
-            item.value,
-            item.delta,
-            item.colour,
-            delta_arrow=item.arrow,
-            height="stretch",
-            delta_description=literal(item.note) or None,
-            help=TERMS.get(item.term),
-            border=not compact,
-        )
+        look: dict[str, Any] = {"delta_arrow": item.arrow, "height": "stretch", "border": not compact}
+        look |= {"delta_description": literal(item.note) or None, "help": TERMS.get(item.term)}
+        column.metric(literal(item.label), item.value, item.delta, item.colour, **look)
 
 
 def results(items: Sequence[Result]) -> None:

@@ -11,11 +11,10 @@ from app import charts, jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
 from app.components import cards, downloads, links
-from app.components.controls import choose_one, choose_run, pick, row, step_through, whole_number
+from app.components.controls import choose_one, choose_run, pick, row, show_work, step_through, whole_number
 from app.components.selection import selected_points
 from app.components.table import Column, picking_table, plain_table
 from app.components.words import count
-from app.components.work import show_work
 from app.views.samples import sample_card
 
 LEAST, MOST = 2, 2000

@@ -180,17 +180,11 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         )
     table = ask(questions.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
-    return sample_table(
-        choice.alone(run),
-        "text",
-        table["caption"].to_numpy(),
-        table.drop(columns=["caption", "image"]),
-        DISAGREEMENTS,
-        "",
-        CAPTION,
-        f"concepts-{choice.split}-shared-{run.name}",
-        nothing=("The slice holds no caption.", "Clear the slice in the sidebar."),
-    )
+    captions, values = table["caption"].to_numpy(), table.drop(columns=["caption", "image"])
+    file = f"concepts-{choice.split}-shared-{run.name}"
+    nothing = ("The slice holds no caption.", "Clear the slice in the sidebar.")
+    of_run = choice.alone(run)
+    return sample_table(of_run, "text", captions, values, DISAGREEMENTS, "", CAPTION, file, nothing=nothing)
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:

@@ -14,10 +14,9 @@ from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_bo
 from app.ask import data_quality as api
 from app.choice import Choice, opened
 from app.components import cards, downloads, links, reviewing
-from app.components.controls import choose_one, row, step_through, switch
+from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.table import Column, Columns, picking_table
 from app.components.words import count
-from app.components.work import show_work
 from app.views.samples import (
     NO_COMMON_WORDS,
     name_of,

@@ -25,12 +25,9 @@ NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A text, and the image of the split (its number) or the uploaded picture (its bytes) that it is compared with."""
-
-    text: str
-    image: int | bytes
+Pair = tuple[
+    str, int | bytes
+]  # a text, and an image of the split (its number) or an uploaded picture (its bytes)
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,8 @@ def _pairs(
             numbers = {match: int(own[best])} | numbers
     if modality == "text":
         text = captions[content] if isinstance(content, int) else str(content)
-        return {label: Pair(text, image) for label, image in numbers.items()}
-    return {label: Pair(captions[caption], content) for label, caption in numbers.items()}  # type: ignore[arg-type]
+        return {label: (text, image) for label, image in numbers.items()}
+    return {label: (captions[caption], content) for label, caption in numbers.items()}  # type: ignore[misc]
 
 
 def show_heat_maps(
@@ -119,7 +116,7 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
         usual = [*ways[run.name], "cosine"][0]
         way = offered[0] if offered and offered[0] in ways[run.name] else usual
         try:
-            heat = ask(questions.word_regions, run, choice.split, pair.text, pair.image, way)
+            heat = ask(questions.word_regions, run, choice.split, *pair, way)
             maps[run.name] = Drawn(pair, heat, way)
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
@@ -157,7 +154,7 @@ def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: st
         cards.empty(f"This run does not read “{word}” as one word.", "Pick another word.")
         return
     values, strongest = heat.values[index], int(heat.strongest()[index])
-    picture = ask(questions.picture_of, run, choice.split, drawn.pair.image)
+    picture = ask(questions.picture_of, run, choice.split, drawn.pair[1])
     if heat.boxes is not None and picture is not None:
         laid = [heat_maps.lay_over(word_values, heat.boxes) for word_values in heat.values]
         shown, bounds = (cards.data_url(picture[0]), picture[1]), _bounds([part.values for part in laid])

@@ -8,9 +8,8 @@ from app import charts, jobs, questions
 from app.ask import Run, Sample, ask, ask_all, joint_space, opened_run
 from app.choice import Choice, bound_number, set_value, tone
 from app.components import cards, downloads
-from app.components.controls import choose_one, row, switch
+from app.components.controls import choose_one, row, show_work, switch
 from app.components.words import count, duration, number
-from app.components.work import show_work
 from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
 
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}

@@ -12,7 +12,7 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Modality, Run, Sample, ask, clusters, joint_space, opened_run
 from app.choice import Choice, bound, set_value, tone
-from app.components import cards, downloads, map_selection, words
+from app.components import cards, downloads, links, map_selection, words
 from app.components.controls import button, pick, row
 from app.components.table import Column, SampleCell, rows_table
 from app.views.samples import ids_text, sample_card, sample_cells, show_sample
@@ -258,9 +258,9 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
 
     def cells(rows: np.ndarray) -> list[SampleCell]:
         page = table.iloc[rows]
-        kinds: list[Modality] = ["image" if kind == "image" else "text" for kind in page["modality"]]
-        values = (page[name].tolist() for name in ("number", "image", "text"))
-        return sample_cells(choice.last, choice.split, kinds, *values)
+        kinds = page["modality"].replace("caption", "text")
+        columns = (kinds, *(page[name] for name in ("number", "image", "text")))
+        return sample_cells(choice.last, choice.split, zip(*(c.tolist() for c in columns), strict=True))
 
     def pick(point: int) -> None:
         set_value(FOCUS, map_selection.focus_name(point, images))
@@ -280,6 +280,6 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     items = []
     for image in images[:PICTURES_SHOWN].tolist():
-        score = float(best[image])
-        items.append(sample_card(choice, choice.last, "image", image, image, score, here="joint space"))
+        pages = links.of_sample(choice, "image", image, here="joint space")
+        items.append(sample_card(choice, choice.last, "image", image, image, float(best[image]), links=pages))
     cards.results(items)

@@ -1,6 +1,7 @@
 """Samples wherever they appear: ids, rows of a table, columns of a file, cards, and one opened as an anchor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -55,33 +56,20 @@ def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarra
 
 
 def sample_card(
-    choice: Choice,
-    run: RunSummary,
-    modality: Modality,
-    number: int,
-    rank: int,
-    score: float,
-    *,
-    here: str = "",
-    pictured: bool = True,
-    **more: Any,
+    choice: Choice, run: RunSummary, modality: Modality, number: int, rank: int, score: float, **more: Any
 ) -> cards.Result:
-    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and,
-    with `pictured`, its image's picture.
-
-    Args:
-        here: page that its links leave out. more: other fields of the card.
-    """
+    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and its
+    image's picture. `more` holds other fields of the card; pictured=False leaves the picture out."""
     split, numbers = choice.split, np.array([number])
     image = int(images_of(run, split, modality, numbers)[0])
-    picture = ask(Run.picture, run, split, image, CARD_PICTURE) if pictured else None
+    picture = ask(Run.picture, run, split, image, CARD_PICTURE) if more.pop("pictured", True) else None
     [first] = texts_of(run, split, modality, numbers)
     text = first
     if modality == "image":
         captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
         text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
     fields = {
-        "links": links.of_sample(choice, modality, number, here=here),
+        "links": links.of_sample(choice, modality, number),
         "ids": ids_of(run, split, modality, number),
         "caption": text,
         "hover": first,
@@ -136,20 +124,15 @@ def similar_button(choice: Choice, modality: Modality, number: int, key: str) ->
 
 
 def sample_cells(
-    run: RunSummary,
-    split: str,
-    modalities: Sequence[Modality],
-    numbers: Sequence[int],
-    images: Sequence[int],
-    texts: Sequence[str],
+    run: RunSummary, split: str, samples: Iterable[tuple[Modality, int, int, str]]
 ) -> list[SampleCell]:
-    """The first cells of a table's rows about these samples."""
-    pictures = [cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE)) for image in images]
-    rows = zip(modalities, numbers, images, texts, pictures, strict=True)
-    return [
-        SampleCell(image, name_of(modality, number), text, ids_of(run, split, modality, number), picture)
-        for modality, number, image, text, picture in rows
-    ]
+    """The first cells of a table's rows: the modality, number, image and text of every sample as a cell."""
+    cells = []
+    for modality, number, image, text in samples:
+        picture = cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE))
+        ids = ids_of(run, split, modality, number)
+        cells.append(SampleCell(image, name_of(modality, number), text, ids, picture))
+    return cells
 
 
 def sample_table(
@@ -187,8 +170,8 @@ def sample_table(
     def cells(positions: np.ndarray) -> list[SampleCell]:
         samples = numbers[positions]
         images, texts = images_of(run, split, modality, samples), texts_of(run, split, modality, samples)
-        kinds = [modality] * len(samples)
-        return sample_cells(run, split, kinds, samples.tolist(), images.tolist(), texts)
+        rows = zip(repeat(modality), samples.tolist(), images.tolist(), texts, strict=False)
+        return sample_cells(run, split, rows)
 
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)

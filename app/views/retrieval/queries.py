@@ -40,16 +40,12 @@ Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
 def show_results(
-    choice: Choice,
-    modality: Modality,
-    search: Search,
-    notes: Mapping[str, str] | None = None,
-    query: int | None = None,
+    choice: Choice, modality: Modality, search: Search, notes: Mapping[str, str], query: int | None = None
 ) -> None:
     """Every run's ten best candidates; `notes` are below the runs' names. `search` returns None where it has said why
     there are none. Results of a sample of the split, `query`, can be judged."""
     for run in side_by_side(choice.runs, "small"):
-        cards.label(run.name, (notes or {}).get(run.name, ""))
+        cards.label(run.name, notes.get(run.name, ""))
         try:
             candidates = search(run)
         except (InputError, OSError, ImportError) as error:
@@ -111,13 +107,12 @@ def rank_change(choice: Choice, modality: Modality, number: int) -> dict[str, st
     note, colour = f"{as_large:,} of {len(gains):,} changed by as much", "green" if after < before else "red"
     if before == after:
         note, colour = "the same rank", "off"
-    cards.metrics(
-        [
-            cards.Metric(f"rank in {choice.first.name}", f"{before + 1:,}", "1 is best", "rank"),
-            cards.Metric(f"rank in {choice.second.name}", f"{after + 1:,}", "1 is best", "rank"),
-            cards.Metric("gain", f"{before - after:+,}", "", "gain", note, colour, "off"),  # type: ignore[arg-type]
-        ]
-    )
+    positions = {choice.first.name: before, choice.second.name: after}
+    items = [
+        cards.Metric(f"rank in {name}", f"{p + 1:,}", "1 is best", "rank") for name, p in positions.items()
+    ]
+    gain = cards.Metric("gain", f"{before - after:+,}", "", "gain", note, colour, "off")  # type: ignore[arg-type]
+    cards.metrics([*items, gain])
     return notes
 
 
@@ -132,7 +127,7 @@ def query_with_text(choice: Choice) -> None:
         fix = "Type a sentence and press Enter. Every run then ranks the pictures of the split."
         cards.empty("No query yet.", fix)
         return
-    show_results(choice, "text", lambda run: _pictures_of(choice, run, query))
+    show_results(choice, "text", lambda run: _pictures_of(choice, run, query), {})
 
     def search(run: RunSummary) -> pd.DataFrame:
         return ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
@@ -183,7 +178,7 @@ def query_with_picture(choice: Choice) -> None:
         cards.empty("This file cannot be used.", str(error))
         return
     st.html(cards.sample_html(picture, [], upload.name))
-    show_results(choice, "image", lambda run: _captions_of(choice, run, content))
+    show_results(choice, "image", lambda run: _captions_of(choice, run, content), {})
 
     def search(run: RunSummary) -> pd.DataFrame:
         return ask(questions.search_picture, run, choice.split, content, RESULTS)
