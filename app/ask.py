@@ -143,11 +143,8 @@ def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as
 
 
 def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The kept answer to a question about one run.
-
-    Raises:
-        InputError: the part of the run that the question needs is missing or damaged.
-    """
+    """The kept answer to a question about one run; InputError where the part of it that the question needs is missing
+    or damaged."""
     return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 
@@ -163,10 +160,8 @@ def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwa
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=HASHES)
 def opened_run(run: RunSummary) -> Run:
-    """The opened run, for questions whose answers are not kept: what other processes write beside the run.
-
-    Its arrays stay mapped and its statistics are kept.
-    """
+    """The opened run, for questions whose answers are not kept, because other processes write them beside it. Its
+    arrays stay mapped and its statistics are kept."""
     return open_run(run.path)
 
 
@@ -227,11 +222,8 @@ def has_embeddings(run: RunSummary, split: str) -> bool:
 def likely_matches(
     run: RunSummary, split: str, direction: Direction, query: int | None = None
 ) -> retrieval.LikelyMatches | None:
-    """Results that are probably matches although no label names them; None if captions share no words.
-
-    Args:
-        query: of a large split, where only a sample of the queries is looked at, the query that must be among them.
-    """
+    """Results that are probably matches although no label names them; None if captions share no words. Of a large split
+    only a sample of the queries is looked at: `query` is then the one that must be among them."""
     vectors, sample = ask(questions.text_vectors, run, split), ask(Run.query_sample, run, split)
     if vectors is None:
         return None

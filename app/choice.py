@@ -114,11 +114,7 @@ def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
 
 
 def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
-    """(m,) bool: the captions of a slice, by plain words or an expression.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """(m,) bool: the captions of a slice, by plain words or an expression; InputError where it is neither."""
     return ask(questions.slice_mask, run, split, expression, keyed(*_columns(run, split)))
 
 
@@ -166,12 +162,9 @@ def value_of(key: str, default: str = "") -> str:
 
 
 def followed(key: str, asked: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
-    """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed since
-    the last script run. Streamlit removes a bound value from the URL if it is the default or unknown.
-
-    Args:
-        asked: the value in the URL; None leaves the widget as it is. accept: the value as it may be.
-    """
+    """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed
+    since the last script run; `accept` makes it one that may be. None in the URL leaves the widget as it is. Streamlit
+    removes a bound value from the URL if it is the default or unknown."""
     seen = f"{key}-{_SEEN}"
     if asked is not None and asked != st.session_state.get(seen, default):
         st.session_state[key] = asked
@@ -191,10 +184,8 @@ def set_value(key: str, value: str) -> None:
 
 
 def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` once they change and no longer hold the open one; returns True if one is open.
-
-    A number in the address stays open until the rows change, also if there are none.
-    """
+    """Open the first of `rows` once they change and no longer hold the open one; returns True if one is open. A number
+    in the address stays open until the rows change, also if there are none."""
     shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
     before, from_link = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
     changed = before not in (None, shown)
@@ -217,11 +208,7 @@ def linked() -> tuple[str, ...]:
 
 
 def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> None:
-    """Do something that may be refused; the reason is kept for `refused`.
-
-    Args:
-        failure: says what was not done, for example "Nothing was started."
-    """
+    """Do something that may be refused; what was not done ("Nothing was started.") and why are kept for `refused`."""
     try:
         action(*arguments)
     except (InputError, OSError) as error:

@@ -29,11 +29,7 @@ def runs_root() -> Path:
 
 
 def folder_of(name: str) -> Path:
-    """The folder with a job's files.
-
-    Raises:
-        ValueError: the name could lead elsewhere.
-    """
+    """The folder with a job's files; ValueError for a name that could lead elsewhere."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"a job is named with lower-case letters, digits and '-', got {name!r}")
     return runs_root() / ".training" if name == TRAINING else runs_root() / ".work" / name
@@ -50,11 +46,8 @@ def start_demo() -> Job:
 
 
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
-    """Start a command, unless one runs under this name; either way, return the running job.
-
-    Raises:
-        OSError: the process cannot be started.
-    """
+    """Start a command, unless one runs under this name; either way, return the running job. OSError where it cannot be
+    started."""
     _forget_old()
     return JobFolder(folder_of(name)).start(command)
 

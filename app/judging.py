@@ -58,11 +58,7 @@ def same_data(entry: DataSet, data: str) -> bool:
 
 
 def load(path: Path) -> Reviews:
-    """Read the file as it is now; a missing one is empty.
-
-    Raises:
-        InputError: the file holds something else.
-    """
+    """Read the file as it is now; a missing one is empty. InputError where it holds something else."""
     state = _state(path)
     return _load(path, state) if state else Reviews()
 
@@ -87,11 +83,7 @@ def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
 
 
 def give(run: RunSummary, review: Review) -> None:
-    """Append a verdict.
-
-    Raises:
-        InputError: a text is too long, or the file cannot be written.
-    """
+    """Append a verdict; InputError where a text is too long or the file cannot be written."""
     api.append_review(file_of(run), review)
 
 
@@ -106,11 +98,8 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """(image, caption) of at most 50 pairs to judge, the most informative first.
-
-    Args:
-        kind: one of `QUEUES`. captions: those to choose from; None for all.
-    """
+    """(image, caption) of at most 50 pairs to judge, the most informative first, by one of `QUEUES`; among these
+    captions (None: all)."""
     sample = ask(Run.sample, run, split)
     captions = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
     if kind == "ambiguous":

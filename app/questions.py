@@ -302,11 +302,8 @@ def starting_loss(run: Run, split: str) -> Loss:
 
 
 def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
-    """The samples, chosen and ordered by this run; ask with `without_sliders`.
-
-    Raises:
-        InputError: the settings give fewer than two pairs.
-    """
+    """The samples, chosen and ordered by this run; ask with `without_sliders`. InputError where the settings give fewer
+    than two pairs."""
     s = settings
     sizes = {"size": s.size, "seed": s.seed}
     batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)

@@ -1,7 +1,5 @@
-"""Start, stop and resume training, and list what is training.
-
-Every run has its own job, named after it. All state lies in files, so every tab and a restarted app see the same.
-"""
+"""Start, stop and resume training, and list what is training. Every run has its own job, named after it. All state lies
+in files, so every tab and a restarted app see the same."""
 
 import hashlib
 import os
@@ -101,11 +99,8 @@ def free_name(name: str) -> str:
 
 
 def start(preset: str, name: str, *settings: Any) -> None:
-    """Start a run in a process of its own; `settings` are the other arguments of `arguments`.
-
-    Raises:
-        InputError: as `arguments`. OSError: the process cannot be started.
-    """
+    """Start a run in a process of its own, with the other arguments of `arguments`; InputError as from there, OSError
+    where the process cannot be started."""
     values, _ = arguments(preset, name, *settings)
     jobs.start(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 

@@ -49,11 +49,8 @@ def frequent(values: pd.Series) -> tuple[str, ...]:
 
 
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
-    """The most frequent kinds get a colour each, all others one grey.
-
-    Args:
-        order: kinds that come first, whatever their counts.
-    """
+    """The most frequent kinds get a colour each, all others one grey; those in `order` come first, whatever their
+    counts."""
     texts = values.astype(str)
     names = list(dict.fromkeys([*order, *map(str, texts.value_counts().index)]))
     shown = names[:MOST_KINDS]

@@ -28,11 +28,8 @@ def kind_colour(kind: str, colours: Tone) -> str:
 
 
 def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, colours: Tone) -> go.Figure:
-    """Concepts as marks (size: captions that hold them), arrows to the concepts they read; `chosen` has a ring.
-
-    Args:
-        nodes, edges: of `ConceptGraph`; arrows end where the mark of the neighbour begins.
-    """
+    """Concepts as marks (size: captions that hold them), arrows to the concepts they read, which end where the mark
+    begins; `chosen` has a ring. Nodes and edges are those of `ConceptGraph`."""
     counts = nodes["count"].to_numpy(dtype=float)
     sizes = 9 + 21 * np.sqrt(counts / max(counts.max(initial=1.0), 1.0))  # pixels, areas as the counts
     size_of = dict(zip(nodes["concept"], sizes, strict=True))

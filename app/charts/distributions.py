@@ -139,12 +139,8 @@ def similarity_curves(
 def similarity_densities(
     names: Sequence[str], edges: np.ndarray, counts: Counts, shown: Counts, unit: str, colours: Tone
 ) -> go.Figure:
-    """One kind of pairs of any number of runs, every curve of area 1. DBL's figures 6 and 7.
-
-    Args:
-        names: of the runs. edges: of the bins. counts: (BINS,) of every run, of the pairs that are drawn.
-        shown: counts whose range the axis has, so that two figures beside each other share it. unit: the pairs' name.
-    """
+    """One kind of pairs (`unit`) of any number of runs: (BINS,) counts of each, every curve of area 1. DBL's figures 6
+    and 7. The axis has the range of the counts `shown`, so that two figures beside each other share it."""
     width = float(edges[1] - edges[0])
     traces = []
     for number, (name, of_run) in enumerate(zip(names, counts, strict=True)):

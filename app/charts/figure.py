@@ -99,10 +99,8 @@ def figure(
     yaxis: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
-    """Traces with the common layout; a legend of more than two `runs` adds to the height.
-
-    Built in one step, because Plotly's update_* methods take ten times as long.
-    """
+    """Traces with the common layout; a legend of more than two `runs` adds to the height. Built in one step, because
+    Plotly's update_* methods take ten times as long."""
     faint = {"color": colours.faint}
     axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": faint}
     shared = {

@@ -20,11 +20,7 @@ MANY = 3_000
 
 @dataclass(frozen=True)
 class Map:
-    """One run's map.
-
-    Args:
-        name: of the run. plane: (N, 2) all points. colouring: of all points.
-    """
+    """One run's map: (N, 2) all points, and their colouring."""
 
     name: str
     plane: np.ndarray

@@ -35,10 +35,8 @@ class HeatScale:
 
 
 def heat_scale(matrices: Sequence[np.ndarray], centre: float | None = 0.0, name: str = "") -> HeatScale:
-    """A scale that ends where the values end; without a centre it begins at 0.
-
-    The ends hold 99.8 % of the cells, so that a single cell does not bleach the rest.
-    """
+    """A scale that ends where the values end; without a centre it begins at 0. The ends hold 99.8 % of the cells, so
+    that a single cell does not bleach the rest."""
     cells = np.concatenate([matrix[np.isfinite(matrix)].ravel() for matrix in matrices] or [np.zeros(0)])
     if not len(cells):
         return HeatScale(0.0, 1.0, centre, name)
@@ -48,11 +46,9 @@ def heat_scale(matrices: Sequence[np.ndarray], centre: float | None = 0.0, name:
 
 
 def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
-    """Colours from the lower end to the upper one.
-
-    A colour is as strong as the value is far from the centre, and full at the end that is further away. A centre
-    beyond an end counts as that end: the values on its one side then share all shades of one colour.
-    """
+    """Colours from the lower end to the upper one, as strong as the value is far from the centre, and full at the end
+    that is further away. A centre beyond an end counts as that end: the values on its one side then share all shades of
+    one colour."""
     ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
     if scale.centre is None:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
@@ -90,12 +86,8 @@ def heat_map(
     column_name: str,
     marked: tuple[int, int] | None = None,
 ) -> go.Figure:
-    """One matrix; missing cells show the background.
-
-    Args:
-        values: (R, C), the first row on top. rows, columns: what a cell is called on hover.
-        scale: of the colours. unit: the name of a value on hover. marked: the selected cell.
-    """
+    """One matrix (R, C), the first row on top; missing cells show the background. `rows`, `columns` and `unit` say what
+    a cell and its value are called on hover; `marked` is the selected cell."""
     hover = "%{y} · %{x}<br>" + draw.plain(unit) + " = %{z:.4f}"
     above = draw.colour_bar(colours, len=0.9, tickangle=0, **_ticks(scale))
     ends: Part = {"zmin": scale.low, "zmax": scale.high, "showscale": True, "colorbar": above}

@@ -63,13 +63,8 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
 
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
-    """A row per slice, a dot per run with its interval.
-
-    Args:
-        slices: expressions, the first on top.
-        recalls: run → (slices, 3) recall, low and high end in percent.
-        x: what the recall is.
-    """
+    """A row per slice, the first on top, and in it a dot per run with its interval: run → (slices, 3) recall, low and
+    high end in percent. `x` names the recall."""
     labels = [draw.plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []

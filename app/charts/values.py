@@ -19,10 +19,8 @@ MOST = 2_000
 
 
 def hover_texts(figure: go.Figure, most: int = MOST) -> pd.DataFrame:
-    """The hover text of every point, bar or cell, and the series it belongs to; the first `most` of them.
-
-    A text that does not say where its point lies follows the point's place on the x axis.
-    """
+    """The hover text of every point, bar or cell, and the series it belongs to; the first `most` of them. A text that
+    does not say where its point lies follows the point's place on the x axis."""
     return pd.DataFrame(islice(_rows(figure), most), columns=["series", "value"])
 
 

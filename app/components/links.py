@@ -1,7 +1,5 @@
-"""Addresses inside the app: the same runs and split, another page, another sample.
-
-A widget bound to the URL reads its label there, so these words equal those on the buttons.
-"""
+"""Addresses inside the app: the same runs and split, another page, another sample. A widget bound to the URL reads its
+label there, so these words equal those on the buttons."""
 
 from collections.abc import Sequence
 from urllib.parse import urlencode

@@ -112,11 +112,8 @@ def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndar
 
 
 def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
-    """The selected points, ascending: all inside any area on its own map, and the clicked ones.
-
-    Args:
-        planes: (N, 2) of every map; point p is the same sample on all of them.
-    """
+    """The selected points, ascending: all inside any area on its own map, and the clicked ones. Every map is (N, 2);
+    point p is the same sample on all of them."""
     mask = np.zeros(len(planes[0]), dtype=bool)
     for area in selection.areas:
         if area.map < len(planes):
@@ -165,11 +162,8 @@ def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str)
 
 
 def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> tuple[np.ndarray, int]:
-    """The image-caption pairs that touch these points: (k, 2) points of image and caption, and how many there are.
-
-    Args:
-        points: selected points. owner: (m,) the image of each caption. most: limit of pairs returned, spread over all.
-    """
+    """The image-caption pairs that touch these points, at most so many, spread over all: (k, 2) points of image and
+    caption, and how many there are. `owner` is (m,) the image of each caption."""
     selected = np.zeros(images + len(owner), dtype=bool)
     selected[points] = True
     captions = np.flatnonzero(selected[images:] | selected[:images][owner])

@@ -58,11 +58,7 @@ def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
 
 
 def current(choice: Choice, image: int, caption: int | None) -> Review | None:
-    """This reviewer's present verdict on a pair.
-
-    Raises:
-        InputError: the file of reviews cannot be read.
-    """
+    """This reviewer's present verdict on a pair; InputError where the file of reviews cannot be read."""
     run = choice.last
     pair = judging.reviewed_split(run, choice.split).pair(image, caption)
     return judging.own_verdicts(run, reviewer()).get(pair)
@@ -134,10 +130,8 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `record_clicked` records them.
-
-    `enlarged`: the menu is in the dialog of the large picture, which stays open.
-    """
+    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `record_clicked` records them. `enlarged`:
+    the menu is in the dialog of the large picture, which stays open."""
     try:
         review = current(choice, image, caption)
     except InputError:

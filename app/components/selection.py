@@ -27,11 +27,8 @@ def neighbour(ids: np.ndarray, current: int, step: int) -> int:
 
 
 def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:
-    """The next (step 1) or previous (−1) id of this order that failed; `current` when no further one failed.
-
-    Args:
-        failed: for every id of the split, whether it failed.
-    """
+    """The next (step 1) or previous (−1) id of this order that failed; `current` when no further one did. `failed` is a
+    bool for every id of the split."""
     order = np.asarray(ids, dtype=np.int64)
     position = np.flatnonzero(order == current)
     start = int(position[0]) if len(position) else (-1 if step > 0 else len(order))
@@ -60,11 +57,8 @@ def by_outcome(changes: pd.DataFrame, outcome: str | None) -> pd.DataFrame:
 
 
 def recall_by_tenth(spread: np.ndarray, ranks: np.ndarray, at: int) -> pd.DataFrame:
-    """Recall (%) at `at` by tenth of the anchors' diversity: columns `tenth`, `recall`, `anchors`.
-
-    Args:
-        spread: (Q,) any value that orders the anchors by diversity; ranks: (Q,) from 0.
-    """
+    """Recall (%) at `at` by tenth of the anchors' diversity: columns `tenth`, `recall`, `anchors`. Any (Q,) value that
+    orders the anchors by diversity, and (Q,) ranks from 0."""
     if not len(spread):
         return pd.DataFrame({"tenth": [], "recall": [], "anchors": []})
     tenth = np.empty(len(spread), dtype=int)

@@ -73,9 +73,7 @@ def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
 
 def latest(epochs: pd.DataFrame) -> str:
     """The newest dev R@sum and that of the best epoch so far, whose weights are saved; "" before the first evaluation.
-
-    A half of dev may have chosen the epoch (`--choose-on half`), so the best need not have the highest of all.
-    """
+    A half of dev may have chosen the epoch (`--choose-on half`), so the best need not have the highest of all."""
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
             evaluated = epochs[epochs[column].notna()]

@@ -51,10 +51,8 @@ def page_list() -> list[st.Page]:
 
 
 def configure() -> None:
-    """Title, icon and width; the address a session begins with is kept.
-
-    The icon is a file: a Material icon as favicon would be fetched from the internet.
-    """
+    """Title, icon and width; the address a session begins with is kept. The icon is a file: a Material icon as favicon
+    would be fetched from the internet."""
     remember_link()
     st.set_page_config(page_title=APP_TITLE, page_icon=APP / "icon.png", layout="wide")
 
@@ -68,11 +66,8 @@ def mark_ready() -> None:
 
 
 def require() -> None:
-    """Rerun through streamlit_app.py if this script run did not go through it.
-
-    When a link to a page is the first request to a fresh server, Streamlit 1.67 runs that file of pages/ alone.
-    st.navigation registers the pages, and the rerun goes through streamlit_app.py.
-    """
+    """Rerun through streamlit_app.py if this script run did not go through it: when a link to a page is the first
+    request to a fresh server, Streamlit 1.67 runs that file of pages/ alone. st.navigation registers the pages."""
     if st.session_state.pop("frame_ready", False):
         return
     if st.session_state.get("frame_awaited"):

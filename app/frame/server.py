@@ -31,10 +31,8 @@ def _pages() -> frozenset[str]:
 
 
 def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
-    """The address with runs and split, where one of them is missing; None where the address is complete, or no page's.
-
-    "/" leads to the overview, or to the start page while there is no run. Unknown names stay as they are.
-    """
+    """The address with runs and split, where one is missing; None where it is complete, or no page's. "/" leads to the
+    overview, or to the start page while there is no run. Unknown names stay as they are."""
     from app.ask import all_runs
     from app.choice import NO_RUN
     from app.frame.sidebar import default_pair, default_split
@@ -87,9 +85,7 @@ async def prepare(app: Any) -> AsyncIterator[None]:
 
 def load() -> None:
     """Import what pages need, draw a figure, with which Plotly loads its parts, and list and open the default runs.
-
-    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet.
-    """
+    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet."""
     for name in MODULES:
         import_module(f"app.{name}")
     from app import charts, questions

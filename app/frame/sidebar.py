@@ -122,9 +122,7 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
 
 def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> list[str]:
     """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
-
-    Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data.
-    """
+    Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data."""
     asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
 
     def accept(names: list[str]) -> list[str]:
@@ -185,11 +183,8 @@ def _sliced(shown: Choice, expression: str) -> Choice:
 
 
 def _picker(label: str, key: str, names: Sequence[str], default: str, help_text: str) -> str:
-    """A picker whose value is in the URL, always; a name from the URL stays, also where there is nothing under it.
-
-    No bound widget: Streamlit removes a value that is the default from the URL, and one that is none of the options.
-    Of the URL and the picker, the one that has changed since the last script run is right.
-    """
+    """A picker whose value is in the URL, always; a name from the URL stays, also where there is nothing under it. No
+    bound widget: Streamlit removes a value from the URL that is the default or none of the options."""
     value = followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default)
     st.selectbox(label, [*names, *([] if value in names else [value])], help=help_text, key=key)
     return value

@@ -23,13 +23,9 @@ SEPARATION = {
 
 
 def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = None) -> None:
-    """Report whether gains over the first run are noise, on the slice if there is one: a sentence per recall for two
-    runs, a table for more.
-
-    Args:
-        recalls: key of the metrics → its name as a column.
-        more: further columns of the table: name → a text for every run.
-    """
+    """Report whether gains over the first run are noise, on the slice if there is one: a sentence per recall (key of
+    the metrics → its name as a column) for two runs, a table for more, with a text for every run in the columns of
+    `more`."""
     first, *others = choice.runs
     split, captions = choice.split, choice.captions
     if not choice.between:

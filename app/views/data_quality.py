@@ -84,12 +84,8 @@ def halves(choice: Choice) -> list[RunSummary]:
 
 
 def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSummary]) -> None:
-    """Every caption with its image, the most suspicious first; one of them opened.
-
-    Args:
-        run: that judges.
-        cross_fitted: two runs that judge in its place, each the images it did not train on; or none.
-    """
+    """Every caption with its image, the most suspicious first; one of them opened. Two runs can judge in the place of
+    one, each the images it did not train on."""
     if choice.split == "train" and not cross_fitted and not run.imported:
         cards.note(
             f"{run.name} trained on these pairs and has learned their mistakes too: a pair that looks plausible here may "

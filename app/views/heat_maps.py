@@ -71,12 +71,8 @@ def _pairs(
 def show_heat_maps(
     choice: Choice, label: str, query: Query, search: Callable[[RunSummary], pd.DataFrame], match: str = ""
 ) -> None:
-    """Every run's heat map of one pair and one word, side by side.
-
-    Args:
-        label: of the control that chooses the pair. search: a run's best candidates, in a column of this name.
-        match: label of the true match, for a sample of the split.
-    """
+    """Every run's heat map of one pair and one word, side by side. `search` finds a run's candidates, best first;
+    `label` names the control that chooses one, `match` the true match of a sample of the split."""
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
         return

@@ -102,12 +102,8 @@ class Shown:
 def explore(
     choice: Choice, planes: Planes, whole_tables: Tables, modalities: joint_space.Modalities, remark: str
 ) -> None:
-    """Draw it. Only this part of the page reruns after a lasso.
-
-    Args:
-        planes: of the points that `modalities` shows. whole_tables: every run's samples of both modalities.
-        remark: how the maps were made.
-    """
+    """Draw the maps of the points that `modalities` shows, and `remark` how they were made; the tables are every run's
+    samples of both modalities. Only this part of the page reruns after a lasso."""
     points = points_shown(whole_tables[0], modalities)
     shown = Shown(choice, planes, [table.iloc[points] for table in whole_tables], whole_tables[0], points)
     both = bool(shown.images and shown.captions)
