@@ -25,26 +25,18 @@ from threadpoolctl import threadpool_limits
 from app import questions
 from app.jobs import runs_root
 from coder_core.api import (
-    METRICS,
-    ORIGINS,
     InputError,
     Loss,
     Run,
     RunSummary,
     Sample,
-    SplitSamples,
     clusters,
     concepts,
-    config_differences,
     data_quality,
-    decode,
     diversity,
-    facts,
     heat_maps,
     joint_space,
-    jpeg,
-    list_runs,
-    numbers_from,
+    listing,
     open_run,
     retrieval,
     saved_views,
@@ -143,8 +135,8 @@ def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as
 
 
 def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The kept answer to a question about one run; InputError where the part of it that the question needs is missing
-    or damaged."""
+    """The kept answer to a question about one run; InputError where the part of it that is needed is missing or
+    damaged."""
     return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 
@@ -172,7 +164,7 @@ def all_runs() -> list[RunSummary]:
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)
 def _runs_in(root: str) -> list[RunSummary]:
-    return list_runs(root)
+    return listing.list_runs(root)
 
 
 def run_faults() -> Faults:

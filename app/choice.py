@@ -102,8 +102,8 @@ class Choice:
 
 
 def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
-    """Values that expressions read of every caption, with the present tags of the reviews; and a key that changes with
-    the reviews."""
+    """A key that changes with the reviews, and the values that expressions read of every caption, their tags
+    included."""
     file, tags, key = judging.file_of(run), None, ""
     with suppress(InputError):  # the Reviews page names it
         reviews = judging.load(file)

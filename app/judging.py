@@ -16,7 +16,7 @@ import streamlit as st
 from app.ask import Direction, InputError, Run, RunSummary, ask, keyed, likely_matches, opened_run, retrieval
 from app.jobs import runs_root
 from app.questions import best_candidates
-from app.training import DataSet, data_sets
+from app.training import data_sets, starting
 from coder_core.api import reviews as api
 from coder_core.api.report import gather, render
 from coder_core.api.retrieval import JUDGED, LABELLED, Judgements, OtherSplitError
@@ -50,7 +50,7 @@ def _data_folder(data: str, root: str) -> Path:
     return api.data_folder(data, folders, Path(root))
 
 
-def same_data(entry: DataSet, data: str) -> bool:
+def same_data(entry: starting.DataSet, data: str) -> bool:
     """True if a run's configuration names this data set."""
     if entry.path == "demo" or data == "demo":
         return entry.path == data
@@ -98,8 +98,8 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """(image, caption) of at most 50 pairs to judge, the most informative first, by one of `QUEUES`; among these
-    captions (None: all)."""
+    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, the best first; among these captions (None:
+    all)."""
     sample = ask(Run.sample, run, split)
     captions = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
     if kind == "ambiguous":

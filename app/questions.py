@@ -200,8 +200,7 @@ def stored_maps(
 def answers(
     runs: Sequence[Run], split: str, direction: Direction, at: int, queries: np.ndarray | None = None
 ) -> np.ndarray:
-    """(runs, queries) bool: queries (None: all) that each run answers within the first `at`, without those that have
-    no match."""
+    """(runs, queries) bool: queries (None: all) answered within the first `at`, without those that have no match."""
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
@@ -302,8 +301,7 @@ def starting_loss(run: Run, split: str) -> Loss:
 
 
 def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
-    """The samples, chosen and ordered by this run; ask with `without_sliders`. InputError where the settings give fewer
-    than two pairs."""
+    """The samples, chosen and ordered by this run; InputError for fewer than two pairs. Ask with `without_sliders`."""
     s = settings
     sizes = {"size": s.size, "seed": s.seed}
     batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)

@@ -11,19 +11,7 @@ from typing import Any
 from app import jobs
 from app.ask import RunSummary, all_runs
 from app.jobs import runs_root
-from coder_core.api.training.start import (
-    LONGEST_NAME,
-    DataSet,
-    Option,
-    TeacherRun,
-    arguments,
-    find_data_sets,
-    missing_models,
-    options,
-    presets,
-    teacher_runs,
-    wanted_data,
-)
+from coder_core.api.training import start as starting
 
 PREFIX, EVALUATION = "train-", "evaluate-"
 LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
@@ -53,10 +41,10 @@ class TrainingRun:
         return self.job is not None and self.job.running
 
 
-def data_sets() -> list[DataSet]:
+def data_sets() -> list[starting.DataSet]:
     """The built-in data, and the data sets in the folders of CODER_DATA (separated as in PATH), or in data/."""
     folders = os.environ.get("CODER_DATA")
-    return find_data_sets(folders.split(os.pathsep) if folders else [Path.cwd() / "data"])
+    return starting.find_data_sets(folders.split(os.pathsep) if folders else [Path.cwd() / "data"])
 
 
 def job_name(run: str, prefix: str = PREFIX) -> str:
@@ -101,7 +89,7 @@ def free_name(name: str) -> str:
 def start(preset: str, name: str, *settings: Any) -> None:
     """Start a run in a process of its own, with the other arguments of `arguments`; InputError as from there, OSError
     where the process cannot be started."""
-    values, _ = arguments(preset, name, *settings)
+    values, _ = starting.arguments(preset, name, *settings)
     jobs.start(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 
 

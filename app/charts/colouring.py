@@ -49,8 +49,7 @@ def frequent(values: pd.Series) -> tuple[str, ...]:
 
 
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
-    """The most frequent kinds get a colour each, all others one grey; those in `order` come first, whatever their
-    counts."""
+    """A colour for each of the most frequent kinds, one grey for all others; `order` holds kinds that come first."""
     texts = values.astype(str)
     names = list(dict.fromkeys([*order, *map(str, texts.value_counts().index)]))
     shown = names[:MOST_KINDS]

@@ -16,8 +16,7 @@ Counts = Sequence[np.ndarray]
 
 
 def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
-    """Distributions of several runs over one set of bins, with their medians as dashed lines; more than two runs are
-    lines."""
+    """Distributions of several runs over one set of bins, medians as dashed lines; more than two runs are lines."""
     everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
     everything = everything[np.isfinite(everything)]
     if not len(everything):

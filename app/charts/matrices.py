@@ -114,8 +114,7 @@ def heat_map(
 
 
 def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
-    """An axis without labels. The text of a tick is still what %{x} shows: ids on hover without a table of them for
-    every cell."""
+    """An axis without labels; the texts of its ticks are what %{x} shows, without a table of them for every cell."""
     ticks = {
         "tickmode": "array",
         "tickvals": list(range(len(names))),

@@ -66,8 +66,7 @@ def begin() -> None:
 
 
 def figures() -> None:
-    """In the sidebar, after the page: the figures' values as tables, the format of the camera button, and every figure
-    as one offline HTML file."""
+    """In the sidebar, after the page: figures as tables, as the camera button saves them, and as offline HTML files."""
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return

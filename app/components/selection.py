@@ -27,8 +27,7 @@ def neighbour(ids: np.ndarray, current: int, step: int) -> int:
 
 
 def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:
-    """The next (step 1) or previous (−1) id of this order that failed; `current` when no further one did. `failed` is a
-    bool for every id of the split."""
+    """The next (step 1) or previous (−1) id that `failed` (a bool for every id of the split); `current` without one."""
     order = np.asarray(ids, dtype=np.int64)
     position = np.flatnonzero(order == current)
     start = int(position[0]) if len(position) else (-1 if step > 0 else len(order))

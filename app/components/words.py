@@ -35,8 +35,7 @@ def correlation(rho: float) -> str:
 
 
 def gain_cell(mean: float, low: float, high: float) -> str:
-    """ "+1.2 [-0.4, +2.8] may be noise": a gain with its interval, marked where the interval holds zero; "0" where
-    nothing changes."""
+    """ "+1.2 [-0.4, +2.8] may be noise": a gain with its interval, marked where that holds zero; "0" for no change."""
     if low == high == 0:
         return "0"
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{'' if low > 0 or high < 0 else ' may be noise'}"

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.ask import InputError, RunSummary, all_runs, comparable, facts, run_faults, saved_views, slices
+from app.ask import InputError, RunSummary, all_runs, comparable, listing, run_faults, saved_views, slices
 from app.choice import (
     NO_RUN,
     SLICE,
@@ -151,7 +151,7 @@ def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
 def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
     """True if a run trains on the data of another and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
-    return not run.fault and not evaluated and facts(run)["data"] == facts(first)["data"]
+    return not run.fault and not evaluated and listing.facts(run)["data"] == listing.facts(first)["data"]
 
 
 def _slice(shown: Choice | None) -> str:
@@ -165,8 +165,8 @@ def _slice(shown: Choice | None) -> str:
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:
-    """Report below the field the size and recall of the slice; returns the choice narrowed to it, unless the expression
-    is wrong."""
+    """Report the size and recall of the slice below the field; the choice narrowed to it, unless the expression is
+    wrong."""
     run, split = shown.last, shown.split
     try:
         inside = slice_mask(run, split, expression)

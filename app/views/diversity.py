@@ -249,8 +249,7 @@ def _numbers(
 
 
 def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
-    """Draw it for every chosen run, side by side, of more than three in two rows; `loss` holds the μ, γ and ε of the
-    sliders."""
+    """Draw it for every chosen run, side by side, of more than three in two rows; `loss` is that of the sliders."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
     show_sample(choice, modality, number, here="diversity")

@@ -10,16 +10,12 @@ import streamlit as st
 
 from app import charts, judging
 from app.ask import (
-    ORIGINS,
     RunSummary,
-    SplitSamples,
     all_runs,
     ask,
     ask_both,
-    config_differences,
     curves_of,
-    facts,
-    numbers_from,
+    listing,
     read_each,
     retrieval,
     run_faults,
@@ -78,9 +74,11 @@ def show(choice: Choice) -> None:
         show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
-    origins = {run.name: numbers_from(run) for run in runs}
+    origins = {run.name: listing.numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
-        kinds = "; ".join(f"{name}: {ORIGINS.get(origin, origin)}" for name, origin in origins.items())
+        kinds = "; ".join(
+            f"{name}: {listing.ORIGINS.get(origin, origin)}" for name, origin in origins.items()
+        )
         cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
     left, right = st.columns(2, gap="large")
     if not empty:
@@ -166,10 +164,10 @@ def show_table(choice: Choice) -> None:
     split, of_choice = choice.split, choice.first.samples[choice.split]
     queries = f"the whole of {split}" if choice.slice else split
     cards.heading("All runs", queries=queries)
-    groups: dict[SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
+    groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
         groups.setdefault(run.samples.get(split), []).append(_row(run, split))
-    origins = list(ORIGINS)
+    origins = list(listing.ORIGINS)
     for rows in groups.values():
         rows.sort(key=lambda row: origins.index(row["from"]) if row["from"] in origins else len(origins))
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
@@ -185,7 +183,7 @@ def show_table(choice: Choice) -> None:
 
 
 def _row(run: RunSummary, split: str) -> dict[str, Any]:
-    known, metrics, samples = facts(run), run.metrics.get(split, {}), run.samples.get(split)
+    known, metrics, samples = listing.facts(run), run.metrics.get(split, {}), run.samples.get(split)
     return {
         "run": run.name,
         "from": known["from"],
@@ -207,7 +205,7 @@ def show_differences(runs: list[RunSummary]) -> None:
     if imported:
         cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")
     trained = {run.name: run.config for run in runs if not run.imported}
-    table = config_differences(trained)
+    table = retrieval.config_differences(trained)
     if len(trained) < 2:
         cards.empty("There are no two runs to compare.", "Choose two that were trained here, in the sidebar.")
     elif table.empty:

@@ -102,8 +102,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
 
 
 def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
-    """Spearman's ρ of every two measures over all pairs or those of these captions, and two of them as a figure;
-    returns the table of all pairs."""
+    """Spearman's ρ of every two measures over the pairs of these captions, two as a figure; returns all pairs."""
     cards.heading("Do the measures agree?", run=run.name)
     side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
     table = ask(sample_weights.weight_table, run, split, side)

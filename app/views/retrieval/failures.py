@@ -53,8 +53,7 @@ class Queries:
         fact: str = NO_MATCH,
         **more: Any,
     ) -> np.ndarray:
-        """The table of queries that hold the words of the field; returns them in the order shown. `fact` is the notice
-        where there is no query."""
+        """The queries that hold the words, as a table; returns their order. `fact`: the notice where there is none."""
         if not len(queries):
             cards.empty(fact, "Show others, or choose another number of results.")
             return np.zeros(0, dtype=np.int64)

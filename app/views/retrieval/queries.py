@@ -7,20 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app import questions
-from app.ask import (
-    InputError,
-    Modality,
-    Run,
-    RunSummary,
-    ask,
-    ask_both,
-    decode,
-    has_embeddings,
-    heat_maps,
-    jpeg,
-    likely_matches,
-    retrieval,
-)
+from app.ask import InputError, Modality, Run, RunSummary, ask, ask_both, heat_maps, likely_matches, retrieval
 from app.choice import OTHER, QUERIES, Choice, bound, put
 from app.components import cards, links
 from app.components.controls import side_by_side
@@ -173,7 +160,7 @@ def query_with_picture(choice: Choice) -> None:
         return
     content = upload.getvalue()
     try:
-        picture = jpeg(decode(content, upload.name, size=PICTURE_SIZE))
+        picture = questions.jpeg(questions.decode(content, upload.name, size=PICTURE_SIZE))
     except InputError as error:
         cards.empty("This file cannot be used.", str(error))
         return
@@ -196,7 +183,7 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         return ask(questions.search_picture, run, split, content, RESULTS)
     if run.imported:
         reason = "It holds imported embeddings and no model, so it cannot encode a new picture."
-    elif has_embeddings(run, split):
+    elif ask(Run.scores, run, split) is None:
         reason = "It reads region features from files, so it cannot encode a new picture."
     else:
         reason = "It scores pairs and stores no captions to score a new picture with."

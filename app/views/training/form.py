@@ -14,6 +14,7 @@ from app.choice import attempt, bound, bound_number, linked, put
 from app.components import cards
 from app.components.controls import button, pick
 from app.components.words import count
+from app.training import starting
 from app.views.training import NOT_STARTED
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
@@ -51,19 +52,19 @@ class Form:
 
     preset: str
     name: str
-    data: training.DataSet
+    data: starting.DataSet
     values: dict[str, Any] = field(default_factory=dict)
-    teacher: training.TeacherRun | None = None
+    teacher: starting.TeacherRun | None = None
     reviews: Path | None = None
 
     def __post_init__(self) -> None:
-        self.options = {option.key: option for option in training.options(self.preset)}
+        self.options = {option.key: option for option in starting.options(self.preset)}
 
     @property
     def settings(self) -> tuple[Any, ...]:
         return self.preset, self.name, self.data, self.values, self.teacher, self.reviews
 
-    def choose(self, key: str, option: training.Option | None = None) -> None:
+    def choose(self, key: str, option: starting.Option | None = None) -> None:
         """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
         option = option or self.options[key]
         label, of_preset = words(key), f"{self.preset}-{key}"
@@ -92,7 +93,7 @@ class Form:
 
 def show_form() -> None:
     form = _begin_form()
-    if missing := training.missing_models(form.preset):
+    if missing := starting.missing_models(form.preset):
         faults = " ".join(str(fault) for fault in missing)
         cards.empty("A model of this preset is not on this machine.", faults)
         return
@@ -122,24 +123,24 @@ def show_form() -> None:
 def _begin_form() -> Form:
     data_sets = {data.name: data for data in training.data_sets()}
     linked_preset = st.query_params.get("preset", "demo")
-    fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in training.presets(data)]
+    fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in starting.presets(data)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         fit = fits[0] if fits else 0
         data = data_sets[pick("Data set", data_sets, "data", 240, index=fit, help=DATA_HELP)]
-        presets = training.presets(data)
+        presets = starting.presets(data)
         names = list(presets)
         first = names.index("demo") if "demo" in names else 0
         preset = pick("Preset", names, "preset", 240, index=first)
-        free, longest = training.free_name(preset), training.LONGEST_NAME
+        free, longest = training.free_name(preset), starting.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
-    if linked_preset in training.presets() and linked_preset not in presets:
-        needed = training.wanted_data(linked_preset)
+    if linked_preset in starting.presets() and linked_preset not in presets:
+        needed = starting.wanted_data(linked_preset)
         cards.note(f"The preset {linked_preset} needs {needed}; {data.name} takes the presets above.")
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     return Form(preset, (name or "").strip() or free, data)
 
 
-def _reviews(data: training.DataSet) -> Path | None:
+def _reviews(data: starting.DataSet) -> Path | None:
     path = judging.of_data(data.path)
     try:
         judged = len(judging.load(path).verdicts)
@@ -155,7 +156,7 @@ def _reviews(data: training.DataSet) -> Path | None:
 
 def _boosting(form: Form) -> None:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
-    teachers = training.teacher_runs(all_runs(), form.preset, form.data, form.values)
+    teachers = starting.teacher_runs(all_runs(), form.preset, form.data, form.values)
     runs = {run.name: run for run in teachers}
     form.choose("boosting")
     if form.values["boosting"] == "none":
@@ -182,7 +183,7 @@ def _offer(form: Form) -> None:
     """The command, and the button that starts it; what is wrong with the settings where they cannot be trained."""
     name = form.name
     try:
-        arguments, warnings = training.arguments(*form.settings)
+        arguments, warnings = starting.arguments(*form.settings)
     except InputError as error:
         cards.empty("These settings cannot be trained.", in_words(str(error)))
         return
@@ -192,7 +193,7 @@ def _offer(form: Form) -> None:
     for warning in warnings:
         cards.note(in_words(str(warning)))
     command = shlex.join(["python", "-m", "coder_core.train", *arguments])
-    begins = tuple(f"{preset}-" for preset in training.presets())
+    begins = tuple(f"{preset}-" for preset in starting.presets())
     asks = any(
         key in FIELDS or key.startswith(begins) for key in linked()
     )  # a link must not start a training
