@@ -32,6 +32,8 @@ UPLOAD = "the picture"
 SIZE = 480  # pixels of the longer side of a heat map's picture
 Strength = Literal["captions", "edges", "read"]
 SIDES: tuple[Modality, Modality] = ("image", "text")
+Ranks = dict[str, np.ndarray]  # of every direction
+Rows = np.ndarray | None  # samples of the split; None for all
 Cell = tuple[int, int]  # anchor and candidate in a matrix
 Samples = similarity.MatrixSamples
 Scaled = similarity.Scaled
@@ -147,15 +149,12 @@ def pair_concepts(
     strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
     strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005].reset_index(drop=True)
     samples: dict[Modality, np.ndarray] = {"image": np.array([image]), "text": np.array([text])}
-    perplexity = {
-        side: float(concepts.summarise_attention(view, side, sample).perplexity[0])
-        for side, sample in samples.items()
-    }
-    return strongest, shared, perplexity
+    read = {side: concepts.summarise_attention(view, side, sample) for side, sample in samples.items()}
+    return strongest, shared, {side: float(summary.perplexity[0]) for side, summary in read.items()}
 
 
 def top_readers(
-    run: Run, split: str, concept: int, modality: Modality, top: int = 10, samples: np.ndarray | None = None
+    run: Run, split: str, concept: int, modality: Modality, top: int, samples: Rows
 ) -> pd.DataFrame:
     """`ConceptView.readers`, without those that do not read the concept at all."""
     readers = view_of(run, split).readers(concept, modality, top=top, within=samples)
@@ -197,9 +196,7 @@ def stored_maps(
     return [stored, *(joint_space.stored_layout(run, split, settings, first) for run in others)]
 
 
-def answers(
-    runs: Sequence[Run], split: str, direction: Direction, at: int, queries: np.ndarray | None = None
-) -> np.ndarray:
+def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:
     """(runs, queries) bool: queries (None: all) answered within the first `at`, without those that have no match."""
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
@@ -235,12 +232,8 @@ def word_regions(
 
 def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:
     """An image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if there is none."""
-    content = (
-        jpeg(decode(image, UPLOAD, size=SIZE))
-        if isinstance(image, bytes)
-        else run.picture(split, image, SIZE)
-    )
-    if content is None:
+    upload = jpeg(decode(image, UPLOAD, size=SIZE)) if isinstance(image, bytes) else None
+    if (content := run.picture(split, image, SIZE) if isinstance(image, int) else upload) is None:
         return None
     with Image.open(io.BytesIO(content), formats=["JPEG"]) as picture:
         return content, picture.height / picture.width
@@ -262,9 +255,7 @@ def analysis_fault(run: Run, split: str) -> str:
     return ""
 
 
-def gain_of_ranks(
-    run: Run, split: str, recall: str, after: dict[str, np.ndarray], row: str, captions: np.ndarray | None
-) -> str:
+def gain_of_ranks(run: Run, split: str, recall: str, after: Ranks, row: str, captions: Rows) -> str:
     """A recall by other ranks of a run, `row`, against that by its own, in words."""
     change = retrieval.rank_gains(run.ranks(split), after, run.image_of_text(split), captions)[recall]
     return retrieval.in_words(recall, change, row, "that without")

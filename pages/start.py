@@ -15,18 +15,15 @@ frame.require()
 job = jobs.current()
 running = job is not None and job.running
 trained = not running and any(run.usable for run in all_runs())
-TITLES = {
-    (True, False): "How far is the demo?",
-    (False, True): "What would you like to see first?",
-    (False, False): "Nothing is trained yet. Start with the demo?",
-}
+HAVE_RUNS, HAVE_NONE = "What would you like to see first?", "Nothing is trained yet. Start with the demo?"
 THE_DEMO = (
     "Three small models learn to match about a thousand drawn scenes with their captions: a baseline, the whole of "
     "CODER with concepts and prototypes, and one whose sample weights fill the Weights page. This takes a few minutes "
     "on two cores; then every page has data to show."
 )
 THE_PAGES = "There are trained runs. The overview shows how good they are; the sidebar leads to every page."
-cards.question(TITLES[running, trained], THE_PAGES if trained else THE_DEMO)
+title = "How far is the demo?" if running else HAVE_RUNS if trained else HAVE_NONE
+cards.question(title, THE_PAGES if trained else THE_DEMO)
 
 
 @st.fragment(run_every="2s")

@@ -89,9 +89,8 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
     traces = []
     for name, values, colour in draw.coloured(numbers, colours):
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
-        traces.append(
-            draw.bar(labels, 100 * counts / max(len(values), 1), name, colour, hover, customdata=counts)
-        )
+        shares = 100 * counts / max(len(values), 1)
+        traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
     axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"rangemode": "tozero"}, "height": BANDS_HEIGHT}
     x, several = "effective number of concepts read", len(numbers) > 1
     return draw.figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
@@ -109,9 +108,8 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
             hover = f"%{{y}}: %{{customdata:.1f}} % of the {unit}’s attention"
             legend = {"legendgroup": kind, "showlegend": side == "text"}
             names, colour = [words[row] for row in rows], kind_colour(kind, colours)
-            bars = draw.bar(
-                sign * share, names, label, colour, hover, orientation="h", customdata=share, **legend
-            )
+            look = {"orientation": "h", "customdata": share, **legend}
+            bars = draw.bar(sign * share, names, label, colour, hover, **look)
             traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
     x = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}

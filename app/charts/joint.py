@@ -158,8 +158,8 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
     if isinstance(ramp := maps[0].colouring, Ramp):
         heading = {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}}
         ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading}
-        below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "ypad": 10} | {
-            "len": 0.4,
+        below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4} | {
+            "ypad": 10,
             "thickness": 9,
         }
         bar, scale = colour_bar(colours, **ticks, **below), [list(step) for step in ramp.scale]

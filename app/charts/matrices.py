@@ -115,11 +115,8 @@ def heat_map(
 
 def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
     """An axis without labels; the texts of its ticks are what %{x} shows, without a table of them for every cell."""
-    ticks = {
-        "tickmode": "array",
-        "tickvals": list(range(len(names))),
-        "ticktext": list(map(draw.plain, names)),
-    }
+    texts = [draw.plain(name) for name in names]
+    ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": texts}
     hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
     return {**ticks, **hidden, "range": ends}
 
@@ -158,9 +155,8 @@ def regions_over_picture(
         "height": PICTURE_HEIGHT,
         "margin": MARGIN,
     }
-    return draw.figure(
-        colours, [regions, bar_only], "", "", showlegend=False, xaxis=across, yaxis=down, **layout
-    )
+    layout |= {"showlegend": False, "xaxis": across, "yaxis": down}
+    return draw.figure(colours, [regions, bar_only], "", "", **layout)
 
 
 def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:

@@ -57,9 +57,8 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         dots = len(values) <= 60
         traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
     ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))}
-    return draw.figure(
-        colours, traces, "epoch", draw.plain(label), height=CURVE_HEIGHT, runs=len(traces), xaxis=ticks
-    )
+    size: Part = {"height": CURVE_HEIGHT, "runs": len(traces)}
+    return draw.figure(colours, traces, "epoch", draw.plain(label), xaxis=ticks, **size)
 
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:

@@ -53,23 +53,20 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
         x = [", ".join(map(str, levels)) for levels in zip(*x, strict=True)]
     more = {name: trace[name] for name in ("customdata", "text", "hovertext") if not _absent(trace[name])}
     for row in range(len(x)):
-        yield {"x": x[row], "y": y[row]} | {
-            name: values if isinstance(values, str) else values[row] for name, values in more.items()
-        }
+        of_row = {name: values if isinstance(values, str) else values[row] for name, values in more.items()}
+        yield {"x": x[row], "y": y[row], **of_row}
 
 
 def _cells(trace: Any, layout: Any) -> Iterator[dict[str, Any]]:
     """Cells of a heat map that hold a number; without places of their own they are called as the ticks of the axes."""
     z = np.asarray(trace.z, dtype=float)
-    x, y = (
-        axis.ticktext or range(count) if _absent(places) else places
-        for places, axis, count in ((trace.x, layout.xaxis, z.shape[1]), (trace.y, layout.yaxis, z.shape[0]))
-    )
+    y, x = trace.y, trace.x
+    y = layout.yaxis.ticktext or range(z.shape[0]) if _absent(y) else y
+    x = layout.xaxis.ticktext or range(z.shape[1]) if _absent(x) else x
     more = {name: trace[name] for name in ("customdata", "text") if not _absent(trace[name])}
     for row, column in zip(*np.nonzero(np.isfinite(z)), strict=True):
-        yield {"x": x[column], "y": y[row], "z": z[row, column]} | {
-            name: values[row][column] for name, values in more.items()
-        }
+        of_cell = {name: values[row][column] for name, values in more.items()}
+        yield {"x": x[column], "y": y[row], "z": z[row, column], **of_cell}
 
 
 def _absent(values: Any) -> bool:

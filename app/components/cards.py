@@ -19,10 +19,8 @@ from app.choice import refused
 
 HeadedRow = tuple[str, Sequence[str]]
 Links = Sequence[tuple[str, str]]  # label and address
-TERMS, HOW_TO_READ = (  # explanations of terms, shown on hover, and of what a heading is followed by
-    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-    for name in ("glossary.toml", "headings.toml")
-)
+_FILES = [Path(__file__).with_name(f"{name}.toml") for name in ("glossary", "headings")]
+TERMS, HOW_TO_READ = (tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES)
 SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
@@ -77,9 +75,10 @@ def data_url(picture: bytes | None) -> str:
 
 def results_html(results: Sequence[Result]) -> str:
     """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
+    scores = {html.escape(term): html.escape(TERMS[term]) for term in dict.fromkeys(r.term for r in results)}
     tips = [
-        f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
-        for term in dict.fromkeys(result.term for result in results)
+        f'<details class="cl-tip"><summary>Score: {name}</summary>{text}</details>'
+        for name, text in scores.items()
     ]
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
     return "".join(tips) + f'<div class="{layout}">{"".join(map(_card, results))}</div>'
@@ -118,10 +117,8 @@ def picture_html(picture: bytes | None, image: int | None, description: str) -> 
 
 def links_html(links: Links) -> str:
     """Links to other pages of the app: labels with addresses from `app.components.links`."""
-    anchors = "".join(
-        f'<a href="{html.escape(address, quote=True)}" target="_self">{html.escape(label)}</a>'
-        for label, address in links
-    )
+    texts = [(html.escape(address, quote=True), html.escape(label)) for label, address in links]
+    anchors = "".join(f'<a href="{address}" target="_self">{label}</a>' for address, label in texts)
     return f'<div class="cl-links">{anchors}</div>' if anchors else ""
 
 
@@ -197,10 +194,8 @@ def label(text: str, note: str = "") -> None:
 def table_html(css: str, heads: Sequence[str], rows: Iterable[HeadedRow], more: str = "") -> str:
     """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
     head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in values)}</tr>'
-        for name, values in rows
-    )
+    cells = [(name, "".join(f"<td>{value}</td>" for value in values)) for name, values in rows]
+    body = "".join(f'<tr><th scope="row">{name}</th>{of_row}</tr>' for name, of_row in cells)
     return f'<table class="{css}">{more}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 

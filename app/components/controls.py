@@ -15,6 +15,7 @@ from app.components.selection import neighbour, next_failure
 
 Option = TypeVar("Option", bound=str)
 T = TypeVar("T")
+Failed = np.ndarray | None  # a bool for every sample of the split
 MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to look at
 
@@ -32,9 +33,7 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
             yield item
 
 
-def step_through(
-    label: str, key: str, order: np.ndarray, count: int, help_text: str, failed: np.ndarray | None = None
-) -> int:
+def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, failed: Failed = None) -> int:
     """A sample's number, with buttons (and arrow keys) to the previous and next sample of `order`. With `failed` (a
     bool for every sample) two more lead to the previous and next failure (Shift and an arrow key)."""
     opened(key, order)
@@ -42,7 +41,7 @@ def step_through(
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        number = whole_number(label, 0, count - 1, first, key, 190, help=help_text)
+        number = whole_number(label, 0, count - 1, first, key, 190, help=tip)
         for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
             icon, other = f"arrow_{'back' if step < 0 else 'forward'}", neighbour(order, number, step)
             button(name, f"{key}-{name.lower()}", icon, put, key, other, shortcut=arrow)
@@ -76,12 +75,10 @@ def switch(label: str, key: str, term: str = "") -> bool:
     return st.toggle(label, False, help=cards.tip(term) if term else None, **bound(key))
 
 
-def choose_one(
-    label: str, options: Mapping[Option, str], key: str, help_text: str = "", **more: Any
-) -> Option:
+def choose_one(label: str, options: Mapping[Option, str], key: str, tip: str = "", **more: Any) -> Option:
     """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
     names = {name: cards.literal(text) for name, text in options.items()}
-    look = {"default": next(iter(names)), "required": True, "help": help_text or None, **bound(key), **more}
+    look = {"default": next(iter(names)), "required": True, "help": tip or None, **bound(key), **more}
     return cast(Option, st.segmented_control(label, list(names), format_func=names.__getitem__, **look))
 
 

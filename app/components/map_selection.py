@@ -45,10 +45,11 @@ class Selection:
 
 def to_text(selection: Selection) -> str:
     """The selection as text for a URL."""
-    parts = [
-        f"{MAPS[area.map]}:" + ",".join(f"{value:g}" for corner in area.corners for value in corner)
-        for area in selection.areas
-    ]
+    parts = []
+    for area in selection.areas:
+        parts.append(
+            f"{MAPS[area.map]}:{','.join(f'{value:g}' for corner in area.corners for value in corner)}"
+        )
     if selection.clicked:
         parts.append("p:" + ",".join(str(point) for point in selection.clicked))
     return "!".join(parts)

@@ -140,11 +140,8 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
     present = "" if review is None else labels.get(review.verdict, "remark")
     if review is not None:
         labels = {**labels, UNDO: "Undo"}
-    buttons = "".join(
-        f'<button type="button" data-review="{verdict}" data-pair="{image} {caption} {int(enlarged)}">'
-        f"{html.escape(label)}</button>"
-        for verdict, label in labels.items()
-    )
+    start, pair = '<button type="button" data-review=', f'data-pair="{image} {caption} {int(enlarged)}"'
+    buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
     return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
 

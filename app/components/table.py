@@ -8,6 +8,7 @@ reports is checked before use.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +141,11 @@ def _turn(view: dict[str, Any], value: Any, pages: int, names: Sequence[str]) ->
 
 
 def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:
-    heads = [
-        {"label": c.label, "help": TERMS.get(c.term, ""), "number": bool(c.digits) or c.right}
-        for c in columns.values()
-    ]
+    shown = [(c.label, TERMS.get(c.term, ""), bool(c.digits) or c.right) for c in columns.values()]
+    heads = [dict(zip(("label", "help", "number"), head, strict=True)) for head in shown]
     texts = [[_cell(value, column) for value in frame[name].tolist()] for name, column in columns.items()]
-    rows = [
-        {"cells": [column[row] for column in texts], "sample": asdict(parts[row]) if parts else None}
-        for row in range(len(frame))
-    ]
+    samples = [asdict(part) for part in parts] or repeat(None, len(frame))
+    rows = [{"cells": cells, "sample": sample} for *cells, sample in zip(*texts, samples, strict=True)]
     return {"columns": heads, "rows": rows}
 
 

@@ -77,9 +77,8 @@ class Guard:
 
         async def protected(message: Any) -> None:
             if message["type"] in _BEGINNINGS:
-                headers = MutableHeaders(
-                    raw=[(name.lower(), value) for name, value in message.get("headers", [])]
-                )
+                theirs = [(name.lower(), value) for name, value in message.get("headers", [])]
+                headers = MutableHeaders(raw=theirs)
                 headers.update(ours)
                 message = message | {"headers": headers.raw}
             await send(message)
@@ -90,8 +89,6 @@ class Guard:
         if scope["type"] == "websocket":
             await receive()
             if "websocket.http.response" not in (scope.get("extensions") or {}):
-                await send(
-                    {"type": "websocket.close", "code": 1008}
-                )  # not accepted yet: the server answers 403
+                await send({"type": "websocket.close", "code": 1008})  # not accepted: the server answers 403
                 return
         await PlainTextResponse(REFUSED, 403)(scope, receive, protected)

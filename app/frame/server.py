@@ -66,9 +66,8 @@ class Addresses:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in _pages():
             query = scope["query_string"].decode("latin-1")
             address = await run_in_threadpool(complete, scope["path"], query)
-        answer = (
-            self.app if address is None else RedirectResponse(address, headers={"cache-control": "no-store"})
-        )
+        fresh = {"cache-control": "no-store"}
+        answer = self.app if address is None else RedirectResponse(address, headers=fresh)
         await answer(scope, receive, send)
 
 

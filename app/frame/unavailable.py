@@ -81,10 +81,8 @@ def runs_with(
     """
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
-    facts = [
-        f"{run.name} {f'holds imported embeddings, {imported}' if run.imported else f'was trained {trained}'}."
-        for run in without
-    ]
+    kinds = {True: f"holds imported embeddings, {imported}", False: f"was trained {trained}"}
+    facts = [f"{run.name} {kinds[run.imported]}." for run in without]
     if not matches:
         if len(without) == 2 and not any(run.imported for run in without):
             facts = [f"{without[0].name} and {without[1].name} were trained {trained}."]

@@ -206,10 +206,8 @@ def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number:
         "number, its captions here with the cosine of the pair to the centroid, and, where they differ, the clusters of "
         "image and caption."
     )
-    notes = [
-        "" if pair.agree else f" (image in {pair.image_label}, caption in {pair.text_label})"
-        for pair in pairs.itertuples()
-    ]
+    labels = zip(pairs["agree"], pairs["image_label"], pairs["text_label"], strict=True)
+    notes = ["" if agree else f" (image in {image}, caption in {text})" for agree, image, text in labels]
     _cards(run, choice, pairs, "cosine", notes)
 
 

@@ -104,10 +104,8 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         by = _judges(choice, run)
     table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
-    cards.metrics(
-        cards.Metric(name, f"{counts.get(name, 0):,}", expected, "random pairs")
-        for name, expected in zip(api.VERDICTS, EXPECTED, strict=True)
-    )
+    numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
+    cards.metrics(cards.Metric(*n, note, "random pairs") for n, note in zip(numbers, EXPECTED, strict=True))
     cards.heading("Captions that may belong to another image", by=by)
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
     judged = zip(table["judge"], table["caption"], strict=True)

@@ -268,11 +268,9 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
             if not choice.between:
                 _anchor_numbers(anchor, spread)
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
-            values, colour = (
-                (anchor.similarities, anchor.positives),
-                charts.run_colour(position, len(runs), tone()),
-            )
-            similarities = charts.similarity_histogram(*values, loss.gamma, run.name, colour, tone())
+            values = (anchor.similarities, anchor.positives, loss.gamma)
+            colour = charts.run_colour(position, len(runs), tone())
+            similarities = charts.similarity_histogram(*values, run.name, colour, tone())
             weights = charts.negative_weights(anchor.nearest(NEAREST), tone())
             with parts[0]:
                 alt = f"similarities to the negatives {position + 1}"

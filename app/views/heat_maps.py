@@ -25,9 +25,7 @@ NOTES = {
 }
 
 
-Pair = tuple[
-    str, int | bytes
-]  # a text, and an image of the split (its number) or an uploaded picture (its bytes)
+Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploaded picture
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,7 @@ def show(choice: Choice) -> None:
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     origins = {run.name: listing.numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
-        kinds = "; ".join(
-            f"{name}: {listing.ORIGINS.get(origin, origin)}" for name, origin in origins.items()
-        )
+        kinds = "; ".join(f"{name}: {listing.ORIGINS.get(kind, kind)}" for name, kind in origins.items())
         cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
     left, right = st.columns(2, gap="large")
     if not empty:

@@ -11,7 +11,7 @@ import streamlit as st
 from app.ask import Modality, Run, RunSummary, ask
 from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
 from app.components import cards, downloads, links, reviewing
-from app.components.controls import button, step_through
+from app.components.controls import Failed, button, step_through
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, picking_table
 
@@ -110,9 +110,9 @@ def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
 def note_slice(choice: Choice, modality: Modality) -> None:
     if choice.slice:
         inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
+        part = f"{inside:,} of {total:,} {UNITS[modality]}"
         cards.note(
-            f"Numbers, figures and tables are over the slice: {inside:,} of {total:,} {UNITS[modality]}. Their "
-            "candidates are not filtered."
+            f"Numbers, figures and tables are over the slice: {part}. Their candidates are not filtered."
         )
 
 
@@ -185,7 +185,7 @@ def sample_table(
 
 
 def step_samples(
-    choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: np.ndarray | None = None
+    choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: Failed = None
 ) -> int:
     label = "Caption number" if modality == "text" else "Image number"
     count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."

@@ -76,12 +76,8 @@ def show(choice: Choice) -> None:
     shown = Matrices(choice, settings, batch, scaled)
     rows, columns = shown.last.row_step, shown.last.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
-    over = " Diversity is computed over the negatives shown."
-    if choice.slice:
-        over = (
-            " Diversity is computed over the negatives shown, relative to the most diverse anchor shown; a training "
-            "batch draws both from all pairs."
-        )
+    most = ", relative to the most diverse anchor shown; a training batch draws both from all pairs"
+    over = f" Diversity is computed over the negatives shown{most if choice.slice else ''}."
     cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
     matrices, panel = st.columns(SHARES, gap="medium")
     with panel, st.container(key="pair-panel"):
@@ -160,9 +156,8 @@ def choose_pair(shown: Matrices) -> Cell:
         text = whole_number("Caption", 0, captions - 1, hardest[1], "pair-caption", 100)
     cell = similarity.positions(batch, settings.direction, image, text)
     if cell is None:
-        cards.note(
-            f"Image {image} with caption {text} is not in this batch. The hardest negative is shown instead."
-        )
+        pair = f"Image {image} with caption {text}"
+        cards.note(f"{pair} is not in this batch. The hardest negative is shown instead.")
         cell = similarity.positions(batch, settings.direction, *hardest)
     assert cell is not None
     return cell
@@ -246,17 +241,16 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
 def steps_html(rows: Sequence[Step]) -> str:
     lines = ((html.escape(text) for text in step) for step in rows)
     body = "".join(
-        f"<tr><th>{symbol}</th><td>{formula}</td><td>{value}</td></tr>" for symbol, formula, value in lines
+        f"<tr><th>{symbol}</th><td>{how}</td><td>{value}</td></tr>" for symbol, how, value in lines
     )
     return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
 
 
 def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
     """The values of every run beside each other: run → steps, each with the same symbols."""
-    lines = [
-        (html.escape(same[0][0]), [html.escape(value) for _, _, value in same])
-        for same in zip(*rows.values(), strict=True)
-    ]
+    lines = []
+    for same in zip(*rows.values(), strict=True):
+        lines.append((html.escape(same[0][0]), [html.escape(value) for _, _, value in same]))
     return cards.table_html("cl-values", ["", *map(html.escape, rows)], lines)
 
 

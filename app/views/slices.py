@@ -46,10 +46,8 @@ def show(choice: Choice) -> None:
 
 
 def _figure(table: pd.DataFrame, runs: list[RunSummary], at: int) -> None:
-    recalls = {
-        run.name: table[[f"recall_{number}", f"low_{number}", f"high_{number}"]].to_numpy()
-        for number, run in enumerate(runs)
-    }
+    names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
+    recalls = {run.name: table[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
     figure = charts.slice_recalls(table["expression"].tolist(), recalls, f"R@{at}, %", tone())
     downloads.chart(figure, "slice-recalls", "recall of the first slices")
 

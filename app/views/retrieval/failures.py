@@ -77,10 +77,8 @@ def compare_runs(shown: Queries) -> np.ndarray:
     changes = changes[changes["direction"] == direction].drop(columns="direction")
     changes = changes[choice.inside(shown.modality, changes["query"])]
     counts = outcome_counts(changes, retrieval.OUTCOMES)
-    cards.metrics(
-        share_metric(name, number, len(changes), name, OUTCOME_COLOURS.get(name, "off") if number else "off")
-        for name, number in counts.items()
-    )
+    colours = {name: OUTCOME_COLOURS.get(name, "off") if number else "off" for name, number in counts.items()}
+    cards.metrics(share_metric(name, n, len(changes), name, colours[name]) for name, n in counts.items())
     note_gains(shown)
     left, right = figure_and_table(choice)
     with left:

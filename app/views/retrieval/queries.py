@@ -95,9 +95,7 @@ def rank_change(choice: Choice, modality: Modality, number: int) -> dict[str, st
     if before == after:
         note, colour = "the same rank", "off"
     positions = {choice.first.name: before, choice.second.name: after}
-    items = [
-        cards.Metric(f"rank in {name}", f"{p + 1:,}", "1 is best", "rank") for name, p in positions.items()
-    ]
+    items = [cards.Metric(f"rank in {n}", f"{p + 1:,}", "1 is best", "rank") for n, p in positions.items()]
     gain = cards.Metric("gain", f"{before - after:+,}", "", "gain", note, colour, "off")  # type: ignore[arg-type]
     cards.metrics([*items, gain])
     return notes
@@ -131,10 +129,8 @@ def _saved_queries(saved: list[str], query: str) -> None:
         return
     table, columns = pd.DataFrame({"query": [saved[row] for row in rows]}), {"query": Column("query")}
     current = saved.index(query) if query in saved else -1
-    name = "saved queries"
-    rows_table(
-        table, columns, rows, "saved-queries", name, current, lambda row: put("text", saved[row]), height=240
-    )
+    names = ("saved-queries", "saved queries")
+    rows_table(table, columns, rows, *names, current, lambda row: put("text", saved[row]), height=240)
 
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = frozenset(
-    {"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"}
+    ["preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"]
 )
 ASKED = "train-asked"
 COLUMNS = 4
@@ -98,11 +98,8 @@ def show_form() -> None:
         cards.empty("A model of this preset is not on this machine.", faults)
         return
     keys = [key for key, option in form.options.items() if option.section not in METHODS]
-    look: dict[str, Any] = {
-        "format_func": words,
-        "placeholder": NONE_CHANGED,
-        "help": "All other settings stay as in the preset.",
-    }
+    look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}
+    look["help"] = "All other settings stay as in the preset."
     usual = [key for key in USUAL if key in form.options]
     changed = st.multiselect("Settings to change", keys, usual, **look, **bound("set"))
     columns = st.columns(COLUMNS)
@@ -194,9 +191,7 @@ def _offer(form: Form) -> None:
         cards.note(in_words(str(warning)))
     command = shlex.join(["python", "-m", "coder_core.train", *arguments])
     begins = tuple(f"{preset}-" for preset in starting.presets())
-    asks = any(
-        key in FIELDS or key.startswith(begins) for key in linked()
-    )  # a link must not start a training
+    asks = any(key in FIELDS or key.startswith(begins) for key in linked())  # a link starts no training
     action = (put, ASKED, command) if asks else (_begin, *form.settings)
     button(f"Train {cards.literal(name)}", "train-start", "play_arrow", *action, type="primary")
     if asks and st.session_state.get(ASKED) == command:
