@@ -108,7 +108,7 @@ def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
     with suppress(InputError):  # the Reviews page names it
         reviews = judging.load(file)
         if reviews.lines:
-            tags = judging.reviewed_split(run, split).tags(reviews)
+            tags = ask(judging.ReviewedSplit.of, run, split).tags(reviews)
             key = f"{file} {len(reviews.lines)} {reviews.lines[-1].get('id')}"
     return key, ask(slices.slice_columns, run, split, tags=keyed(key, tags))
 

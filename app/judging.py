@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,11 +78,6 @@ def _state(path: Path) -> State:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def reviewed_split(run: RunSummary, split: str) -> ReviewedSplit:
-    """The names that reviews give to the split's images and captions."""
-    return ask(ReviewedSplit.of, run, split)
-
-
 def give(run: RunSummary, review: Review) -> None:
     """Append a verdict; InputError where a text is too long or the file cannot be written."""
     api.append_review(file_of(run), review)
@@ -117,43 +113,37 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:
     """Recall by the labels and by the file of reviews as it is now, over these captions (None: all)."""
     reviews = load(file_of(run))
-    names = keyed("", reviewed_split(run, split))
+    names = keyed("", ask(ReviewedSplit.of, run, split))
     return ask(api.reviewed_recall, run, split, names, keyed(reviews.fingerprint(), reviews), captions)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Judgements about a run's split.
+    """Judgements about a run's split: file name, or "eccv" or "cxc"; label, as people know it; path of the file, or the
+    key; what it holds, or the fault for which it cannot be read; and the judgements as an argument of `ask`."""
 
-    Args:
-        run, split: whose. key: file name, or "eccv" or "cxc". label: as people know it. path: the file, or the key.
-        state: of the file. fact: what it holds; fault: why it cannot be read, "" where it can.
-    """
-
-    run: RunSummary
-    split: str
     key: str
     label: str
     path: str
-    state: State
     fact: str = ""
     fault: str = ""
+    judgements: Any = None
 
 
 def sources(run: RunSummary, split: str) -> list[Source]:
     """Every source that speaks about this split of the run, the damaged ones with their fault."""
     files = retrieval.judgement_files(_data_folder(data_of(run), str(runs_root())))
-    found = [Source(run, split, file.name, file.name, str(file), _state(file)) for file in files]
-    found = [source for source in found if source.state]  # the others went meanwhile
-    packages = retrieval.judgement_packages()
-    found += [Source(run, split, key, label, key, ()) for key, label in packages.items()]
+    states = [(file.name, file.name, str(file), _state(file)) for file in files]
+    places = [place for place in states if place[-1]]  # the others went meanwhile
+    places += [(key, label, key, ()) for key, label in retrieval.judgement_packages().items()]
     described = []
-    for source in found:
-        judged = ask(_read, run, split, source.path, source.state)
+    for key, label, path, state in places:
+        judged = ask(_read, run, split, path, state)
         if isinstance(judged, Judgements):
-            described.append(replace(source, fact=judged.fact))
-        elif judged is not None and source.state:  # a package of other images than COCO's has nothing to say
-            described.append(replace(source, fault=judged))
+            judgements = keyed(f"{path} {state}", judged)
+            described.append(Source(key, label, path, judged.fact, judgements=judgements))
+        elif judged is not None and state:  # a package of other images than COCO's has nothing to say
+            described.append(Source(key, label, path, fault=judged))
     return described
 
 
@@ -165,27 +155,6 @@ def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | N
         return None
     except (InputError, OSError) as error:
         return str(error)
-
-
-def _judgements(source: Source) -> Judgements:
-    """The judgements as an argument for `ask`."""
-    judged = ask(_read, source.run, source.split, source.path, source.state)
-    assert isinstance(judged, Judgements)
-    return keyed(f"{source.path} {source.state}", judged)
-
-
-def judged_results(source: Source, run: RunSummary, direction: Direction) -> np.ndarray:
-    """The best results of every query of a run that the source calls matches."""
-    return ask(retrieval.judged_results, run, source.split, direction, _judgements(source))
-
-
-def judged_recall(
-    source: Source, runs: Sequence[RunSummary], queries: Mapping[str, np.ndarray] | None = None
-) -> pd.DataFrame:
-    """Recall of runs on the source's samples, over the queries of each direction or all."""
-    judgements = _judgements(source)
-    values = [ask(retrieval.judged_values, run, source.split, judgements) for run in runs]
-    return retrieval.judged_recall([run.name for run in runs], values, queries)
 
 
 def report_page(runs: Sequence[RunSummary], split: str) -> str:

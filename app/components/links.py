@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from app.ask import Modality
-from app.choice import NO_RUN, Choice, reviewer_in_link
+from app.choice import NO_RUN, UNITS, Choice, reviewer_in_link
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
-ANCHORS: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
 
@@ -24,7 +23,7 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
 def diversity(choice: Choice, modality: Modality, number: int) -> str:
     """The sample opened as an anchor."""
     sample = {"caption" if modality == "text" else "image": number}
-    return address("diversity", choice, anchors=ANCHORS[modality], **sample)
+    return address("diversity", choice, anchors=UNITS[modality].capitalize(), **sample)
 
 
 def retrieval(choice: Choice, modality: Modality, number: int) -> str:

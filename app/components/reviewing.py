@@ -52,7 +52,7 @@ def reviewer_field() -> None:
 
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
     """The verdicts that can be given on a pair, with their labels; an image with all its captions is a labelled pair."""
-    owner = judging.reviewed_split(choice.last, choice.split).image_of_text
+    owner = choice.ask(judging.ReviewedSplit.of).image_of_text
     column = 0 if caption is None or int(owner[caption]) == image else 1
     return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
 
@@ -60,7 +60,7 @@ def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
 def current(choice: Choice, image: int, caption: int | None) -> Review | None:
     """This reviewer's present verdict on a pair; InputError where the file of reviews cannot be read."""
     run = choice.last
-    pair = judging.reviewed_split(run, choice.split).pair(image, caption)
+    pair = choice.ask(judging.ReviewedSplit.of).pair(image, caption)
     return judging.own_verdicts(run, reviewer()).get(pair)
 
 
@@ -69,7 +69,7 @@ def give(
 ) -> None:
     """Record a verdict, or take the present one back. "Wrong caption" and "too vague" are about a caption with its own
     image, whatever image it is shown with."""
-    run, split = choice.last, judging.reviewed_split(choice.last, choice.split)
+    run, split = choice.last, choice.ask(judging.ReviewedSplit.of)
     if verdict == UNDO:
         if (review := current(choice, image, caption)) is not None:
             attempt(NOT_RECORDED, judging.undo, run, review)
@@ -151,7 +151,7 @@ def record_clicked(choice: Choice) -> None:
 
     def report(value: Mapping[str, Any]) -> None:
         verdict, pair = value.get("verdict"), value.get("pair")
-        split = judging.reviewed_split(choice.last, choice.split)
+        split = choice.ask(judging.ReviewedSplit.of)
         if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return
         if events.is_index(pair[0], len(split.keys)) and events.is_index(pair[1], len(split.captions)):

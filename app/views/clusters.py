@@ -65,9 +65,9 @@ def show(choice: Choice | None) -> None:
     if lacking and settings is not None:
         offer(lacking, [results[one.name] for one in lacking], split, settings)
         return
-    numbers(runs, split, results)
-    result = results[run.name].value
-    assert result is not None
+    found = {name: stored.value for name, stored in results.items() if stored.value is not None}
+    numbers(runs, split, found)
+    result = found[run.name]
     show_cluster(run, choice, result, overview(run, choice, result))
 
 
@@ -83,10 +83,8 @@ def choose_settings(choice: Choice) -> Settings | None:
     return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
 
 
-def numbers(runs: Sequence[RunSummary], split: str, results: dict[str, Result]) -> None:
-    first, last = results[runs[0].name].value, results[runs[-1].name].value
-    assert first is not None
-    assert last is not None
+def numbers(runs: Sequence[RunSummary], split: str, found: dict[str, Clusters]) -> None:
+    first, last = found[runs[0].name], found[runs[-1].name]
     sizes = ask(clusters.cluster_table, runs[-1], split, last)["size"]
     share, by_chance = ask(questions.agreement, runs[-1], split, last)
     note = f"{by_chance:.1f} % by chance"

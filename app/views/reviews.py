@@ -90,7 +90,7 @@ def show_queue(choice: Choice) -> None:
 
 def _is_judged(choice: Choice, image: int, caption: int) -> bool:
     """This reviewer has judged the pair, or the caption as wrong or too vague."""
-    split = judging.reviewed_split(choice.last, choice.split)
+    split = choice.ask(judging.ReviewedSplit.of)
     given = judging.own_verdicts(choice.last, reviewing.reviewer())
     of_caption = given.get(split.pair(int(split.image_of_text[caption]), caption))
     pair = given.get(split.pair(image, caption))
@@ -126,7 +126,7 @@ def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
         return
     rows = [(WORDS[r.verdict], r.reviewer, ", ".join(r.tags), r.note, r.time) for r in verdicts]
     frame = pd.DataFrame(rows, columns=["verdict", "reviewer", "tags", "note", "time"])
-    pairs = judging.reviewed_split(choice.last, choice.split).rows([review.pair for review in verdicts])
+    pairs = choice.ask(judging.ReviewedSplit.of).rows([review.pair for review in verdicts])
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
         return [_pair_cell(choice, verdicts[row], pairs[row]) for row in positions.tolist()]
@@ -141,7 +141,7 @@ def _of_slice(choice: Choice, reviews: tuple[judging.Review, ...]) -> list[judgi
     """The verdicts on captions of the slice, or on images with such a caption."""
     if not choice.slice:
         return list(reviews)
-    pairs = judging.reviewed_split(choice.last, choice.split).rows([review.pair for review in reviews])
+    pairs = choice.ask(judging.ReviewedSplit.of).rows([review.pair for review in reviews])
     captions, images = (set(choice.members(kind).tolist()) for kind in ("text", "image"))
     return [
         review

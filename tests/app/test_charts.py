@@ -25,7 +25,9 @@ def figures(name: str) -> dict[str, go.Figure]:
         "curves": charts.training_curves({name: frame}, "loss", "loss", COLOURS),
         "histogram": charts.histogram({name: np.arange(9.0)}, "diversity", "captions", COLOURS),
         "tenths": charts.recall_by_diversity({name: tenths}, 10, COLOURS),
-        "similarities": charts.similarity_histogram(np.arange(9.0), np.ones(1), 0.3, name, 0, 1, COLOURS),
+        "similarities": charts.similarity_histogram(
+            np.arange(9.0), np.ones(1), 0.3, name, COLOURS.mark, COLOURS
+        ),
         "matrix": charts.rank_matrix(changes, name, name, COLOURS),
         "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", COLOURS),
         "margins": charts.margin_histogram({name: np.linspace(-1, 1, 9)}, COLOURS),

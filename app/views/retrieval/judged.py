@@ -5,8 +5,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import judging
-from app.ask import Direction, Modality, Run, RunSummary, ask
+from app import judging, questions
+from app.ask import Direction, Modality, Run, RunSummary, ask, retrieval
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, switch
@@ -47,14 +47,14 @@ def candidates(choice: Choice, run: RunSummary, modality: Modality, query: int |
     source = source_of(choice) if query is not None else None
     if source is None:
         return set()
-    analysis = ask(Run.analysis, run, choice.split)
-    best = (analysis.text_best if modality == "text" else analysis.image_best)[query]
-    return {int(number) for number in best[judging.judged_results(source, run, QUERIES[modality])[query]]}
+    best = ask(questions.best_candidates, run, choice.split, modality)[query]
+    judged = ask(retrieval.judged_results, run, choice.split, QUERIES[modality], source.judgements)[query]
+    return set(best[judged].tolist())
 
 
 def judged_right(source: judging.Source, choice: Choice, direction: Direction, at: int) -> np.ndarray:
     """(Q,) bool: the last run has no label among the first `at` results, but a judged match."""
-    judged = judging.judged_results(source, choice.last, direction)
+    judged = choice.ask(retrieval.judged_results, direction, source.judgements)
     return np.asarray((choice.ask(Run.ranks)[direction] >= at) & judged[:, :at].any(1))
 
 
@@ -77,7 +77,8 @@ def show_recall(choice: Choice, source: judging.Source) -> None:
     queries = None
     if choice.slice:
         queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}
-    table = judging.judged_recall(source, choice.runs, queries)
+    values = choice.ask_each(retrieval.judged_values, source.judgements)
+    table = retrieval.judged_recall(list(values), list(values.values()), queries)
     table = table.assign(direction=table["direction"].map(DIRECTIONS))[list(RECALLS)]
     plain_table(table, RECALLS, "judged-recall", "rows")
     cards.note(f"{source.label if source.path == source.key else source.path}: {source.fact}.")
