@@ -1,10 +1,7 @@
 """Retrieval page: queries that fail, and their results."""
 
 from app.frame import sidebar
-from app.views import retrieval
+from app.views.retrieval import queries
 
-sidebar.page(
-    retrieval.question,
-    retrieval.show,
-    how="Every query ranks all candidates of the split. The higher its true match ranks, the better.",
-)
+how = "Every query ranks all candidates of the split. The higher its true match ranks, the better."
+sidebar.page(queries.question, queries.show, how=how)

@@ -9,21 +9,30 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import charts, judging
-from app.ask import Direction, Modality, Run, ask, ask_both, likely_matches, retrieval
+from app import charts, judging, questions
+from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, pick, row, switch
 from app.components.selection import by_outcome, outcome_counts
-from app.components.table import Column, Columns
+from app.components.table import Column, Columns, plain_table
 from app.components.words import count
 from app.views.comparison import show_gains
-from app.views.retrieval import judged
 from app.views.samples import of_run, sample_table, search_words
 
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 NO_MATCH = "No query matches."
+KEY = "judged-by"
+RECALLS = {
+    "direction": Column("direction"),
+    "run": Column("run"),
+    "queries": Column("queries", ",d"),
+    **{name: Column(f"labels R@{name.rpartition('_')[2]}", ".1f", "R@K") for name in judging.LABELLED},
+    **{name: Column(f"judges R@{name.rpartition('_')[2]}", ".1f", "judged R@K") for name in judging.JUDGED},
+    "map_at_r": Column("mAP@R", ".1f", "mAP@R"),
+    "r_precision": Column("R-Prec.", ".1f", "R-Precision"),
+}
 
 
 @dataclass(frozen=True)
@@ -195,9 +204,15 @@ def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
 
 
 def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """The queries, or, when asked for, those of them that are right although no label says so: probably, by judges."""
-    choice, direction, at = shown.choice, shown.direction, shown.at
-    return judged.only_judged(choice, direction, at, only_guessed(shown, queries))
+    """The queries, or, when asked for, those that are right although no label says so: probably, or by the judgements."""
+    queries, source = only_guessed(shown, queries), source_of(shown.choice)
+    label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
+    if source is None or not switch(label, "judged", "judged"):
+        return queries
+    cards.note(
+        f"Queries without a labelled match within the first {shown.at}, but one judged by {source.label}."
+    )
+    return queries[judged_right(source, shown)[queries["query"].to_numpy()]]
 
 
 def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
@@ -285,14 +300,14 @@ def near_misses(shown: Queries) -> np.ndarray:
 def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     """Recall by the judgements, and the failures of the last run that are none by them; returns their order."""
     choice, last = shown.choice, shown.choice.last
-    judged.show_recall(choice, source)
+    show_recall(choice, source)
     cards.heading(
         f"Failures of {last.name} that the judges call right",
         f"No labelled match within the first {shown.at}, but a judged one. Worst rank of the label first. "
         "Click on a row to open the query.",
     )
     words = search_words("words")
-    queries = np.flatnonzero(judged.judged_right(source, choice, shown.direction, shown.at))
+    queries = np.flatnonzero(judged_right(source, shown))
     queries = queries[choice.inside(shown.modality, queries)]
     of_runs = choice.ask_each(Run.ranks)
     ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in of_runs.items()}
@@ -301,3 +316,57 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
     file = f"judged-right-{choice.split}-{shown.direction}"
     return shown.table(table, columns, words, file, "No such failure exists.")
+
+
+def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | None:
+    """The source of judgements: a control where there is more than one; says which are damaged."""
+    sources = judging.sources(choice.last, choice.split)
+    sound = {source.key: source.label for source in sources if not source.fault}
+    if len(sound) > 1:
+        with controls:
+            choose_one("Judged by", sound, KEY, cards.tip("judged"))
+    cards.faults([(source.label, source.fault) for source in sources if source.fault])
+    return source_of(choice)
+
+
+def source_of(choice: Choice) -> judging.Source | None:
+    """The chosen source of judgements; None where no sound one speaks of this split."""
+    sound = [source for source in judging.sources(choice.last, choice.split) if not source.fault]
+    key = st.session_state.get(KEY)
+    return next((source for source in sound if source.key == key), sound[0] if sound else None)
+
+
+def judged_candidates(choice: Choice, run: RunSummary, modality: Modality, query: int | None) -> set[int]:
+    """The results of a sample that were judged to be matches though no label names them."""
+    source = source_of(choice) if query is not None else None
+    if source is None:
+        return set()
+    best = ask(questions.best_candidates, run, choice.split, modality)[query]
+    judged = ask(retrieval.judged_results, run, choice.split, QUERIES[modality], source.judgements)[query]
+    return set(best[judged].tolist())
+
+
+def judged_right(source: judging.Source, shown: Queries) -> np.ndarray:
+    """(Q,) bool: the last run has no label among the first `at` results, but a judged match."""
+    judged = shown.choice.ask(retrieval.judged_results, shown.direction, source.judgements)
+    missed = shown.choice.ask(Run.ranks)[shown.direction] >= shown.at
+    return np.asarray(missed & judged[:, : shown.at].any(1))
+
+
+def show_recall(choice: Choice, source: judging.Source) -> None:
+    """Recall of all runs by the labels and by the judgements, both directions."""
+    cards.heading(
+        f"By the judgements of {source.label}",
+        "Left: R@K by labels. Right: judged matches count too, over the same queries. A wide "
+        "gap means that many failures are unlabelled matches.",
+    )
+    queries = None
+    if choice.slice:
+        queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}
+    values = choice.ask_each(retrieval.judged_values, source.judgements)
+    table = retrieval.judged_recall(list(values), list(values.values()), queries)
+    table = table.assign(direction=table["direction"].map(DIRECTIONS))[list(RECALLS)]
+    plain_table(table, RECALLS, "judged-recall", "rows")
+    cards.note(f"{source.label if source.path == source.key else source.path}: {source.fact}.")
+    content = table.rename(columns={name: column.label for name, column in RECALLS.items()})
+    downloads.table(content, f"judged-{choice.split}-{downloads.file_name(source.key)}")

@@ -1,29 +1,93 @@
-"""One query and its results, run beside run: a sample of the split, a free text, a picture."""
+"""The Retrieval page: which queries to look at, then one with its results: a sample of the split, a text, a picture."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import questions
 from app.ask import InputError, Modality, Run, RunSummary, ask, ask_both, heat_maps, likely_matches, retrieval
-from app.choice import OTHER, QUERIES, Choice, bound, put
+from app.choice import OTHER, QUERIES, Choice, bound, opened, put
 from app.components import cards, links
-from app.components.controls import side_by_side
+from app.components.controls import FIRST, choose_one, row, side_by_side, switch
 from app.components.reviewing import menu_html
 from app.components.selection import matching
 from app.components.table import Column, rows_table
 from app.views.heat_maps import show_heat_maps
-from app.views.retrieval import judged
-from app.views.samples import sample_card, search_words
+from app.views.retrieval import failures, hubs
+from app.views.samples import note_slice, sample_card, search_words, show_sample, step_samples
 
 RESULTS = 10
 LIKELY = "likely match (a guess)"
 FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
 PICTURE_SIZE = 280
+SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
 Search = Callable[[RunSummary], pd.DataFrame | None]
+
+
+def question(choice: Choice) -> str:
+    if choice.second is None:
+        return f"How well does {choice.first.name} retrieve?"
+    if choice.between:
+        return f"Which of these {len(choice.runs)} runs retrieves best?"
+    return f"Which run retrieves better, {choice.first.name} or {choice.second.name}?"
+
+
+def show(choice: Choice) -> None:
+    controls = row()
+    with controls:
+        source = choose_one("Query", SOURCES, "ask")
+        modality = choose_one("Direction", links.DIRECTIONS, "direction") if source == "split" else "text"
+    if source == "split":
+        query_from_split(choice, modality, controls)
+    elif source == "text":
+        query_with_text(choice)
+    else:
+        query_with_picture(choice)
+
+
+def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
+    """The split's own queries: which failed and why, then one of them in detail."""
+    source = failures.choose_source(choice, controls)
+    with controls:
+        at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
+        two = len(choice.runs) == 2
+        views = {"ranks": "Rank changes" if two else "Ranks", "near": "Near misses", "hubs": "Hubs"}
+        views |= {"judged": "Judgements"} if source is not None else {}
+        view = choose_one("View", views, "look", f"{cards.tip('margin')} {cards.tip('hub')}")
+    note_slice(choice, modality)
+    shown = failures.Queries(choice, modality, at)
+    if view == "near":
+        order = failures.near_misses(shown)
+    elif view == "hubs":
+        order = hubs.show_hubs(shown)
+    elif view == "judged" and source is not None:
+        order = failures.unlabelled_matches(shown, source)
+    else:
+        order = failures.compare_runs(shown) if two else failures.ranks_of_runs(shown)
+    if opened(f"query-{modality}", order):
+        frames = "Green frames are true matches."
+        if source is not None:
+            frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
+        cards.heading("One query in detail", frames=frames)
+        failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
+        one_query(choice, modality, step_samples(choice, modality, f"query-{modality}", order, failed))
+
+
+def one_query(choice: Choice, modality: Modality, number: int) -> None:
+    """A sample of the split, its results in every run, and heat maps of it with them."""
+    show_sample(choice, modality, number, here="query")
+    notes = rank_change(choice, modality, number)
+    switch("Mark likely unlabelled matches", "guess", "likely")
+
+    def search(run: RunSummary) -> pd.DataFrame:
+        return ask(Run.search, run, number, split=choice.split, modality=modality, top=RESULTS)
+
+    show_results(choice, modality, search, notes, number)
+    show_heat_maps(choice, "Result", (modality, number), search, "True match")
 
 
 def show_results(
@@ -46,7 +110,7 @@ def _results(
     choice: Choice, run: RunSummary, modality: Modality, candidates: pd.DataFrame, query: int | None
 ) -> None:
     """Ranked candidates with links to the other pages; `modality` is the query's."""
-    by_judges = judged.candidates(choice, run, modality, query)
+    by_judges = failures.judged_candidates(choice, run, modality, query)
     likely = set[int]()
     if query is not None and st.session_state.get("guess"):
         likely = _likely(choice, run, modality, query) - by_judges
