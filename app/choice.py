@@ -36,15 +36,11 @@ _LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
 
 @dataclass(frozen=True)
 class Choice:
-    """The runs and the split of the sidebar, and the slice that narrows every page.
-
-    Args:
-        first: the baseline. second: the run in question, if any. between: up to four more runs shown beside them.
-        also: names of all runs that the sidebar holds beside `first` and `second` and links carry on, those that the
-            page does not show included.
-        slice: its expression, "" for the whole split. captions: (m,) bool of its captions. slice_run: the run that
-            its clusters, ranks and diversity belong to.
-    """
+    """The runs and the split of the sidebar, and the slice that narrows every page. The first run is the baseline, the
+    second the one in question; up to four more are between them. `also` names all runs that the sidebar holds beside
+    the two and links carry on, those that the page does not show included. The slice is its expression, "" for the
+    whole split, the mask (m,) bool of its captions; `slice_run` is the run that its clusters, ranks and diversity
+    belong to."""
 
     first: RunSummary
     second: RunSummary | None
@@ -126,12 +122,6 @@ def plain_words(run: RunSummary, split: str, text: str) -> str:
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
     """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
     return ask_all(questions.slice_table, runs, split, direction, at, keyed(*_columns(runs[-1], split)))
-
-
-def recall_of(run: RunSummary, split: str, captions: np.ndarray, at: int = 1) -> float:
-    """Percent of these captions that find their image among the first `at`."""
-    ranks = ask(Run.ranks, run, split)["t2i"][captions]
-    return 100 * float((ranks < at).mean()) if len(ranks) else float("nan")
 
 
 def neighbours(choice: Choice, modality: Modality, number: int) -> str:

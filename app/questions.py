@@ -263,12 +263,9 @@ def gain_of_ranks(run: Run, split: str, recall: str, after: Ranks, row: str, cap
 
 @dataclass(frozen=True)
 class MatrixSettings:
-    """Settings of a matrix; two runs with the same settings show the same samples in the same order.
-
-    Args:
-        source, size, seed, chosen, within: as `choose_samples` takes them. order: of the samples.
-        direction: modality of the anchors. loss: μ, γ, ε and the measure of diversity.
-    """
+    """Settings of a matrix; two runs with the same settings show the same samples in the same order. Those of the
+    samples are as `choose_samples` takes them; the direction is that of the anchors, the loss holds μ, γ, ε and the
+    measure of diversity."""
 
     split: str
     source: similarity.Source

@@ -19,11 +19,8 @@ LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A run, a job, or both: a run started elsewhere has no job; a job that was refused has no run.
-
-    Args:
-        name: of the run. run: as listed, None before its folder exists. job: the last one started here; job_name: its.
-    """
+    """A run as it is listed, the last job started for it here, or both: a run started elsewhere has no job; a job that
+    was refused has no run."""
 
     name: str
     run: RunSummary | None

@@ -28,12 +28,8 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A column of numbers.
-
-    Args:
-        values: (N,) position on the ramp, NaN for missing values. low, high: ends of the ramp.
-        scale: pairs of share and colour. ticks, labels: of the colour bar.
-    """
+    """A column of numbers: (N,) their positions on the ramp, NaN for missing values; ends of the ramp; pairs of share
+    and colour; ticks and labels of the colour bar."""
 
     values: np.ndarray
     low: float

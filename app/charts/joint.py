@@ -29,13 +29,9 @@ class Map:
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks and lines drawn over the maps.
-
-    Args:
-        selected: (N,) bool, or None when nothing is selected. pairs: (k, 2) points to be joined by a line.
-        focus: a point with a large ring around it. areas: map and corners of every selected area.
-        matches: (k,) points with a small ring around them: those a search found.
-    """
+    """Marks and lines drawn over the maps: (N,) bool of what is selected (None: nothing); (k, 2) pairs of points to be
+    joined by a line; a point with a large ring around it; map and corners of every selected area; (k,) points with a
+    small ring around them, those a search found."""
 
     selected: np.ndarray | None = None
     pairs: np.ndarray | None = None
@@ -53,12 +49,9 @@ def joint_map(
     colours: Tone,
     title: str = "",
 ) -> go.Figure:
-    """Images as diamonds, captions as dots; what is not selected fades.
-
-    Args:
-        maps: one or two. images: n; points below it are images. plotted: ascending points that are plotted.
-        labels: (len(plotted),) hover text. title: of the colours.
-    """
+    """Images as diamonds, captions as dots, on one or two maps; what is not selected fades. Points below `images` are
+    images; `plotted` are those that are plotted, ascending, with hover texts in `labels`. `title` is that of the
+    colours."""
     traces: list[Part] = []
     for number, panel in enumerate(maps):
         suffix = str(number + 1) if number else ""

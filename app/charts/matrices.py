@@ -20,13 +20,8 @@ GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, whic
 
 @dataclass(frozen=True)
 class HeatScale:
-    """Meaning of the colours, common to all matrices beside each other.
-
-    Args:
-        low, high: ends of the colour bar.
-        centre: blue below it, vermilion above; None for a single ramp from low to high.
-        name: what the colour bar calls the centre; "" marks it like any other value.
-    """
+    """Meaning of the colours, common to all matrices beside each other: from low to high, blue below the centre and
+    vermilion above, or a single ramp for None. The colour bar calls the centre by its name, "" like any other value."""
 
     low: float
     high: float
@@ -132,13 +127,9 @@ def regions_over_picture(
     unit: str,
     colours: Tone,
 ) -> go.Figure:
-    """Regions laid over a picture as light: low values are dark.
-
-    Args:
-        values: (rows, columns), NaN where no region lies. x: (columns + 1,) and y: (rows + 1,) edges as shares of the
-            picture's sides. picture: a data URL. aspect: height ÷ width. bounds: ends of the colour bar. box: (4,) of
-            the region to frame. unit: the name of a value.
-    """
+    """Regions laid over a picture (a data URL, height ÷ width `aspect`) as light: low values are dark. `values` are
+    (rows, columns), NaN where no region lies, between the edges x (columns + 1,) and y (rows + 1,) as shares of the
+    picture's sides; `bounds` are the ends of the colour bar, `box` (4,) is framed."""
     low, high = bounds
     left, top, right, bottom = box.tolist()
     hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"

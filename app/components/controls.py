@@ -91,12 +91,8 @@ def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:
 
 
 def show_work(name: str, command: tuple[str, ...], label: str, note: str, fault: str = "") -> None:
-    """A button that starts something that is computed once, or its progress.
-
-    Args:
-        name: of the job, with the key of its result. command: an argument list; the progress file is appended.
-        label: of the button. note: what it is for and how long it takes. fault: of the stored result.
-    """
+    """A button that starts something that is computed once, or its progress. The job's name holds the key of its
+    result; the progress file is appended to the command; `fault` is that of the stored result."""
     job = jobs.current(name)
     if job is not None and job.running:
         _watch_work(name)

@@ -138,15 +138,9 @@ def focus_name(point: int, images: int) -> str:
 
 
 def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str) -> np.ndarray:
-    """The samples a search asks for, as ascending rows of the table.
-
-    "image 12", "caption 7" and "12" are numbers of samples. Other text matches an image by its file name, and a
-    caption, and the image it belongs to, when the caption holds every word of it.
-
-    Args:
-        table: modality, number, image and text of every sample; captions of images that are not in it do not count.
-        image_names: of all images of the split.
-    """
+    """The samples a search asks for, as ascending rows of the table. "image 12", "caption 7" and "12" are numbers of
+    samples. Other text matches an image by its file name (of all images of the split), and a caption, and the image it
+    belongs to, when the caption holds every word of it; captions of images that are not in the table do not count."""
     words = query.strip()
     query = words.casefold()
     if not query:

@@ -83,12 +83,9 @@ def give(
 def judge(
     choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False, undo: bool = True
 ) -> DeltaGenerator:
-    """Buttons for the verdicts on a pair, tags and a note; returns their row, for more buttons.
-
-    Args:
-        image, caption: rows of the split; without a caption the image with all its captions is judged.
-        key: of the widgets. keys: shortcuts give the verdicts, on the Reviews page alone. undo: a button takes one back.
-    """
+    """Buttons for the verdicts on a pair, or without a caption on the image with all its captions, tags and a note;
+    returns their row, for more buttons. `key` is that of the widgets; `keys`: shortcuts give the verdicts, on the
+    Reviews page alone; `undo`: a button takes one back."""
     try:
         review = current(choice, image, caption)
     except InputError as error:

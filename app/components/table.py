@@ -81,16 +81,10 @@ def rows_table(
     height: int | None = 420,
     samples: Samples | None = None,
 ) -> np.ndarray:
-    """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
-
-    Args:
-        frame: all rows; a page of them is sent. ids: one of every row. label: what the rows are, in the plural.
-        current: the id that is open; None is the first row. on_pick: None where rows open nothing.
-        height: in pixels, above which the rows scroll. samples: row positions → the first cell of every row.
-
-    Returns:
-        Row positions in the order shown, over all pages.
-    """
+    """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns;
+    returns the row positions in the order shown, over all pages. Every row has an id; `current` is the open one (None:
+    the first). `label` names the rows, in the plural. Rows scroll above `height` in pixels; `samples` makes their first
+    cells."""
     ids, names = np.asarray(ids), list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None

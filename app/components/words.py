@@ -1,7 +1,6 @@
 """Numbers, durations, progress and curves in words."""
 
 import html
-import math
 from datetime import timedelta
 
 import numpy as np
@@ -15,9 +14,9 @@ def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A number with this many decimals; "–" for none."""
-    return "–" if value != value else f"{value:.{digits}f}"
+def number(value: float, form: str = ".3f") -> str:
+    """A number in a format; "–" for none."""
+    return "–" if value != value else f"{value:{form}}"
 
 
 def duration(seconds: float) -> str:
@@ -27,11 +26,6 @@ def duration(seconds: float) -> str:
     if seconds < 95:
         return f"about {max(round(seconds, -1), 10):.0f} seconds"
     return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.0f} hours"
-
-
-def correlation(rho: float) -> str:
-    """Spearman's ρ with two decimals; a dash where it is undefined."""
-    return "–" if math.isnan(rho) else f"{rho:+.2f}"
 
 
 def gain_cell(mean: float, low: float, high: float) -> str:

@@ -7,7 +7,17 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.ask import InputError, RunSummary, all_runs, comparable, listing, run_faults, saved_views, slices
+from app.ask import (
+    InputError,
+    Run,
+    RunSummary,
+    all_runs,
+    comparable,
+    listing,
+    run_faults,
+    saved_views,
+    slices,
+)
 from app.choice import (
     NO_RUN,
     SLICE,
@@ -16,7 +26,6 @@ from app.choice import (
     followed,
     plain_words,
     put,
-    recall_of,
     reviewer_in_link,
     slice_mask,
 )
@@ -174,7 +183,8 @@ def _sliced(shown: Choice, expression: str) -> Choice:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
         return shown
     captions = inside.nonzero()[0]
-    recalls = " · ".join(f"{run.name} {recall_of(run, split, captions):.1f} %" for run in shown.runs)
+    first = {name: ranks["t2i"][captions] < 1 for name, ranks in shown.ask_each(Run.ranks).items()}
+    recalls = " · ".join(f"{name} {100 * own.mean():.1f} %" for name, own in first.items() if len(captions))
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{size} on every page. Text→image R@1: {recalls}." if len(captions) else f"{size}.")
@@ -215,13 +225,9 @@ def page(
     of_two: bool = False,
     whole: str = "",
 ) -> None:
-    """A page about the chosen runs: its question, how to read it, and `show`; without a run, how to get one.
-
-    Args:
-        title: a question, or a function that puts the runs' names into it. how: as in `cards.question`.
-        of_two: of more than two runs, the page shows the first and the last.
-        whole: what is of the whole split also while a slice narrows the page.
-    """
+    """A page about the chosen runs: its question (or a function that puts their names into it), how to read it, and
+    `show`; without a run, how to get one. `of_two`: of more runs it shows the first and the last. `whole` is what is of
+    the whole split also while a slice narrows the page."""
     frame.require()
     choice: Choice | None = st.session_state.get(frame.CHOSEN)
     cards.question(title if isinstance(title, str) else title(choice) if choice else "Which run?", how)

@@ -70,15 +70,9 @@ def _evaluate(summary: RunSummary, split: str) -> str:
 def runs_with(
     choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = ""
 ) -> list[RunSummary]:
-    """The chosen runs that have it, after naming those that do not; where none has it, a button to another run that
-    does, and how to train one.
-
-    Args:
-        choice: runs and split. has: whether a run has it on a split.
-        trained: how a run without it was trained, for example "without a concept branch".
-        imported: what imported embeddings lack, for example "which have no concept branch".
-        fix: how to get a run that has it. preset: one on the built-in pictures that has it, for the Train page.
-    """
+    """The chosen runs that have it, after naming those that do not: trained (for example "without a concept branch"),
+    or imported ("which have no concept branch"). Where none has it, `fix`, a button to another run that does, and a
+    link to the Train page, with a preset on the built-in pictures that has it."""
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
     kinds = {True: f"holds imported embeddings, {imported}", False: f"was trained {trained}"}

@@ -14,7 +14,7 @@ from app.components import cards, downloads, links
 from app.components.controls import MODALITIES, choose_one, row, switch, whole_number
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
-from app.components.words import correlation
+from app.components.words import number
 from app.views import loss_values
 from app.views.heat_maps import show_heat_maps
 from app.views.retrieval.queries import review_menu
@@ -33,6 +33,7 @@ from app.views.samples import (
 NEAREST = 10
 MOST_ACROSS = 3  # runs beside one another
 RECALL_AT = 10
+RHO = "+.2f"  # format of a correlation
 SPREADS = {"std": "Standard deviation", "entropy": "Entropy"}
 SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
@@ -156,13 +157,13 @@ def distributions(tables: Tables, unit: str) -> None:
 def _correlations(tables: Tables, column: str) -> str:
     values = {name: (table["diversity"], table[column]) for name, table in tables.items()}
     rhos = {name: retrieval.rank_correlation(*pair) for name, pair in values.items()}
-    return " · ".join(f"{name} {correlation(rho)}" for name, rho in rhos.items())
+    return " · ".join(f"{name} {number(rho, '+.2f')}" for name, rho in rhos.items())
 
 
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     """Standard deviation against entropy; they rank in opposite order."""
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
-    cards.heading("Standard deviation and entropy", correlation=correlation(rho), name=name)
+    cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
     downloads.chart(figure, "measures", "standard deviation and entropy")
@@ -177,7 +178,7 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
         f"Diversity in {'the first and the last run' if choice.between else 'the two runs'}",
         "An anchor’s percentile is the percentage of anchors that are more ambiguous. Below the dotted line it is more "
         f"ambiguous in {second} than in {first}. Spearman’s ρ of the two orders is "
-        f"{correlation(rho)}; {overlap:.0f} % of the most ambiguous tenth are the same.",
+        f"{number(rho, '+.2f')}; {overlap:.0f} % of the most ambiguous tenth are the same.",
     )
     x, y = (f"percentile in {charts.plain(name)}" for name in (first, second))
     percentiles = changes["place_a"].to_numpy(), changes["place_b"].to_numpy()

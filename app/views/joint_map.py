@@ -57,12 +57,8 @@ def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.
 
 @dataclass(frozen=True)
 class Shown:
-    """Contents of the maps.
-
-    Args:
-        planes: (N, 2) of every run. tables: the same N samples of every run, images first. whole: the first run's
-            samples of both modalities. points: rows of the N in it.
-    """
+    """Contents of the maps: (N, 2) planes of every run; the same N samples of every run, images first; the first run's
+    samples of both modalities, and the rows of the N in them."""
 
     choice: Choice
     planes: Planes
@@ -87,10 +83,6 @@ class Shown:
     def of_split(self) -> tuple[int, int]:
         ranks = ask(Run.ranks, self.choice.first, self.choice.split)
         return len(ranks["i2t"]), len(ranks["t2i"])
-
-    @cached_property
-    def names(self) -> list[str]:
-        return list(ask(Run.image_names, self.choice.first, self.choice.split))
 
     def counted(self, points: np.ndarray) -> list[str]:
         images = int((points < self.images).sum())
@@ -148,7 +140,7 @@ def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> t
     """The points selected on the maps, and those that the search, or the slice, marks."""
     choice = shown.choice
     selected = map_selection.points_in(selection, shown.planes)
-    found = map_selection.matching_points(shown.whole, shown.names, query)
+    found = map_selection.matching_points(shown.whole, choice.ask(Run.image_names), query)
     if choice.slice:
         members = np.concatenate([choice.members("image"), choice.members("text") + shown.of_split[0]])
         selected = selected[np.isin(shown.rows[selected], members)]
@@ -194,9 +186,9 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
     planes, tables, colours = shown.planes, shown.tables, tone()
     plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
     samples = tables[0].iloc[plotted][["modality", "number", "image", "text"]]
-    labels = []
+    labels, names = [], shown.choice.ask(Run.image_names)
     for kind, number, image, text in samples.itertuples(index=False):
-        ids = ids_text("image" if kind == "image" else "text", number, image, shown.names[image])
+        ids = ids_text("image" if kind == "image" else "text", number, image, names[image])
         labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
     colouring: Sequence[charts.Kinds | charts.Ramp]
     values = [table[column] for table in tables]
@@ -209,8 +201,8 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
     else:
         numbers = np.concatenate([numbers.to_numpy(dtype=float) for numbers in values])
         colouring = charts.split_ramp(charts.ramp(column, numbers, colours), len(tables))
-    names = [run.name for run in shown.choice.runs]
-    maps = [charts.Map(*parts) for parts in zip(names, planes, colouring, strict=True)]
+    runs = [run.name for run in shown.choice.runs]
+    maps = [charts.Map(*parts) for parts in zip(runs, planes, colouring, strict=True)]
     return charts.joint_map(maps, shown.images, plotted, labels, marks, colours, column)
 
 
@@ -253,10 +245,9 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
         columns |= {key: Column(key, DIGITS[name], name) for key, name in keys.items() if key in table}
 
     def cells(rows: np.ndarray) -> list[SampleCell]:
-        page = table.iloc[rows]
-        kinds = page["modality"].replace("caption", "text")
-        columns = (kinds, *(page[name] for name in ("number", "image", "text")))
-        return sample_cells(choice.last, choice.split, zip(*(c.tolist() for c in columns), strict=True))
+        page = table.iloc[rows][["modality", "number", "image", "text"]]
+        page["modality"] = page["modality"].replace("caption", "text")
+        return sample_cells(choice.last, choice.split, page.itertuples(index=False))
 
     def pick(point: int) -> None:
         set_value(FOCUS, map_selection.focus_name(point, images))

@@ -148,18 +148,9 @@ def sample_table(
     height: int = 420,
     nothing: tuple[str, str] = NO_WORDS,
 ) -> np.ndarray:
-    """The samples of the slice that hold the words, with their numbers, paged, with one download; a click on a row opens
-    the sample.
-
-    Args:
-        numbers: the samples. values: one row each, with the columns that `columns` describes; the file has all of
-            them, under their labels. words: those that captions and files must hold.
-        target: the number widget that opens a sample. file: its name, without ending.
-        nothing: what to say, and what to do, where no sample remains.
-
-    Returns:
-        The samples in the order shown.
-    """
+    """The samples (`numbers`) of the slice that hold the words, with their values, paged, with one download of all
+    columns under their labels; a click on a row opens the sample in the number widget `target`. Returns the samples in
+    the order shown; where none remains, `nothing` says so, and what to do."""
     run, split = choice.last, choice.split
     rows = holding(choice, modality, numbers, words)
     if not len(rows):

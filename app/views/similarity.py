@@ -53,12 +53,6 @@ class Matrices:
     def last(self) -> similarity.Scaled:
         return self.scaled[self.choice.last.name]
 
-    def table(self) -> pd.DataFrame:
-        """All cells of all runs, with the run's name in front."""
-        direction, names = self.settings.direction, list(self.scaled)
-        tables = [similarity.matrix_table(scaled, self.batch, direction) for scaled in self.scaled.values()]
-        return pd.concat(tables, keys=names, names=["run"]).reset_index(level="run").reset_index(drop=True)
-
 
 def show(choice: Choice) -> None:
     settings = choose_settings(choice)
@@ -100,7 +94,9 @@ def show(choice: Choice) -> None:
         cards.label(name)
         st.html(steps_html(rows_of_run))
     cards.heading("Table of all cells")
-    downloads.table(shown.table(), f"similarity-{choice.split}")
+    tables = [similarity.matrix_table(of_run, batch, settings.direction) for of_run in scaled.values()]
+    cells = pd.concat(tables, keys=list(scaled), names=["run"]).reset_index(level="run")
+    downloads.table(cells.reset_index(drop=True), f"similarity-{choice.split}")
 
 
 def choose_settings(choice: Choice) -> MatrixSettings:
