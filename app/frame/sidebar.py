@@ -18,17 +18,7 @@ from app.ask import (
     saved_views,
     slices,
 )
-from app.choice import (
-    NO_RUN,
-    SLICE,
-    Choice,
-    attempt,
-    followed,
-    plain_words,
-    put,
-    reviewer_in_link,
-    slice_mask,
-)
+from app.choice import NO_RUN, SLICE, Choice, attempt, followed, plain_words, reviewer_in_link, slice_mask
 from app.components import cards, enlarged, events, links, reviewing
 from app.components.controls import button
 from app.frame import pages as frame
@@ -188,7 +178,7 @@ def _sliced(shown: Choice, expression: str) -> Choice:
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{size} on every page. Text→image R@1: {recalls}." if len(captions) else f"{size}.")
-    button("Clear slice", "clear-slice", "close", put, SLICE, "")
+    button("Clear slice", "clear-slice", "close", st.session_state.update, {SLICE: ""})
     return replace(shown, slice=expression, slice_run=shown.last, mask=inside)
 
 

@@ -17,15 +17,7 @@ from app.components import cards, downloads, links, reviewing
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.table import Column, Columns, picking_table
 from app.components.words import count
-from app.views.samples import (
-    NO_COMMON_WORDS,
-    name_of,
-    note_sample,
-    sample_table,
-    search_words,
-    show_sample,
-    step_samples,
-)
+from app.views import samples
 
 VIEWS = {
     "pairs": "Mismatched pairs",
@@ -94,7 +86,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
         )
         if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
             cards.note(f"These two cannot: {why}.")
-    note_sample(run, choice.split)
+    samples.note_sample(run, choice.split)
     sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
     if cross_fitted:
         table = ask_both(api.cross_fitted, *cross_fitted, sample=sample)
@@ -111,17 +103,17 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     judged = zip(table["judge"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
     columns = SUSPICION | ({"judge": Column("judged by")} if cross_fitted else {})
-    words = search_words(f"{PAIR}-words")
+    words = samples.search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:
-    note_sample(run, choice.split)
+    samples.note_sample(run, choice.split)
     facts = ask(questions.caption_facts, run, choice.split)
     cards.heading("Captions that say little", judges=_judges(choice, run))
     with row():
         by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
-        words = search_words(f"{CAPTION}-words")
+        words = samples.search_words(f"{CAPTION}-words")
     columns = {
         "content": Column("content words", ",d", "content words"),
         "words": Column("words", ",d"),
@@ -130,7 +122,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     if by == "generic":
         fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
-            cards.note(NO_COMMON_WORDS)
+            cards.note(samples.NO_COMMON_WORDS)
             return
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("images it fits", ",d", "fits")} | columns
@@ -148,10 +140,12 @@ def _open_captions(
     choice: Choice, table: pd.DataFrame, columns: Columns, words: str, target: str, file: str, title: str
 ) -> None:
     captions, values = table["caption"].to_numpy(), table[list(columns)]
-    order = sample_table(choice, "text", captions, values, columns, words, target, f"{file}-{choice.split}")
+    order = samples.sample_table(
+        choice, "text", captions, values, columns, words, target, f"{file}-{choice.split}"
+    )
     if len(order) and opened(target, order):
         cards.heading(title)
-        show_sample(choice, "text", step_samples(choice, "text", target, order))
+        samples.show_sample(choice, "text", samples.step_samples(choice, "text", target, order))
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)
@@ -244,10 +238,10 @@ def _show_findings(
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
     downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
     number = step_through("Finding", target, order, len(findings), "Its place in the list.")
-    samples = findings[number].samples
-    if len(samples) > MEMBERS_SHOWN:
-        cards.note(f"{MEMBERS_SHOWN} of {count(len(samples), 'sample')}; the file has all.")
-    for name, number in samples[:MEMBERS_SHOWN]:
+    members = findings[number].samples
+    if len(members) > MEMBERS_SHOWN:
+        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')}; the file has all.")
+    for name, number in members[:MEMBERS_SHOWN]:
         _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
 
 
@@ -255,7 +249,12 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
     name, images = split.name, split.image_of_text
     image = int(images[number]) if modality == "text" else number
-    names = (name, name_of(modality, number), name_of("image", image), split.image_names[image])
+    names = (
+        name,
+        samples.name_of(modality, number),
+        samples.name_of("image", image),
+        split.image_names[image],
+    )
     more: dict[str, Any] = {"image": image if name == choice.split else None}
     if modality == "text":
         more["highlighted"] = np.flatnonzero(images == image).tolist().index(number)

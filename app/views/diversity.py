@@ -15,20 +15,9 @@ from app.components.controls import MODALITIES, choose_one, row, switch, whole_n
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import number
-from app.views import loss_values
+from app.views import loss_values, samples
 from app.views.heat_maps import show_heat_maps
 from app.views.retrieval.queries import review_menu
-from app.views.samples import (
-    NO_COMMON_WORDS,
-    note_sample,
-    note_slice,
-    of_run,
-    sample_card,
-    sample_table,
-    search_words,
-    show_sample,
-    step_samples,
-)
 
 NEAREST = 10
 MOST_ACROSS = 3  # runs beside one another
@@ -54,13 +43,13 @@ def show(choice: Choice) -> None:
     settings, loss = choose_settings(choice)
     modality: Modality = settings["modality"]
     last = choice.last
-    note_sample(last, choice.split, "as anchors")
+    samples.note_sample(last, choice.split, "as anchors")
     tables = measured(choice, settings, loss.epsilon)
     unit, target = UNITS[modality], "caption" if modality == "text" else "image"
     changes = None
     if choice.second is not None:
         changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
-    note_slice(choice, modality)
+    samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
         fact = "The slice holds none of these anchors."
@@ -80,7 +69,7 @@ def show(choice: Choice) -> None:
     order = ranked_anchors(choice, tables, changes, modality, target)
     if opened(target, order):
         cards.heading("One anchor in detail")
-        show_anchor(choice, step_samples(choice, modality, target, order), settings, loss)
+        show_anchor(choice, samples.step_samples(choice, modality, target, order), settings, loss)
 
 
 def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
@@ -200,7 +189,7 @@ def ranked_anchors(
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with row():
         by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
-        words = search_words("words")
+        words = samples.search_words("words")
         count_fits = modality == "text" and switch("Images it fits", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()
     values, columns = _numbers(choice, tables, changes)
@@ -213,7 +202,7 @@ def ranked_anchors(
         table = tables[last if by == "second" else first]
         order = np.argsort(table["diversity"].to_numpy(), kind="stable")
     ranked, file = values.iloc[order], f"diversity-{choice.split}-{unit}"
-    return sample_table(choice, modality, anchors[order], ranked, columns, words, target, file)
+    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, target, file)
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
@@ -221,7 +210,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
     sample = choice.ask(Run.sample)
     fits = choice.ask(retrieval.fitting_images, sample)
     if fits is None:
-        cards.note(NO_COMMON_WORDS)
+        cards.note(samples.NO_COMMON_WORDS)
         return None
     fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, anchors)]
     correlations = _correlations({name: table.assign(fits=fits) for name, table in tables.items()}, "fits")
@@ -242,7 +231,7 @@ def _numbers(
         for name, digits in NUMBERS.items():
             if name in tables[run.name] and (run is choice.last or name in shown):
                 values[f"{name} {run.name}"] = tables[run.name][name]
-                columns[f"{name} {run.name}"] = Column(of_run(choice, name, run), digits, name)
+                columns[f"{name} {run.name}"] = Column(samples.of_run(choice, name, run), digits, name)
     if changes is not None:
         values["change"] = changes["change"]
         columns["change"] = Column("change of percentile", "+.1f", "change")
@@ -253,7 +242,7 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
     """Draw it for every chosen run, side by side, of more than three in two rows; `loss` is that of the sliders."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
-    show_sample(choice, modality, number, here="diversity")
+    samples.show_sample(choice, modality, number, here="diversity")
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     if choice.between:
@@ -307,7 +296,7 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
             "review": review_menu(choice, anchor.modality, number, candidate),
             "pictured": other == "image",
         }
-        items.append(sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
+        items.append(samples.sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items)
 
