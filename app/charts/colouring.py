@@ -63,16 +63,13 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
     numbers = np.asarray(values, dtype=np.float64)
     steps = _RAMP_DARK if colours is DARK else _RAMP_LIGHT
     if name in SIGNED:
-
-        def scaled(changes: np.ndarray) -> np.ndarray:
-            return np.sign(changes) * np.log10(1 + np.abs(changes))
-
-        end = max(float(np.nanmax(np.abs(scaled(numbers)), initial=0.0)), 1.0)
+        scaled = np.sign(numbers) * np.log10(1 + np.abs(numbers))
+        end = max(float(np.nanmax(np.abs(scaled), initial=0.0)), 1.0)
         powers = 10 ** np.arange(1, int(end) + 1)
         marks = np.concatenate([-powers[::-1], [0], powers])
         labels = tuple(f"{mark:+,}" if mark else "0" for mark in marks.tolist())
-        ticks = tuple(scaled(marks).tolist())
-        return Ramp(scaled(numbers), -end, end, _spaced(_DIVERGING), ticks, labels)
+        ticks = (np.sign(marks) * np.log10(1 + np.abs(marks))).tolist()
+        return Ramp(scaled, -end, end, _spaced(_DIVERGING), tuple(ticks), labels)
     if name in LOGARITHMIC:
         shift = 0 if name == "rank" else 1  # a rank is at least 1, a count may be 0
         logarithms = np.log10(np.maximum(numbers, 0) + shift)

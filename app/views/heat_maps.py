@@ -35,10 +35,7 @@ class Drawn:
     pair: Pair
     heat: heat_maps.HeatMap
     way: heat_maps.Way
-
-    @property
-    def words(self) -> list[str]:
-        return numbered(self.heat.words)
+    words: list[str]
 
 
 Pairs = Mapping[str, Pair]
@@ -111,7 +108,7 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
         way = offered[0] if offered and offered[0] in ways[run.name] else usual
         try:
             heat = ask(questions.word_regions, run, choice.split, *pair, way)
-            maps[run.name] = Drawn(pair, heat, way)
+            maps[run.name] = Drawn(pair, heat, way, numbered(heat.words))
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
     return maps

@@ -37,19 +37,16 @@ def show(choice: Choice) -> None:
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "kind")
     table = table if kind == "all" else table[table["kind"] == kind]
-    _figure(table.head(PICTURED), runs, at)
+    pictured, label = table.head(PICTURED), f"R@{at}, %"
+    names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
+    recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
+    figure = charts.slice_recalls(pictured["expression"].tolist(), recalls, label, tone())
+    downloads.chart(figure, "slice-recalls", "recall of the first slices")
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
     if choice.slice:
         pages = [(label, links.address(page, choice)) for label, page in PAGES.items()]
         st.html(cards.links_html(pages))
-
-
-def _figure(table: pd.DataFrame, runs: list[RunSummary], at: int) -> None:
-    names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
-    recalls = {run.name: table[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
-    figure = charts.slice_recalls(table["expression"].tolist(), recalls, f"R@{at}, %", tone())
-    downloads.chart(figure, "slice-recalls", "recall of the first slices")
 
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:

@@ -102,31 +102,26 @@ def show_results(
         except (InputError, OSError, ImportError) as error:
             cards.empty("This run cannot answer this query.", str(error))
             continue
-        if candidates is not None:
-            _results(choice, run, modality, candidates, query)
-
-
-def _results(
-    choice: Choice, run: RunSummary, modality: Modality, candidates: pd.DataFrame, query: int | None
-) -> None:
-    """Ranked candidates with links to the other pages; `modality` is the query's."""
-    by_judges = failures.judged_candidates(choice, run, modality, query)
-    likely = set[int]()
-    if query is not None and st.session_state.get("guess"):
-        likely = _likely(choice, run, modality, query) - by_judges
-    items = []
-    for result in candidates.to_dict("records"):
-        number = int(result["candidate"])
-        more: dict[str, Any] = {
-            "match": bool(result["match"]),
-            "notes": (LIKELY,) if number in likely else (),
-            "review": review_menu(choice, modality, query, number),
-            "judged": number in by_judges,
-            "pictured": modality == "text",
-        }
-        rank, score = int(result["place"]), float(result["score"])
-        items.append(sample_card(choice, run, OTHER[modality], number, rank, score, **more))
-    cards.results(items)
+        if candidates is None:
+            continue
+        by_judges = failures.judged_candidates(choice, run, modality, query)
+        likely = set[int]()
+        if query is not None and st.session_state.get("guess"):
+            likely = _likely(choice, run, modality, query) - by_judges
+        items = []
+        for result in candidates.to_dict("records"):
+            number, rank = int(result["candidate"]), int(result["place"])
+            more: dict[str, Any] = {
+                "match": bool(result["match"]),
+                "notes": (LIKELY,) if number in likely else (),
+                "review": review_menu(choice, modality, query, number),
+                "judged": number in by_judges,
+                "pictured": modality == "text",
+            }
+            items.append(
+                sample_card(choice, run, OTHER[modality], number, rank, float(result["score"]), **more)
+            )
+        cards.results(items)
 
 
 def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> set[int]:
