@@ -206,11 +206,6 @@ def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
         return False
 
 
-def has_embeddings(run: RunSummary, split: str) -> bool:
-    """True if every sample of the split has one embedding; otherwise the run scores pairs."""
-    return ask(Run.scores, run, split) is None
-
-
 def likely_matches(
     run: RunSummary, split: str, direction: Direction, query: int | None = None
 ) -> retrieval.LikelyMatches | None:

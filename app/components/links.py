@@ -26,16 +26,6 @@ def diversity(choice: Choice, modality: Modality, number: int) -> str:
     return address("diversity", choice, anchors=UNITS[modality].capitalize(), **sample)
 
 
-def retrieval(choice: Choice, modality: Modality, number: int) -> str:
-    """The sample opened as a query."""
-    return address("retrieval", choice, direction=DIRECTIONS[modality], **{f"query-{modality}": number})
-
-
-def joint_space(choice: Choice, modality: Modality, number: int) -> str:
-    """The sample on the map of both modalities."""
-    return address("joint", choice, focus=f"{'caption' if modality == 'text' else 'image'}-{number}")
-
-
 def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
     """The matrix of these captions and their images, with the pair of the first one opened."""
     pair: dict[str, str | int] = {"pair-image": image, "pair-caption": captions[0]}
@@ -43,16 +33,16 @@ def similarity(choice: Choice, image: int, captions: Sequence[int]) -> str:
     return address("similarity", choice, **selection, **pair)
 
 
-def concepts(choice: Choice, text: int) -> str:
-    """The caption and its image on the Concepts page."""
-    return address("concepts", choice, caption=text)
-
-
 def of_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> Links:
     """Links from a sample to the other pages that can show it; `here` is left out."""
-    pages = {"diversity": diversity, "query": retrieval, "joint space": joint_space}
-    links = tuple((label, link(choice, modality, number)) for label, link in pages.items() if label != here)
+    kind, query = "caption" if modality == "text" else "image", {f"query-{modality}": number}
+    pages = {
+        "diversity": diversity(choice, modality, number),
+        "query": address("retrieval", choice, direction=DIRECTIONS[modality], **query),
+        "joint space": address("joint", choice, focus=f"{kind}-{number}"),
+    }
+    links = tuple((label, page) for label, page in pages.items() if label != here)
     has_concepts = any(run.config.get("model", {}).get("concepts") for run in choice.runs)
     if modality == "text" and here != "concepts" and has_concepts:
-        links += (("concepts", concepts(choice, number)),)
+        links += (("concepts", address("concepts", choice, caption=number)),)
     return links

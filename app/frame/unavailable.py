@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app import questions
-from app.ask import InputError, RunSummary, all_runs, ask, comparable, has_embeddings, runs_root
+from app.ask import InputError, Run, RunSummary, all_runs, ask, comparable, runs_root
 from app.choice import NO_RUN, Choice
 from app.components import cards
 from app.components.controls import button
@@ -111,7 +111,7 @@ def _offer_another(choice: Choice, has: Has) -> None:
 
 def embedded(choice: Choice) -> Choice | None:
     """The runs with one embedding per sample, after naming those without; None where no run has them."""
-    without = [run for run in choice.runs if not has_embeddings(run, choice.split)]
+    without = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
     if not without:
         return choice
     names, verb = " and ".join(run.name for run in without), "scores" if len(without) == 1 else "score"

@@ -238,7 +238,7 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
     for rank, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
         number = int(sample)
         text = int(first[number]) if pictured else number
-        pages: cards.Links = [("open", links.concepts(choice, text))] if text >= 0 else []
+        pages: cards.Links = [("open", links.address("concepts", choice, caption=text))] if text >= 0 else []
         if not pictured:
             pages = [*pages, *links.of_sample(choice, side, number, here="concepts")]
         items.append(sample_card(choice, run, side, number, rank, share, links=pages, **more))

@@ -17,7 +17,6 @@ from app.components.controls import choose_one, row, side_by_side, switch
 
 WORD, MOST_WORDS = "word", 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
-UNITS = {"cosine": "cosine", "attention": "attention", "tower": "attention"}
 NOTES = {
     "cosine": "",
     "attention": "Attention of each word over the regions; the weights sum to 1.",
@@ -139,7 +138,7 @@ def _choose_word(maps: list[Drawn]) -> str:
 
 
 def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str) -> None:
-    heat, names, unit = drawn.heat, drawn.words, UNITS[drawn.way]
+    heat, names, unit = drawn.heat, drawn.words, "cosine" if drawn.way == "cosine" else "attention"
     index = names.index(word) if word in names else 0 if drawn.way == "tower" else None
     if index is None:
         cards.empty(f"This run does not read “{word}” as one word.", "Pick another word.")

@@ -1,6 +1,7 @@
 """The Joint space page: which map to draw, how it is computed, and how similar matching and other pairs are."""
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import streamlit as st
 
@@ -71,12 +72,9 @@ def drawn_sample(choice: Choice) -> Sample | None:
 def choose_settings() -> joint_space.LayoutSettings:
     """The switch between the modalities (one alone, both, or both centred) and the method of the map; its parameters are
     in a popover. A selection belongs to one map, so either switch clears it."""
-
-    def clear_area() -> None:
-        set_value(AREA, "")
-
-    modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear_area)
-    method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear_area)
+    clear: dict[str, Any] = {"on_change": set_value, "args": (AREA, "")}
+    modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), **clear)
+    method = choose_one("Map", METHODS, "map", cards.tip("map"), **clear)
     settings = joint_space.LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings

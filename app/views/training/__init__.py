@@ -54,7 +54,8 @@ def _draw(entry: training.TrainingRun) -> None:
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
         if entry.stoppable:
-            _stop(entry, "It saves and exits within seconds; nothing is lost.")
+            help_text = "It saves and exits within seconds; nothing is lost."
+            button("Stop", "train-stop", "stop", jobs.stop, entry.job_name, help=help_text)
         elif not entry.alive and run.state != "finished":
             action = (attempt, NOT_STARTED, training.resume, run)
             help_text = "Continues from the newest save."
@@ -79,16 +80,12 @@ def _state(entry: training.TrainingRun, run: RunSummary, text: str) -> str:
     return f"{text} · {html.escape(message)}" if message else text
 
 
-def _stop(entry: training.TrainingRun, help_text: str | None = None) -> None:
-    button("Stop", "train-stop", "stop", jobs.stop, entry.job_name, help=help_text)
-
-
 def _without_run(entry: training.TrainingRun) -> None:
     if entry.stoppable:
         cards.label(entry.name)
         st.progress(0.0)
         cards.note("Reading the data and building the model …")
-        _stop(entry)
+        button("Stop", "train-stop", "stop", jobs.stop, entry.job_name)
     else:
         fix = "The output below says why. Change the values and start again."
         cards.empty(f"{entry.name} did not start.", fix)
