@@ -298,17 +298,16 @@ def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
 
 def matrix_spread(run: Run, settings: MatrixSettings, batch: Samples) -> np.ndarray:
     """Spread of every anchor's similarities over a batch; ask with `without_sliders`."""
-    return similarity.spread_over(matrix_sides(run, settings, batch), settings.loss)
+    return similarity.spread_over(_sides(run, settings, batch), settings.loss)
 
 
-def matrix_sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
-    """Anchors and candidates of a batch."""
+def _sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
     return similarity.matrix_sides(run, settings.split, batch, settings.direction)
 
 
 def pair_at(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Cell:
     """The image and the caption (rows of the split) of a cell; for a block, those of its most similar negative."""
-    pair = similarity.hardest_in_cell(matrix_sides(run, settings, batch), scaled, *cell)
+    pair = similarity.hardest_in_cell(_sides(run, settings, batch), scaled, *cell)
     image, text = pair if settings.direction == "i2t" else pair[::-1]
     return int(batch.images[image]), int(batch.texts[text])
 
@@ -324,8 +323,8 @@ def pair_numbers(
     run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
 ) -> similarity.Pair:
     """Every number of one pair."""
-    sides = matrix_sides(run, settings, batch)
-    return similarity.open_pair(sides, scaled.spread, scaled.loss, *cell, paired=batch.paired)
+    numbers = (scaled.spread, scaled.loss, *cell)
+    return similarity.open_pair(_sides(run, settings, batch), *numbers, paired=batch.paired)
 
 
 def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -> np.ndarray:

@@ -60,8 +60,7 @@ def joint_map(
             traces.append(_density(panel.plane, colours) | axes)
         if marks.pairs is not None and len(marks.pairs):
             traces.append(_lines(panel.plane, marks.pairs, colours) | axes)
-        legend = number == 0
-        traces += [trace | axes for trace in _points(panel, legend, images, plotted, labels, marks)]
+        traces += [trace | axes for trace in _points(panel, number == 0, images, plotted, labels, marks)]
         if marks.matches is not None and len(marks.matches):
             x, y = panel.plane[marks.matches].T
             traces.append(rings(x, y, colours, 12) | {"type": "scattergl"} | axes)

@@ -75,10 +75,9 @@ def data_url(picture: bytes | None) -> str:
 
 def results_html(results: Sequence[Result]) -> str:
     """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
-    scores = {html.escape(term): html.escape(TERMS[term]) for term in dict.fromkeys(r.term for r in results)}
     tips = [
-        f'<details class="cl-tip"><summary>Score: {name}</summary>{text}</details>'
-        for name, text in scores.items()
+        f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
+        for term in dict.fromkeys(result.term for result in results)
     ]
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
     return "".join(tips) + f'<div class="{layout}">{"".join(map(_card, results))}</div>'

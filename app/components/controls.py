@@ -116,6 +116,5 @@ def _watch_work(name: str) -> None:
     progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
-        help_text = "Nothing unfinished is stored."
-        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help=help_text)
+        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help="Nothing unfinished is stored.")
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

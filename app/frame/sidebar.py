@@ -112,7 +112,11 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     shown, faults = _shown([pair[0], *more, *pair[1:]], split)
     if shown is not None:
         shown = replace(shown, also=(*(run.name for run in shown.between), *waiting))
-    expression = _slice(shown)
+    longest, example = slices.LONGEST_EXPRESSION, "dog frisbee, or length > 15"
+    # without spaces around it the expression is in the URL while there is one
+    expression = followed(SLICE, st.query_params.get(SLICE, "")[:longest].strip(), "", str.strip)
+    field: dict[str, Any] = {"placeholder": example, "help": cards.tip("slice"), "disabled": shown is None}
+    st.text_input("Search or slice", key=SLICE, max_chars=longest, **field)
     if shown is not None and expression:
         query[SLICE] = expression
         shown = _sliced(shown, expression)
@@ -151,16 +155,6 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
     """True if a run trains on the data of another and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
     return not run.fault and not evaluated and listing.facts(run)["data"] == listing.facts(first)["data"]
-
-
-def _slice(shown: Choice | None) -> str:
-    """The field of the slice; its value, without spaces around it, is in the URL while there is one."""
-    asked = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip()
-    value = followed(SLICE, asked, "", str.strip)
-    longest, example = slices.LONGEST_EXPRESSION, "dog frisbee, or length > 15"
-    field: dict[str, Any] = {"placeholder": example, "help": cards.tip("slice"), "disabled": shown is None}
-    st.text_input("Search or slice", key=SLICE, max_chars=longest, **field)
-    return value
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:

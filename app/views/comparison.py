@@ -53,8 +53,7 @@ def show_answers(runs: list[RunSummary], choice: Choice) -> None:
         return
     cards.heading("Who answers what?")
     modality = choose_one("Direction", links.DIRECTIONS, "answers-of")
-    queries = choice.samples(modality)
-    right = ask_all(questions.answers, runs, choice.split, QUERIES[modality], 1, queries)
+    right = ask_all(questions.answers, runs, choice.split, QUERIES[modality], 1, choice.samples(modality))
     alone = (right[:, None] & ~right[None]).sum(-1)  # of the row's run and not of the column's
     names = [run.name for run in runs]
     table = pd.DataFrame(alone, columns=names).astype(object).mask(np.eye(len(runs), dtype=bool), None)

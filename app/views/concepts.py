@@ -226,8 +226,7 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
 
 
 def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> None:
-    within = choice.samples(side)
-    table = ask(questions.top_readers, run, choice.split, concept, side, READERS, within)
+    table = ask(questions.top_readers, run, choice.split, concept, side, READERS, choice.samples(side))
     if not len(table):
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
         cards.empty(f"No {reader} reads it at all.", "Choose another concept.")

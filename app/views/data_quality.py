@@ -264,5 +264,4 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     captions, title = api.captions_of(split, image), " · ".join(dict.fromkeys(names))
     st.html(cards.sample_html(_picture(run, name, image), captions, title, **more))
     if name in run.splits:
-        caption = number if modality == "text" else None
-        reviewing.judge(there, image, caption, f"finding-{name}-{number}")
+        reviewing.judge(there, image, number if modality == "text" else None, f"finding-{name}-{number}")

@@ -34,8 +34,7 @@ def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
     """All samples of every run, or a random sample; with two runs also the gain in rank."""
     tables = list(choice.ask_each(joint_space.samples, sample=sample).values())
     if len(tables) == 2:
-        gain = tables[0]["rank"] - tables[1]["rank"]
-        tables = [table.assign(gain=gain) for table in tables]
+        tables = [table.assign(gain=tables[0]["rank"] - tables[1]["rank"]) for table in tables]
     labels = [questions.cluster_labels(opened_run(run), choice.split) for run in choice.runs]
     rows = point_rows(choice, tables[0])
     if any(label is None for label in labels):

@@ -160,8 +160,7 @@ def show_curves(runs: list[RunSummary]) -> None:
 def show_table(choice: Choice) -> None:
     """One row per run, and one table per data set: what it is and how good it is on this split."""
     split, of_choice = choice.split, choice.first.samples[choice.split]
-    queries = f"the whole of {split}" if choice.slice else split
-    cards.heading("All runs", queries=queries)
+    cards.heading("All runs", queries=f"the whole of {split}" if choice.slice else split)
     groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
         groups.setdefault(run.samples.get(split), []).append(_row(run, split))

@@ -126,8 +126,7 @@ def described(choice: Choice) -> str:
     for run in choice.runs:
         loss = opened_run(run).loss
         if run.imported:
-            starts = run is choice.last
-            parts.append(loss_values.own_values_in_words(run, choice.split, starts=starts))
+            parts.append(loss_values.own_values_in_words(run, choice.split, starts=run is choice.last))
         elif loss.trained:
             values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
             parts.append(f"{run.name} was trained with {values}.")

@@ -241,8 +241,7 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
 
 def choose_band(label: str, key: str) -> str:
     """A band of ranks; "" for all."""
-    bands = ["all", *charts.RANK_LABELS]
-    band = pick(cards.literal(label), bands, key, 150)
+    band = pick(cards.literal(label), ["all", *charts.RANK_LABELS], key, 150)
     return "" if band == "all" else band
 
 

@@ -126,8 +126,7 @@ def _begin_form() -> Form:
         data = data_sets[pick("Data set", data_sets, "data", 240, index=fit, help=DATA_HELP)]
         presets = starting.presets(data)
         names = list(presets)
-        first = names.index("demo") if "demo" in names else 0
-        preset = pick("Preset", names, "preset", 240, index=first)
+        preset = pick("Preset", names, "preset", 240, index=names.index("demo") if "demo" in names else 0)
         free, longest = training.free_name(preset), starting.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
     if linked_preset in starting.presets() and linked_preset not in presets:
