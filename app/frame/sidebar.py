@@ -167,8 +167,8 @@ def _sliced(shown: Choice, expression: str) -> Choice:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
         return shown
     captions = inside.nonzero()[0]
-    first = {name: ranks["t2i"][captions] < 1 for name, ranks in shown.ask_each(Run.ranks).items()}
-    recalls = " · ".join(f"{name} {100 * own.mean():.1f} %" for name, own in first.items() if len(captions))
+    answered = {name: ranks["t2i"][captions] < 1 for name, ranks in shown.ask_each(Run.ranks).items()}
+    recalls = " · ".join(f"{name} {100 * hits.mean():.1f} %" for name, hits in answered.items() if len(hits))
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{size} on every page. Text→image R@1: {recalls}." if len(captions) else f"{size}.")
