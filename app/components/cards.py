@@ -17,7 +17,6 @@ import streamlit as st
 
 from app.choice import refused
 
-HeadedRow = tuple[str, Sequence[str]]
 Links = Sequence[tuple[str, str]]  # label and address
 _FILES = [Path(__file__).with_name(f"{name}.toml") for name in ("glossary", "headings")]
 TERMS, HOW_TO_READ = (tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES)
@@ -190,7 +189,9 @@ def label(text: str, note: str = "") -> None:
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
-def table_html(css: str, heads: Sequence[str], rows: Iterable[HeadedRow], more: str = "") -> str:
+def table_html(
+    css: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = ""
+) -> str:
     """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
     head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
     cells = [(name, "".join(f"<td>{value}</td>" for value in values)) for name, values in rows]

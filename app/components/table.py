@@ -52,7 +52,6 @@ class SampleCell:
 
 Columns = Mapping[str, Column]
 Samples = Callable[[np.ndarray], list[SampleCell]]
-Pick = Callable[[int], None]
 
 
 def picking_table(
@@ -76,7 +75,7 @@ def rows_table(
     key: str,
     label: str,
     current: int | None = None,
-    on_pick: Pick | None = None,
+    on_pick: Callable[[int], None] | None = None,
     *,
     height: int | None = 420,
     samples: Samples | None = None,

@@ -245,7 +245,7 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
 
     def cells(rows: np.ndarray) -> list[SampleCell]:
         page = table.iloc[rows][["modality", "number", "image", "text"]]
-        page["modality"] = page["modality"].replace("caption", "text")
+        page = page.assign(modality=page["modality"].replace("caption", "text"))
         return sample_cells(choice.last, choice.split, page.itertuples(index=False))
 
     def pick(point: int) -> None:
