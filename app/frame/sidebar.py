@@ -7,17 +7,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from app.ask import (
-    InputError,
-    Run,
-    RunSummary,
-    all_runs,
-    comparable,
-    listing,
-    run_faults,
-    saved_views,
-    slices,
-)
+from app.ask import InputError, Run, Runs, all_runs, comparable, listing, run_faults, saved_views, slices
 from app.choice import NO_RUN, SLICE, Choice, attempt, followed, plain_words, reviewer_in_link, slice_mask
 from app.components import cards, enlarged, events, links, reviewing
 from app.components.controls import button
@@ -44,7 +34,7 @@ def default_pair(names: Sequence[str]) -> tuple[str, str]:
     return names[0], names[1] if len(names) > 1 else NO_RUN
 
 
-def default_split(runs: Sequence[RunSummary]) -> str:
+def default_split(runs: Runs) -> str:
     """The first run's first split that every run has, else its first; "" where it has none."""
     shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
     return (shared or [*runs[0].splits, ""])[0]
@@ -73,7 +63,7 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     return choice
 
 
-def named(runs: Sequence[RunSummary]) -> str:
+def named(runs: Runs) -> str:
     """ "a", "a and b", "a, b and c"."""
     *names, last = [run.name for run in runs]
     return f"{', '.join(names)} and {last}" if names else last
@@ -123,7 +113,7 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     return query | {"split": split}, shown, [*problems, *faults]
 
 
-def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> list[str]:
+def _more(runs: Mapping[str, listing.RunSummary], pair: tuple[str, str], split: str) -> list[str]:
     """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
     Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data."""
     asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
@@ -145,13 +135,13 @@ def _more(runs: Mapping[str, RunSummary], pair: tuple[str, str], split: str) -> 
     return value
 
 
-def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
+def _same_data(run: listing.RunSummary, first: listing.RunSummary, split: str) -> bool:
     """True if a run was evaluated on the samples of another, or will be."""
     same = split in run.samples and run.samples[split] == first.samples.get(split)
     return same or (split not in run.samples and _waits(run, first, split))
 
 
-def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
+def _waits(run: listing.RunSummary, first: listing.RunSummary, split: str) -> bool:
     """True if a run trains on the data of another and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
     return not run.fault and not evaluated and listing.facts(run)["data"] == listing.facts(first)["data"]
@@ -184,9 +174,9 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
     return value
 
 
-def _shown(runs: Sequence[RunSummary], split: str) -> tuple[Choice | None, list[Problem]]:
+def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
-    first, sound, problems = runs[0], list[RunSummary](), list[Problem]()
+    first, sound, problems = runs[0], list[listing.RunSummary](), list[Problem]()
     for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and first in sound and not comparable(first, run, split):

@@ -9,18 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, judging
-from app.ask import (
-    RunSummary,
-    all_runs,
-    ask,
-    ask_both,
-    curves_of,
-    listing,
-    read_each,
-    retrieval,
-    run_faults,
-    slices,
-)
+from app.ask import all_runs, ask, ask_both, curves_of, listing, read_each, retrieval, run_faults, slices
 from app.choice import Choice, tone
 from app.components import cards, downloads
 from app.components.controls import pick
@@ -28,6 +17,7 @@ from app.components.table import Column, plain_table
 from app.components.words import count, curve_label, curves
 from app.views.comparison import show_answers, show_gains, show_separation
 
+Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 
 METRICS = {
@@ -91,7 +81,7 @@ def show(choice: Choice) -> None:
     show_differences(runs)
 
 
-def metrics_by_run(runs: list[RunSummary], choice: Choice) -> Metrics:
+def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
     """The metrics of the runs evaluated on the split: the stored ones, or those of the captions of the slice."""
     split, captions = choice.split, choice.captions
     evaluated = [run for run in runs if split in run.metrics]
@@ -124,7 +114,7 @@ def headline(choice: Choice, metrics: Metrics) -> None:
     cards.metrics(items)
 
 
-def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> None:
+def show_recall(runs: Runs, choice: Choice, metrics: Metrics) -> None:
     split = choice.split
     cards.heading(f"Recall on {'the slice of ' if choice.slice else ''}{split}")
     if not metrics:
@@ -135,7 +125,7 @@ def show_recall(runs: list[RunSummary], choice: Choice, metrics: Metrics) -> Non
         cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
 
 
-def show_curves(runs: list[RunSummary]) -> None:
+def show_curves(runs: Runs) -> None:
     cards.heading("Training")
     by_run, faults = read_each(runs, curves_of)
     by_epoch = {name: read.epochs for name, read in by_run.items()}
@@ -179,7 +169,7 @@ def show_table(choice: Choice) -> None:
     downloads.table(everything, f"runs-{split}", paper=True)
 
 
-def _row(run: RunSummary, split: str) -> dict[str, Any]:
+def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
     known, metrics, samples = listing.facts(run), run.metrics.get(split, {}), run.samples.get(split)
     return {
         "run": run.name,
@@ -195,7 +185,7 @@ def _row(run: RunSummary, split: str) -> dict[str, Any]:
     }
 
 
-def show_differences(runs: list[RunSummary]) -> None:
+def show_differences(runs: Runs) -> None:
     heading = "Differences between the configurations"
     cards.heading(heading, "Settings that are equal in all runs are left out.")
     imported = [run.name for run in runs if run.imported]
