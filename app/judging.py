@@ -133,11 +133,11 @@ class Source:
 def sources(run: RunSummary, split: str) -> list[Source]:
     """Every source that speaks about this split of the run, the damaged ones with their fault."""
     files = retrieval.judgement_files(_data_folder(data_of(run), str(runs_root())))
-    states = [(file.name, file.name, str(file), _state(file)) for file in files]
-    places = [place for place in states if place[-1]]  # the others went meanwhile
-    places += [(key, label, key, ()) for key, label in retrieval.judgement_packages().items()]
+    of_files = [(file.name, file.name, str(file), _state(file)) for file in files]
+    entries = [entry for entry in of_files if entry[-1]]  # the other files went meanwhile
+    entries += [(key, label, key, ()) for key, label in retrieval.judgement_packages().items()]
     described = []
-    for key, label, path, state in places:
+    for key, label, path, state in entries:
         judged = ask(_read, run, split, path, state)
         if isinstance(judged, Judgements):
             judgements = keyed(f"{path} {state}", judged)

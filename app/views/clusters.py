@@ -65,9 +65,9 @@ def show(choice: Choice | None) -> None:
     if lacking and settings is not None:
         offer(lacking, [results[one.name] for one in lacking], split, settings)
         return
-    found = {name: stored.value for name, stored in results.items() if stored.value is not None}
-    numbers(runs, split, found)
-    result = found[run.name]
+    stored_clusters = {name: stored.value for name, stored in results.items() if stored.value is not None}
+    numbers(runs, split, stored_clusters)
+    result = stored_clusters[run.name]
     show_cluster(run, choice, result, overview(run, choice, result))
 
 
@@ -83,8 +83,8 @@ def choose_settings(choice: Choice) -> Settings | None:
     return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
 
 
-def numbers(runs: Sequence[RunSummary], split: str, found: dict[str, Clusters]) -> None:
-    first, last = found[runs[0].name], found[runs[-1].name]
+def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, Clusters]) -> None:
+    first, last = stored_clusters[runs[0].name], stored_clusters[runs[-1].name]
     sizes = ask(clusters.cluster_table, runs[-1], split, last)["size"]
     share, by_chance = ask(questions.agreement, runs[-1], split, last)
     note = f"{by_chance:.1f} % by chance"

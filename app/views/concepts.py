@@ -175,8 +175,8 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     cards.heading("Where an image and its caption disagree")
     with row():
         run = choose_run("Run", runs, "pairs-of")
-        firsts = {"least": "Least shared", "most": "Most shared"}
-        first = choose_one("First", firsts, "first", cards.tip("shared"))
+        orders = {"least": "Least shared", "most": "Most shared"}
+        first = choose_one("First", orders, "first", cards.tip("shared"))
     table = ask(questions.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     captions, values = table["caption"].to_numpy(), table.drop(columns=["caption", "image"])
