@@ -135,8 +135,7 @@ def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as
 
 
 def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The kept answer to a question about one run; InputError where the part of it that is needed is missing or
-    damaged."""
+    """The kept answer to a question about one run; InputError where what it needs is missing or damaged."""
     return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 

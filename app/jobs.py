@@ -46,7 +46,7 @@ def start_demo() -> Job:
 
 
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
-    """Start a command, unless one runs under this name: the job that runs. OSError where it cannot be started."""
+    """Start a command, unless one runs under this name: the running job. OSError where it cannot be started."""
     _forget_old()
     return JobFolder(folder_of(name)).start(command)
 

@@ -94,8 +94,7 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, the best first; among these captions (None:
-    all)."""
+    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first; among these captions, or all."""
     sample = ask(Run.sample, run, split)
     captions = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
     if kind == "ambiguous":

@@ -197,7 +197,7 @@ def stored_maps(
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:
-    """(runs, queries) bool: queries (None: all) answered within the first `at`, without those that have no match."""
+    """(runs, queries) bool: which of these queries (None: all) with a match each answers within the first `at`."""
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
@@ -289,7 +289,7 @@ def starting_loss(run: Run, split: str) -> Loss:
 
 
 def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
-    """The samples, chosen and ordered by this run; InputError for fewer than two pairs. Ask with `without_sliders`."""
+    """The samples as this run orders them; InputError for fewer than two pairs. Ask with `without_sliders`."""
     s = settings
     sizes = {"size": s.size, "seed": s.seed}
     batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)

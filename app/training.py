@@ -84,8 +84,7 @@ def free_name(name: str) -> str:
 
 
 def start(preset: str, name: str, *settings: Any) -> None:
-    """Start a run in a process of its own, with the other arguments of `arguments`; InputError as from there, OSError
-    where the process cannot be started."""
+    """Start a run in a process of its own; InputError as from `arguments`, OSError where it cannot be started."""
     values, _ = starting.arguments(preset, name, *settings)
     jobs.start(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 

@@ -62,8 +62,7 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
 
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
-    """A row per slice, the first on top, and in it a dot per run with its interval: run → (slices, 3) recall, low and
-    high end in percent. `x` names the recall."""
+    """A row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent."""
     labels = [draw.plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []

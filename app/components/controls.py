@@ -34,8 +34,8 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
 
 
 def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, failed: Failed = None) -> int:
-    """A sample's number, with buttons (and arrow keys) to the previous and next sample of `order`. With `failed` (a
-    bool for every sample) two more lead to the previous and next failure (Shift and an arrow key)."""
+    """A sample's number, with buttons and arrow keys to the previous and next one of `order`, or (Shift) of the
+    `failed`."""
     opened(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split

@@ -66,7 +66,7 @@ def begin() -> None:
 
 
 def figures() -> None:
-    """In the sidebar, after the page: figures as tables, as the camera button saves them, and as offline HTML files."""
+    """In the sidebar, after the page: figures as tables, the format that cameras save, and figures as HTML files."""
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return

@@ -1,5 +1,4 @@
-"""Addresses inside the app: the same runs and split, another page, another sample. A widget bound to the URL reads its
-label there, so these words equal those on the buttons."""
+"""Addresses inside the app. A widget bound to the URL reads its label there, so these words equal those on buttons."""
 
 from collections.abc import Sequence
 from urllib.parse import urlencode

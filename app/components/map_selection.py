@@ -113,8 +113,7 @@ def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndar
 
 
 def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
-    """The selected points, ascending: all inside any area on its own map, and the clicked ones. Every map is (N, 2);
-    point p is the same sample on all of them."""
+    """The selected points, ascending: inside any area on its own map (N, 2), and the clicked ones."""
     mask = np.zeros(len(planes[0]), dtype=bool)
     for area in selection.areas:
         if area.map < len(planes):

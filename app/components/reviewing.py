@@ -127,8 +127,7 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, by mouse, keyboard and touch; `record_clicked` records them. `enlarged`:
-    the menu is in the dialog of the large picture, which stays open."""
+    """The same verdicts as a menu on a card; `enlarged`: in the dialog of the large picture, which stays open."""
     try:
         review = current(choice, image, caption)
     except InputError:

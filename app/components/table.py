@@ -81,9 +81,8 @@ def rows_table(
     samples: Samples | None = None,
 ) -> np.ndarray:
     """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns;
-    returns the row positions in the order shown, over all pages. Every row has an id; `current` is the open one (None:
-    the first). `label` names the rows, in the plural. Rows scroll above `height` in pixels; `samples` makes their first
-    cells."""
+    returns the row positions in the order shown, over all pages. `current` is the open id (None: the first), `label`
+    names the rows in the plural. Rows scroll above `height` in pixels; `samples` makes their first cells."""
     ids, names = np.asarray(ids), list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None

@@ -148,8 +148,7 @@ def _waits(run: listing.RunSummary, first: listing.RunSummary, split: str) -> bo
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:
-    """Report the size and recall of the slice below the field; the choice narrowed to it, unless the expression is
-    wrong."""
+    """Report the slice's size and recall below the field; returns the choice narrowed to it, unless it is wrong."""
     run, split = shown.last, shown.split
     try:
         inside = slice_mask(run, split, expression)

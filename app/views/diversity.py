@@ -239,7 +239,7 @@ def _numbers(
 
 
 def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
-    """Draw it for every chosen run, side by side, of more than three in two rows; `loss` is that of the sliders."""
+    """Draw it for every chosen run, side by side, more than three in two rows, with the loss of the sliders."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
     samples.show_sample(choice, modality, number, here="diversity")

@@ -65,8 +65,7 @@ def _pairs(
 def show_heat_maps(
     choice: Choice, label: str, query: Query, search: Callable[[RunSummary], pd.DataFrame], match: str = ""
 ) -> None:
-    """Every run's heat map of one pair and one word, side by side. `search` finds a run's candidates, best first;
-    `label` names the control that chooses one, `match` the true match of a sample of the split."""
+    """Every run's heat map of one word and one of the results that `search` finds, or the `match`, side by side."""
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
         return

@@ -16,8 +16,7 @@ PAPER = Loss()
 def slider(
     label: str, key: str, low: float, high: float, step: float, start: float, width: int, term: str = ""
 ) -> float:
-    """A slider bound to the URL; the bounds include its start. One that is at its start follows to the start of the
-    next run; one that was moved stays."""
+    """A slider bound to the URL. At its start, which the bounds include, it follows to the start of the next run."""
     former = f"{key}-start"
     if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
         put(key, start)

@@ -58,8 +58,8 @@ def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarra
 def sample_card(
     choice: Choice, run: RunSummary, modality: Modality, number: int, rank: int, score: float, **more: Any
 ) -> cards.Result:
-    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and its
-    image's picture. `more` holds other fields of the card; pictured=False leaves the picture out."""
+    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and
+    its image's picture. `more` holds other fields of the card; pictured=False leaves the picture out."""
     split, numbers = choice.split, np.array([number])
     image = int(images_of(run, split, modality, numbers)[0])
     picture = ask(Run.picture, run, split, image, CARD_PICTURE) if more.pop("pictured", True) else None
