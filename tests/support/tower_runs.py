@@ -19,27 +19,11 @@ WORDS = sorted(
 
 
 EVERY_PART: dict[str, Any] = {
-    "image_tuning": "lora",
-    "text_tuning": "frozen",
-    "lora_dropout": 0.1,
-    "projection": "linear",
-    "image_pooling": "gpo",
-    "text_pooling": "gpo",
-    "dimension": 8,
-    "word_size": 6,
-    "loss": "dcl",
-    "bank_size": 6,
-    "concepts": 3,
-    "prototypes": 3,
-    "boosting": "rm",
-    "boosting_weight": 0.01,
-    "sample_weights": "combined",
-    "neighbours": 3,
-    "drop_words": 0.2,
-    "augment": "crop-flip",
-    "boosting_momentum": 0.9,
-    "gradient_checkpointing": True,
-    "learning_rate": 3e-3,
+    **{"image_tuning": "lora", "text_tuning": "frozen", "lora_dropout": 0.1, "projection": "linear"},
+    **{"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "word_size": 6, "concepts": 3},
+    **{"loss": "dcl", "bank_size": 6, "prototypes": 3, "sample_weights": "combined", "neighbours": 3},
+    **{"boosting": "rm", "boosting_weight": 0.01, "boosting_momentum": 0.9, "learning_rate": 3e-3},
+    **{"drop_words": 0.2, "augment": "crop-flip", "gradient_checkpointing": True},
 }
 
 
@@ -72,28 +56,13 @@ def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **va
         model: "clip" or "siglip", or "naflex" of `write_pictures_of_any_shape`, whose pictures it reads.
         values: settings of any section.
     """
-    settings = {
-        "data": str(folder / ("shapes" if model == "naflex" else "data")),
-        "image_tower": str(folder / model),
-        "text_tower": str(folder / model),
-        "image_tuning": "full",
-        "text_tuning": "full",
-        "projection": "none",
-        "image_pooling": "tower",
-        "text_pooling": "tower",
-        "drop_words": 0.0,
-        "loss": "infonce",
-        "temperature": 0.05,
-        "epochs": 3,
-        "batch_size": 4,
-        "learning_rate": 1e-3,
-        "schedule": "constant",
-        "threads": 1,
-        "device": "cpu",
-        "workers": 0,
-        "save_every": 1000.0,
-        "seed": 5,
-    }
+    tower, data = str(folder / model), str(folder / ("shapes" if model == "naflex" else "data"))
+    settings: dict[str, Any] = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
+    settings |= dict.fromkeys(("image_tuning", "text_tuning"), "full")
+    settings |= dict.fromkeys(("image_pooling", "text_pooling"), "tower")
+    settings |= {"loss": "infonce", "temperature": 0.05, "drop_words": 0.0, "seed": 5, "threads": 1}
+    settings |= {"epochs": 3, "batch_size": 4, "learning_rate": 1e-3, "schedule": "constant"}
+    settings |= {"device": "cpu", "workers": 0, "save_every": 1000.0}
     return changed(Config(name=name), **settings | values)
 
 
