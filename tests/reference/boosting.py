@@ -14,22 +14,6 @@ def soft_rising(score: float, margin: float) -> float:
     return 2 * margin / (1 + math.exp(-(2 / margin) * (score + 1))) - margin
 
 
-def _relative(
-    t: float, a: float, positive: float, teacher_positive: float, margin: float, is_soft: bool
-) -> float:
-    gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin
-    return max(0.0, gamma + (teacher_positive - a) - (positive - t))
-
-
-def _absolute(
-    t: float, a: float, positive: float, teacher_positive: float, margin: float, split: float, is_soft: bool
-) -> float:
-    first, second = split * margin, margin - split * margin
-    gamma1 = soft(teacher_positive, first, 1.0) if is_soft else first
-    gamma2 = soft_rising(a, second) if is_soft else second
-    return max(0.0, gamma1 + teacher_positive - positive) + max(0.0, gamma2 + t - a)
-
-
 def loss(
     form: str,
     target: Sequence[float],
@@ -42,10 +26,19 @@ def loss(
     is_soft: bool,
 ) -> float:
     """rs, rm, as or am (eq. 7-10, 18, 20); "m" is at the negative with the largest S^t − S^a, the first of equals."""
+
+    def relative(t: float, a: float) -> float:
+        gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin
+        return max(0.0, gamma + (teacher_positive - a) - (positive - t))
+
+    def absolute(t: float, a: float) -> float:
+        first, second = split * margin, margin - split * margin
+        gamma1 = soft(teacher_positive, first, 1.0) if is_soft else first
+        gamma2 = soft_rising(a, second) if is_soft else second
+        return max(0.0, gamma1 + teacher_positive - positive) + max(0.0, gamma2 + t - a)
+
     pairs = list(zip(target, teacher, strict=True))
     if pairs and form in ("rm", "am"):
         pairs = [max(pairs, key=lambda pair: pair[0] - pair[1])]
-    positives = positive, teacher_positive
-    if form in ("rs", "rm"):
-        return math.fsum(_relative(t, a, *positives, margin, is_soft) for t, a in pairs)
-    return math.fsum(_absolute(t, a, *positives, margin, split, is_soft) for t, a in pairs)
+    hinge = relative if form in ("rs", "rm") else absolute
+    return math.fsum(hinge(t, a) for t, a in pairs)

@@ -19,10 +19,8 @@ class Side:
     positive_offset: int | None = None
 
 
-def raw_diversity(
-    side: Side, query_ids: Sequence[int], kind: str, epsilon: float, temperature: float
-) -> tuple[list[float], list[int]]:
-    """Raw diversity of every anchor and how many negatives it came from."""
+def raw_diversity(side: Side, query_ids: Sequence[int], kind: str, epsilon: float, temperature: float) -> Any:
+    """Raw diversity of every anchor, and how many negatives it came from."""
     rows = [kept(*row) for row in zip(side.scores, negatives(query_ids, side.ids), strict=True)]
     values = [spreads.deviation(row) if kind == "std" else spreads.entropy(row, temperature) for row in rows]
     return [spreads.raw(value, epsilon) for value in values], [len(row) for row in rows]
@@ -57,11 +55,9 @@ def losses(
     **switches: Any,
 ) -> list[float]:
     """The loss of every anchor against one side."""
-    mask = (
-        literal_negatives(query_ids, side.ids, side.positive_offset)
-        if keep_same_image
-        else negatives(query_ids, side.ids)
-    )
+    mask = negatives(query_ids, side.ids)
+    if keep_same_image:
+        mask = literal_negatives(query_ids, side.ids, side.positive_offset)
     return [
         diversity_contrastive(kept(row, is_negative), positive, diversity=weight, **switches)
         for row, is_negative, positive, weight in zip(
