@@ -8,14 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-Array = np.ndarray
+from coder_core.evaluation.sources import TILE_ELEMENTS, Array, slices
+
 Modality = Literal["image", "text"]
 Direction = Literal["i2t", "t2i"]
 BOTH: tuple[Modality, Modality] = ("image", "text")
 QUERIES: dict[Direction, Modality] = {"i2t": "image", "t2i": "text"}
 DIRECTIONS: dict[Direction, str] = {"i2t": "Image → text", "t2i": "Text → image"}
-
-TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix in memory
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,6 @@ class Sides:
         scores = None if self.scores is None else self.scores[:, candidates]
         images = self.candidate_images[candidates]
         return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
-
-
-def slices(count: int, size: int) -> Iterator[slice]:
-    """Cut `count` rows into parts of at most `size` (at least 1)."""
-    size = max(1, size)
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def first_captions(image_of_text: Array, images: int) -> Array:

@@ -13,12 +13,11 @@ import torch
 
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import RECALL_AT, metrics_from_ranks
-from coder_core.evaluation.sources import EmbeddingPair, Source
+from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, Source, slices
 from coder_core.evaluation.tiles import score_tiles
 
 NEIGHBOURS = (1, 4, 16, 64, 128)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-_TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,8 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
         raise ValueError(f"k must be from 1 to the {queries:,} reference queries, got {tuple(neighbours)}")
     texts = [torch.from_numpy(np.array(pair.text, np.float32)) for pair in candidates]
     biases = np.empty((count, len(neighbours)), np.float32)
-    step = max(1, _TILE_ELEMENTS // queries)
-    for start in range(0, count, step):
-        rows = slice(start, start + step)
-        scores = torch.zeros(min(step, count - start), queries)
+    for rows in slices(count, TILE_ELEMENTS // queries):
+        scores = torch.zeros(rows.stop - rows.start, queries)
         for pair, text in zip(candidates, texts, strict=True):
             scores.addmm_(torch.from_numpy(np.array(pair.image[rows], np.float32)), text.T, alpha=pair.weight)
         nearest = scores.topk(most, dim=1).values.double()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.evaluation.sources import slices
 from coder_core.evaluation.tiles import ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
@@ -47,19 +48,20 @@ class Ranks:
 def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
     """Rank both ways without holding the matrix of scores.
 
-    The other captions of an image never count against its best one. Any number of captions an image is legal; an image
-    without captions asks no question (rank −1) but stays a candidate for the captions.
+        The other captions of an image never count against its best one. Any number of captions an image is legal; an image
+        without captions asks no question (rank −1) but stays a candidate for the captions.
 
-    >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> from coder_core.evaluation.tiles import score_tiles
-    >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
-    >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
-    array([1, 1, 0])
+        >>> from coder_core.evaluation.sources import ScoreMatrix
+        >>> from coder_core.evaluation.sources import slices
+    from coder_core.evaluation.tiles import score_tiles
+        >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
+        >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
+        array([1, 1, 0])
 
-    Args:
-        ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
-        best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
-            last, then the lower index first.
+        Args:
+            ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
+            best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
+                last, then the lower index first.
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
@@ -114,8 +116,8 @@ def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts) -> float:
     """Count all tiles; return the largest error of a right answer's fast score."""
     largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
-    for rows in _slices(scores.n, _ROWS):
-        for columns in _slices(scores.m, _COLUMNS):
+    for rows in slices(scores.n, _ROWS):
+        for columns in slices(scores.m, _COLUMNS):
             height, width = rows.stop - rows.start, columns.stop - columns.start
             tile = scores.fast(rows, columns, buffer[: height * width].view(height, width))
             own = _own_entries(scores, rows, columns)
@@ -164,7 +166,7 @@ def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Te
     values, row_ends, column_ends = tile.numpy(), by_row.numpy(), by_column.numpy()
     rows, columns = np.empty(by_row.shape, np.int64), np.zeros(by_column.shape, np.int64)
     flags = np.empty((_COUNTED_ROWS, tile.shape[1]), bool)
-    for part in _slices(len(tile), _COUNTED_ROWS):
+    for part in slices(len(tile), _COUNTED_ROWS):
         block, reached = values[part], flags[: part.stop - part.start]
         for k in range(2):
             np.greater_equal(block, row_ends[k, part, None], out=reached)
@@ -186,19 +188,20 @@ def best_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
-    >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> from coder_core.evaluation.tiles import score_tiles
-    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
-    >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
-    [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
+        >>> from coder_core.evaluation.sources import ScoreMatrix
+        >>> from coder_core.evaluation.sources import slices
+    from coder_core.evaluation.tiles import score_tiles
+        >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
+        >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
+        [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
 
-    Args:
-        asking: (Q,) int64, the queries; None for all.
-        last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
-            own ones.
+        Args:
+            asking: (Q,) int64, the queries; None for all.
+            last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
+                own ones.
 
-    Returns:
-        (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
+        Returns:
+            (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
     """
     images_of = torch.arange(scores.n), scores.image_of_text
     query_image, candidate_image = images_of if by_image else images_of[::-1]
@@ -213,7 +216,7 @@ def best_lists(
             return candidate_image[candidate] == query_image[query]
         return _contains(last, query * candidates + candidate)
 
-    for rows in _slices(queries, _LISTED_ROWS) if width else []:
+    for rows in slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
         fast, candidate = _likeliest(scores, some, candidates, looked_at, by_image=by_image)
         query = some[:, None].expand_as(candidate)
@@ -227,7 +230,7 @@ def best_lists(
                 close, every = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
-                    for columns in _slices(candidates, _SIDE)
+                    for columns in slices(candidates, _SIDE)
                 ]
                 is_last = comes_last(close[:, None], every)
                 of_part = _best_of(torch.cat(pieces, 1), is_last, every, width)
@@ -241,7 +244,7 @@ def _likeliest(
 ) -> tuple[Tensor, Tensor]:
     """(Q, count) the largest fast scores of some queries, and whose they are, found tile by tile."""
     best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
-    for columns in _slices(candidates, _COLUMNS):
+    for columns in slices(candidates, _COLUMNS):
         tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
         largest, column = torch.topk(tile, min(count, tile.shape[1]), dim=1)
         best, whose = torch.cat([best, largest], 1), torch.cat([whose, column + columns.start], 1)
@@ -267,7 +270,3 @@ def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tup
     key = (order << 32) | (torch.where(last, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
     position = torch.topk(key, width, dim=1).indices
     return candidate.gather(1, position), scores.gather(1, position)
-
-
-def _slices(stop: int, step: int) -> list[slice]:
-    return [slice(first, min(first + step, stop)) for first in range(0, stop, step)]

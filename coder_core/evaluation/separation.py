@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.evaluation.sources import TILE_ELEMENTS, Array, Source
+from coder_core.evaluation.sources import TILE_ELEMENTS, Array, Source, slices
 
 PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
 BINS = 120
@@ -93,9 +93,8 @@ def distributions(
     if count < all_images:
         sampled = np.sort(np.random.default_rng(0).choice(all_images, count, replace=False))
     everything, positive = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
-    step = max(1, TILE_ELEMENTS // count_texts)
-    for start in range(0, count, step):
-        images = sampled[start : start + step]
+    for part in slices(count, TILE_ELEMENTS // count_texts):
+        images = sampled[part]
         tile = np.zeros((len(images), count_texts), dtype=np.float32)
         for source in sources:
             tile += source.rows(images)

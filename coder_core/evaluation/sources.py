@@ -5,13 +5,14 @@ NumPy alone: the app loads no torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
-TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
+TILE_ELEMENTS = 4_194_304  # 16 MiB of float32: the largest piece of a similarity matrix in memory
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,7 @@ class EmbeddingPair:
         """(m,) float64 weighted score of every caption with its image."""
         v, w = np.asarray(self.image), np.asarray(self.text)
         scores = np.empty(len(w))
-        step = max(1, TILE_ELEMENTS // v.shape[1])
-        for start in range(0, len(w), step):
-            rows = slice(start, start + step)
+        for rows in slices(len(w), TILE_ELEMENTS // v.shape[1]):
             scores[rows] = np.vecdot(v[image_of_text[rows]], w[rows], dtype=np.float64)
         return self.weight * scores
 
@@ -94,6 +93,12 @@ class ScoreMatrix:
 Source = EmbeddingPair | ScoreMatrix
 
 
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Cut `count` rows into parts of at most `size` (at least 1)."""
+    size = max(1, size)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
 def column_sums(matrix: Any) -> Array:
     """(D,) float64 sums over the rows of (N, D), read in tiles.
 
@@ -102,9 +107,8 @@ def column_sums(matrix: Any) -> Array:
     """
     rows = np.asarray(matrix)
     sums = np.zeros(rows.shape[1])
-    step = max(1, TILE_ELEMENTS // rows.shape[1])
-    for start in range(0, len(rows), step):
-        sums += rows[start : start + step].sum(0, dtype=np.float64)
+    for part in slices(len(rows), TILE_ELEMENTS // rows.shape[1]):
+        sums += rows[part].sum(0, dtype=np.float64)
     return sums
 
 

@@ -56,7 +56,7 @@ def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> N
 @pytest.mark.parametrize("change", ["none", "small tiles", "small delta"])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "signs", "nearly collapsed"])
 def test_ranks_agree_with_the_loops(kind: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of signs, many different vectors share a score, and no float32 sum is exact. Scores of a nearly collapsed model are
+    """Many different vectors of signs share a score, and no float32 sum is exact. Scores of a nearly collapsed model are
     a few rounding errors apart: whole tiles are scored exactly. Ties cross small tiles; too small a δ is widened."""
     if change == "small tiles":
         monkeypatch.setattr(ranking, "_ROWS", 7)
