@@ -170,7 +170,6 @@ def test_two_runs_that_trained_on_a_half_each_judge_train(
     assert main([*map(str, halves), "--content", "--json"]) == 0
     mismatched = json.loads(capsys.readouterr().out)["mismatched"]
     captions = [pair["caption"] for pair in mismatched]
-    assert wrong[captions].sum() >= 0.8 * wrong.sum()
     assert wrong[captions[:10]].all()
     assert {pair["judge"] for pair in mismatched} == {"half", "other-half"}
     assert f"word{captions[0]} " in run(capsys, *halves, "--content")

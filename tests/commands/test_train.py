@@ -1,7 +1,7 @@
 """The command: presets, values from the command line, what is refused before anything is written, the demo."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coder_core.config.presets import DEMO_RUNS, PRESETS
-from coder_core.config.schema import Config
+from coder_core.config.schema import settings
 from coder_core.demo import make_demo
 from coder_core.model.products import product_library
 from coder_core.runs.history import HISTORY, read_history
@@ -19,13 +19,14 @@ from coder_core.runs.status import read_status
 from coder_core.train import main
 from tests.support.configs import changed
 from tests.support.pages import PAGES, open_page
-from tests.support.tiny_runs import newest_state, position, write_tiny_data
+from tests.support.tiny_runs import newest_state, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = [
     *("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1"),
     *("--batch-size=8", "--threads=1", "--device=cpu"),
 ]
+POOLED = ["--image-pooling=max", "--text-pooling=mean", "--image-layers=3"]
 GPU = torch.cuda.is_available()
 Capture = pytest.CaptureFixture[str]
 
@@ -44,10 +45,7 @@ def test_help_lists_every_preset_and_every_value(capsys: Capture) -> None:
         main(["--help"])
     assert left.value.code == 0
     output = plain(capsys.readouterr().out)
-    sections = [
-        getattr(Config(), section) for section in ("data", "model", "objective", "memory", "training")
-    ]
-    names = [field.name.replace("_", "-") for section in sections for field in fields(section)]
+    names = [name.replace("_", "-") for name in settings()]
     for text in ("usage: python -m coder_core.train", "--resume", *PRESETS, *(f"--{name}" for name in names)):
         assert text in output, text
 
@@ -130,17 +128,10 @@ def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: Capture) 
     data = write_tiny_data(tmp_path / "data")
     for file in data.glob("dev_*"):
         file.unlink()
-    assert main([*SMALL, f"--data={data}", f"--root={tmp_path / 'runs'}", "--epochs=2"]) == 0
+    assert main([*SMALL, f"--data={data}", f"--root={tmp_path / 'runs'}", "--epochs=2", *POOLED]) == 0
     assert "dev" in plain(capsys.readouterr().out)
     assert SaveStore(tmp_path / "runs/run/best", keep=1).names() == ["10"]
     assert not (tmp_path / "runs/run/analysis").exists()
-
-
-def test_every_pooling_and_depth_trains(data: Path, tmp_path: Path) -> None:
-    for pooling, layers in (("mean", 0), ("max", 3)):
-        flags = [f"--image-pooling={pooling}", f"--text-pooling={pooling}", f"--image-layers={layers}"]
-        assert main([*SMALL, f"--data={data}", f"--root={tmp_path}", *flags, f"--name={pooling}"]) == 0
-        assert position(tmp_path / pooling)["step"] == 5
 
 
 @pytest.mark.slow

@@ -47,14 +47,6 @@ def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
         save.document("words")
 
 
-def test_names_are_ordered_as_numbers_and_pruned(tmp_path: Path) -> None:
-    store = SaveStore(tmp_path / "state", keep=2)
-    for step in (9, 90, 100):
-        save_step(store, step)
-    assert store.names() == ["90", "100"]
-    assert Save(store.folder / "90").document("progress") == {"step": 90}
-
-
 def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
     """The save of step 30 was damaged, the run went on from 20: the next save is the newest."""
     store = SaveStore(tmp_path / "state", keep=2)
@@ -160,15 +152,17 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
         read_checked(run, "../../etc/passwd")
 
 
-def test_only_saves_are_pruned(tmp_path: Path) -> None:
+def test_names_are_ordered_as_numbers_and_only_saves_are_pruned(tmp_path: Path) -> None:
     """A folder that no step names is somebody's own."""
-    store = SaveStore(tmp_path / "best", keep=1)
+    store = SaveStore(tmp_path / "best", keep=2)
     for name in ("notes", "5.old", "zz"):
         (store.folder / name).mkdir(parents=True)
         (store.folder / name / "mine").write_text("x")
-    for step in (7, 10, 9):
+    for step in (9, 90, 100):
         save_step(store, step)
-    assert sorted(path.name for path in store.folder.iterdir()) == ["5.old", "9", "notes", "zz"]
+    assert store.names() == ["90", "100"]
+    assert Save(store.folder / "90").document("progress") == {"step": 90}
+    assert sorted(path.name for path in store.folder.iterdir()) == ["100", "5.old", "90", "notes", "zz"]
 
 
 CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
