@@ -12,7 +12,7 @@ import pytest
 
 from coder_core.ablation.results import _hits
 from coder_core.api import open_run
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import read_checked
 from coder_core.runs.analysis.read import open_analysis
@@ -32,17 +32,10 @@ def stored(tmp_path: Path) -> Path:
 def read_everything(run: Path) -> list[Fault]:
     """Read the run as training and the app would; the faults that were raised or reported."""
     faults: list[Fault] = []
-
-    def attempt(read: Callable[[], object]) -> None:
-        try:
-            read()
-        except InputError as error:
-            faults.extend(error.faults)
-
-    attempt(lambda: read_checked(run, "config.toml"))
-    attempt(lambda: read_checked(run, "words.json"))
-    attempt(lambda: read_status(run))
-    attempt(lambda: open_analysis(run, "test", verify=True))
+    reads = [lambda name=name: read_checked(run, name) for name in ("config.toml", "words.json")]
+    reads += [lambda: read_status(run), lambda: open_analysis(run, "test", verify=True)]
+    for read in reads:
+        collect(read, faults)
     save = SaveStore(run / "state", keep=2).newest()
     assert (save.tensors("model")["weight"] == float(save.name)).all()
     assert save.document("progress") == {"step": int(save.name)}

@@ -15,7 +15,7 @@ import tomli_w
 
 from coder_core.api import list_runs, open_run
 from coder_core.config.schema import to_document
-from coder_core.console.faults import InputError
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, read_config
@@ -101,25 +101,19 @@ def test_a_bert_on_this_machine_is_opened_without_a_request(
 
 def open_everything(run: Path) -> list[str]:
     """Read all of a run as api and commands do; the faults that were raised or listed."""
-    faults: list[str] = [summary.fault for summary in list_runs(run.parent) if summary.fault]
-
-    def attempt(read: Callable[[], object]) -> None:
-        try:
-            read()
-        except InputError as error:
-            faults.append(str(error))
-
-    attempt(lambda: open_run(run))
-    attempt(lambda: read_status(run))
-    attempt(lambda: faults.extend(map(str, history_faults(run / "history.jsonl"))))
-    attempt(lambda: load_model(run))
-    attempt(lambda: faults.extend(map(str, SaveStore(run / "state", keep=2).newest().skipped)))
-    if not faults:
-        opened = open_run(run)
-        attempt(lambda: opened.analysis("dev").captions)
-        attempt(lambda: opened.analysis("dev").image_names)
-        attempt(lambda: opened.concepts("dev"))
-    return faults
+    faults: list[Fault] = []
+    listed = [summary.fault for summary in list_runs(run.parent) if summary.fault]
+    save = collect(SaveStore(run / "state", keep=2).newest, faults)
+    faults += save.skipped if save else []
+    faults += collect(lambda: history_faults(run / "history.jsonl"), faults) or []
+    for read in (lambda: open_run(run), lambda: read_status(run), lambda: load_model(run)):
+        collect(read, faults)
+    opened = None if faults or listed else open_run(run)
+    if opened is not None:
+        parts = (lambda: opened.captions("dev"), lambda: opened.analysis("dev").image_names)
+        for part in (*parts, lambda: opened.concepts("dev")):
+            collect(part, faults)
+    return [*listed, *map(str, faults)]
 
 
 TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
