@@ -28,14 +28,8 @@ from tests.support.tiny_runs import quiet, write_tiny_data
 Capture = pytest.CaptureFixture[str]
 
 # The rows of the table "objectives" set bank and prototypes themselves: a flag that changes no row is refused.
-OBJECTIVES: dict[str, Any] = {
-    "word-threshold": 1,
-    "batch-size": 8,
-    "epochs": 1,
-    "dimension": 8,
-    "word-size": 6,
-}
-OBJECTIVES |= {"word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0}
+OBJECTIVES: dict[str, Any] = {"word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8}
+OBJECTIVES |= {"word-size": 6, "word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0}
 
 
 @pytest.fixture(scope="module")

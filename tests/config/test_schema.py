@@ -112,15 +112,8 @@ def test_a_switch_and_a_number_are_spelt_as_the_command_line_reads_them() -> Non
 
 
 def test_the_settings_a_command_line_names_are_found_however_they_are_spelt() -> None:
-    typed = [
-        "--epochs=6",
-        "--no-diversity-gradient",
-        "--bank_size",
-        "512",
-        "--root",
-        "x",
-        "--boosting-teacher=a",
-    ]
+    typed = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512"]
+    typed += ["--root", "x", "--boosting-teacher=a"]
     keys = ["diversity_gradient", "boosting_teacher", "bank_size", "epochs"]
     assert [setting.key for setting in named_settings(typed)] == keys
 

@@ -21,10 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def reported_by(program: str, *arguments: str | Path, timeout: float) -> dict[str, Any]:
     """Run `python -m tests.support.<program> …` on one thread and return the JSON object it prints last."""
     command = [sys.executable, "-m", f"tests.support.{program}", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
-    )
+    threads = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, cwd=ROOT, env=threads, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == 0, ended.stderr
     report: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return report

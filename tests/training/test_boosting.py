@@ -201,9 +201,7 @@ def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data: Path, fini
     assert 2 * prepared[1].batches.per_epoch <= prepared[0].batches.per_epoch + 1
 
 
-def test_an_offline_teacher_stays_the_best_model_of_its_run(
-    data: Path, finished: Path, tmp_path: Path
-) -> None:
+def test_an_offline_teacher_stays_its_runs_best_model(data: Path, finished: Path, tmp_path: Path) -> None:
     trainer, teacher = trained(offline(data, finished), tmp_path, 2)
     best = weights(load_model(finished).model)
     assert same(weights(teacher.branch), best)

@@ -276,9 +276,7 @@ def test_a_dev_split_that_went_or_came_is_refused(whole: Path, data: Path, tmp_p
 @pytest.mark.parametrize(
     "file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"]
 )
-def test_a_damaged_state_is_named_and_the_one_before_continued(
-    whole: Path, tmp_path: Path, file: str
-) -> None:
+def test_a_damaged_state_is_named_and_one_before_continued(whole: Path, tmp_path: Path, file: str) -> None:
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()
     damaged = again / "state" / newer / file

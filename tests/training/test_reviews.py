@@ -119,9 +119,7 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_weight_stays_with_its_pair_in_a_part(
-    train: Split, data: Path, tmp_path: Path, other: bool
-) -> None:
+def test_a_weight_stays_with_its_pair(train: Split, data: Path, tmp_path: Path, other: bool) -> None:
     judged = [row for row in range(train.n_texts) if row % 3 == 0]
     vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
     part = {"train_part": 0.4, "other_part": other, "vague_weight": 0.25}

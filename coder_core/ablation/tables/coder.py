@@ -5,6 +5,7 @@ preset's. So every table fits every preset and data set. The paper's figures bel
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coder_core.ablation.rows import (
     INSTANCE,
@@ -219,15 +220,9 @@ POSITIVE_SCALE = AblationTable(
 
 def _ambiguity_row(share: float, name: str, title: str, changes: Changes, needs: tuple[str, ...]) -> Row:
     percent = round(100 * share)
-    return Row(
-        f"{name}-{percent}",
-        f"{title}, {percent}% vague",
-        {**changes, "vague-captions": share},
-        needs,
-        x=percent,
-        group=title,
-        reference=f"dcl-i-{percent}",
-    )
+    vague: Changes = {**changes, "vague-captions": share}
+    row = Row(f"{name}-{percent}", f"{title}, {percent}% vague", vague, needs, x=percent)
+    return replace(row, group=title, reference=f"dcl-i-{percent}")
 
 
 _UNDER_AMBIGUITY: tuple[tuple[str, str, Changes, tuple[str, ...]], ...] = (
