@@ -156,8 +156,9 @@ def test_shares_weigh_the_two_scores() -> None:
 def test_every_kind_has_its_shares() -> None:
     """COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5."""
     raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
-    assert combination_shares("diversity", raw, raw) == (1, 0)
+    assert combination_shares("diversity", raw, raw) == combination_shares("random", raw, raw) == (1, 0)
     assert combination_shares("discrepancy", raw, raw) == (0, 1)
+    assert combination_shares("combined", raw, raw) == (1, 1)
     assert combination_shares("combined", raw, raw, validated=(0.6, 0.2)) == (0.6, 0.2)
     assert combination_shares("combined-stats", raw, 2 * raw) == pytest.approx((2 * 3.5**0.5, 8 * 3.5**0.5))
     with pytest.raises(ValueError, match="kind must be"):
