@@ -30,8 +30,6 @@ from tests.support.concept_runs import write_concept_run
 from tests.support.numerics import numerics_unchanged
 from tests.support.pages import PROJECT, Opened, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
-from tests.support.small_runs import SMALL, write_small_runs
-from tests.support.tiny_runs import write_tiny_data
 from tests.support.visits import SIZE, Listener, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
@@ -41,7 +39,7 @@ FLAGS = [f"--{name}" for name in f"{SWITCHES} disable-component-update disable-s
 START_SECONDS = 90
 IMAGES = 60
 HOSTILE = 4  # images with five captions each: every payload once
-ROOTS = ("none", "one", "two", "damaged", "no pictures", "imported")
+ROOTS = ("none", "one", "two", "damaged", "imported")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -94,12 +92,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 @pytest.fixture(scope="session")
 def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of runs: none, one, a pair, one with a damaged run, one without pictures, one with an imported run."""
+    """Folders of runs: none, one, a pair, one without pictures beside a damaged one, one beside imported ones."""
     base = tmp_path_factory.mktemp("app")
-    folders = {name: base / name.replace(" ", "-") for name in ROOTS}
+    folders = {name: base / name for name in ROOTS}
     folders["none"].mkdir()
-    for name in ("one", "damaged", "no pictures", "imported"):
-        write_run(folders[name], "demo", images=20, pictures=name != "no pictures")
+    for name in ("one", "damaged", "imported"):
+        write_run(folders[name], "demo", images=20, pictures=name != "damaged")
     write_pair(folders["two"])
     damage(write_run(folders["damaged"], "torn", images=12))
     import_run_folder(folders["imported"], "clip", images=20)
@@ -108,17 +106,11 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def write_pair(root: Path, images: int = 20, **options: Any) -> Path:
+def write_pair(root: Path) -> Path:
     """Runs "demo-baseline" and, better, "demo"."""
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
-        write_run(root, name, loss=loss, noise=noise, images=images, **options)
+        write_run(root, name, loss=loss, noise=noise, images=20)
     return root
-
-
-@pytest.fixture(scope="session", params=SMALL)
-def small_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs of one, two or five images, or all ranks 1: see `tests.support.small_runs`."""
-    return write_small_runs(tmp_path_factory.mktemp("small") / "runs", request.param)
 
 
 @pytest.fixture(scope="session")
@@ -133,13 +125,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: Listener, weighted_
     """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
 
     Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
-    "more-concepts", "combined", "opposite" as `picture` writes them. Beside them is the folder "sets" with the data
-    set "tiny".
+    "more-concepts", "combined", "opposite" as `picture` writes them.
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
-    write_tiny_data(root.parent / "sets" / "tiny")
-    evil = payloads(listener[0])
-    name = partial(picture, listener[0])
+    evil, name = payloads(listener[0]), partial(picture, listener[0])
     hostile_pictures = [f"{name('picture')}{i}" for i in range(HOSTILE)]
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
         demo = write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES)
@@ -167,23 +156,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: Listener, weighted_
     return root
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
 def port(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[int]:
-    """Port of a server that serves `runs` and the data sets beside it as `streamlit run` does."""
+    """Port of a server of `runs` and the data sets beside it."""
     with serve(runs, tmp_path_factory.mktemp("server") / "log") as port:
         yield port
 
 
 @contextmanager
 def serve(root: Path, log: Path) -> Iterator[int]:
-    """Serve a folder of runs; yields the port."""
-    port = free_port()
+    """Serve a folder of runs as `streamlit run` does; yields the port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
     command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
     environment = os.environ | {"CODER_CHECKPOINTS": str(root), "CODER_DATA": str(root.parent / "sets")}
     environment.pop("CODER_REVIEWS", None)
@@ -193,7 +178,7 @@ def serve(root: Path, log: Path) -> Iterator[int]:
         end = time.monotonic() + START_SECONDS
         while not answers(port):
             assert time.monotonic() < end and server.poll() is None, log.read_text()  # noqa: PT018
-            time.sleep(0.2)
+            time.sleep(0.1)
         yield port
     finally:
         server.terminate()
@@ -221,18 +206,18 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def first_visit(browser: Any, port: int) -> Iterator[tuple[Visit, list[str]]]:
-    """A tab whose link to a page was the first request to the server, and the links that its page showed."""
+def tab(browser: Any, port: int) -> Iterator[Visit]:
+    """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time.
+
+    A link to a page is the first request to the server, which must not list the files of pages/ as Streamlit does.
+    """
     visit = Visit(browser, port)
     visit.open("retrieval?direction=Image+→+captions")
-    yield visit, [name.split()[-1] for name in visit.page.locator("a").all_inner_texts() if name.strip()]
+    links = [name.split()[-1] for name in visit.page.locator("a").all_inner_texts() if name.strip()]
+    assert links.count("Overview") == 1
+    assert "app" not in links
+    yield visit
     visit.context.close()
-
-
-@pytest.fixture(scope="session")
-def tab(first_visit: tuple[Visit, list[str]]) -> Visit:
-    """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time."""
-    return first_visit[0]
 
 
 @pytest.fixture

@@ -35,9 +35,8 @@ def test_nothing_from_outside_becomes_markup(markup: str) -> None:
 
 
 def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -> None:
-    write_run(
-        tmp_path / "runs", "a", images=4, captions=[EVIL] * 20, pictures=False, picture_names=[EVIL[5:9]] * 4
-    )
+    texts = {"captions": [EVIL] * 20, "picture_names": [EVIL[5:9]] * 4}
+    write_run(tmp_path / "runs", "a", images=4, pictures=False, **texts)
     [run] = list_runs(tmp_path / "runs")
     markup = captions_html(Choice(replace(run, name=EVIL), None, "dev"), 1)
     assert "<img" not in markup
@@ -53,19 +52,14 @@ def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered() -> None:
     assert numbered(["a", "dog", "a", "a"]) == ["a", "dog", "a (2)", "a (3)"]
 
 
-def test_matches_are_marked_and_places_kept() -> None:
-    markup = cards.results_html([cards.Result(1, 0.912, False, "no"), cards.Result(2, 0.5, True, "yes")])
+def test_results_keep_their_order_and_show_text_and_ids_without_a_picture() -> None:
+    first = cards.Result(1, 0.912, False, "no", ids="image 3 · 3.jpg")
+    markup = cards.results_html([first, cards.Result(2, 0.5, True, "yes")])
     assert markup.count("✓ match") == 1
     assert markup.index("no") < markup.index("✓ match") < markup.index("yes")
     assert "0.912" in markup
-
-
-def test_a_sample_without_a_picture_shows_its_text_and_ids() -> None:
-    markup = cards.results_html([cards.Result(1, 0.5, False, "a dog", ids="image 3 · 3.jpg")])
-    assert "<img" not in markup
-    assert "a dog" in markup
     assert "image 3 · 3.jpg" in markup
-    assert "<img" not in cards.sample_html(None, ["a dog"], "Image 3")
+    assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
 
 
 def test_every_term_is_one_plain_sentence() -> None:
@@ -78,17 +72,9 @@ def test_every_term_is_one_plain_sentence() -> None:
 
 def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
     nan = float("nan")
-    table = pd.DataFrame(
-        {
-            "run_name": ["a_b & 50%", "\\input{x}"],
-            "R@1": [12.345, nan],
-            "MD": [0.0123, -0.2],
-            "seed": [0.0, 3.0],
-            "σ": [nan, nan],
-            "μ": [262.84, -1.0],
-        }
-    )
-    text = downloads.latex(table)
+    columns = {"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, nan], "MD": [0.0123, -0.2]}
+    columns |= {"seed": [0.0, 3.0], "σ": [nan, nan], "μ": [262.84, -1.0]}
+    text = downloads.latex(pd.DataFrame(columns))
     assert r"a\_b \& 50\% & 12.3 & 0.0123 & 0 & -- & 262.8 \\" in text
     assert r"\textbackslash input\{x\} & -- & -0.2000 & 3 & -- & -1.0 \\" in text
     assert text.startswith("\\begin{tabular}{lrrrrr}\n\\toprule\nrun\\_name & R@1 & MD & seed")
@@ -99,30 +85,15 @@ def test_csv_starts_no_formula() -> None:
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "![a](http://127.0.0.1:9/y)",
-        "[a](b)",
-        ":red[x]",
-        "*a* _b_ ~c~ `d`",
-        "$x$",
-        "<b>",
-        "- a",
-        "+ a",
-        "1. a",
-        "12) a",
-        ":smile:",
-        "www.evil.example",
-    ],
-)
+MARKDOWN = ("![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>", "- a", "+ a")
+MARKDOWN += ("1. a", "12) a", ":smile:", "www.evil.example")
+
+
+@pytest.mark.parametrize("text", MARKDOWN)
 def test_a_name_in_a_heading_is_no_markdown(text: str) -> None:
     escaped = cards.literal(text)
     assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]|^\d*[-+.)]\s|:(?=[a-z/])|www\.", escaped)
     assert escaped.replace("\\", "").replace("\u2060", "") == text
     assert "\n" not in cards.literal("a\n\n# b")
-
-
-@pytest.mark.parametrize("name", ["demo-baseline 0.2", "coder_f30k-bigru_2", "R@sum", "γ = 0.3", "1.5 mm"])
-def test_a_usual_name_is_its_own_label(name: str) -> None:
-    assert cards.literal(name) == name
+    for name in ("demo-baseline 0.2", "coder_f30k-bigru_2", "R@sum", "γ = 0.3", "1.5 mm"):
+        assert cards.literal(name) == name

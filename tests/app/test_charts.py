@@ -1,4 +1,4 @@
-"""Figures hold the numbers they are given, and text from outside stays text."""
+"""Figures and maps hold the numbers they are given, and text from outside stays text."""
 
 import numpy as np
 import pandas as pd
@@ -6,13 +6,11 @@ import plotly.graph_objects as go
 import pytest
 
 from app import charts
+from app.charts import DARK, LIGHT, Map, Marks
+from app.charts.colouring import MOST_KINDS, OTHER
 
 EVIL = '<a href="http://127.0.0.1:9/x">%{x}<b>$\\alpha$'
 COLOURS = charts.tone("light")
-
-
-def every_text(figure: go.Figure) -> str:
-    return str(figure.to_plotly_json())
 
 
 def figures(name: str) -> dict[str, go.Figure]:
@@ -39,7 +37,7 @@ def figures(name: str) -> dict[str, go.Figure]:
 
 @pytest.mark.parametrize("kind", list(figures("x")))
 def test_names_cannot_become_markup(kind: str) -> None:
-    text = every_text(figures(EVIL)[kind])
+    text = str(figures(EVIL)[kind].to_plotly_json())
     assert "<a" not in text
     assert "%{x}<" not in text
     assert "127.0.0.1:9" in text
@@ -54,11 +52,9 @@ def test_rank_matrix_by_hand() -> None:
     np.testing.assert_array_equal(counts, expected)
 
 
-@pytest.mark.parametrize(
-    ("rank", "band"), [(1, 0), (2, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 4), (101, 5)]
-)
-def test_bands_of_ranks(rank: int, band: int) -> None:
-    assert charts.rank_band(np.array([rank]))[0] == band
+def test_bands_of_ranks() -> None:
+    ranks = np.array([1, 2, 5, 6, 10, 11, 100, 101])
+    assert charts.rank_band(ranks).tolist() == [0, 1, 1, 2, 2, 3, 4, 5]
 
 
 def test_histogram_counts_every_value_once() -> None:
@@ -108,15 +104,8 @@ def test_density_counts_every_anchor_once_and_skips_missing_values() -> None:
 
 def test_bands_of_occurrences() -> None:
     bars = charts.occurrence_bands({"a": np.array([0, 0, 1, 5, 6, 100, 101])}, 10, COLOURS).data[0]
-    assert dict(zip(bars.x, bars.y, strict=True)) == {
-        "none": 2,
-        "1–5": 2,
-        "6–10": 1,
-        "11–20": 0,
-        "21–50": 0,
-        "51–100": 1,
-        "> 100": 1,
-    }
+    assert list(bars.x) == ["none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100"]
+    assert list(bars.y) == [2, 2, 1, 0, 0, 1, 1]
 
 
 def test_hover_texts_are_what_the_mouse_reads() -> None:
@@ -125,18 +114,104 @@ def test_hover_texts_are_what_the_mouse_reads() -> None:
     assert rows.iloc[0].tolist() == ["a", "image → text, R@1: 12.3 %"]
     assert rows.iloc[6].tolist() == ["b <x>", "image → text, R@1: 50.0 %"]
     nan = np.array([[0.25, np.nan], [0.5, 1.0]])
-    scale = charts.HeatScale(0, 1)
-    cells = charts.heat_map(
-        nan, ["r0", "r1"], ["c0", "c1"], scale, charts.LIGHT, unit="S", row_name="rows", column_name="columns"
-    )
-    assert charts.hover_texts(cells)["value"].tolist() == [
-        "r0 · c0, S = 0.2500",
-        "r1 · c0, S = 0.5000",
-        "r1 · c1, S = 1.0000",
-    ]
-    words = pd.DataFrame({"word": ["dog"], "score": [2.0], "count": [7]})
-    assert charts.hover_texts(charts.word_bars(words, charts.LIGHT))["value"].tolist() == [
-        "dog: z 2.0, 7 times here"
-    ]
+    scale, names = charts.HeatScale(0, 1), {"unit": "S", "row_name": "rows", "column_name": "columns"}
+    cells = charts.heat_map(nan, ["r0", "r1"], ["c0", "c1"], scale, charts.LIGHT, **names)
+    texts = ["r0 · c0, S = 0.2500", "r1 · c0, S = 0.5000", "r1 · c1, S = 1.0000"]
+    assert charts.hover_texts(cells)["value"].tolist() == texts
+    words = charts.word_bars(pd.DataFrame({"word": ["dog"], "score": [2.0], "count": [7]}), charts.LIGHT)
+    assert charts.hover_texts(words)["value"].tolist() == ["dog: z 2.0, 7 times here"]
     many = charts.histogram({"run": np.arange(9.0)}, "x", "pairs", charts.LIGHT)
     assert len(charts.hover_texts(many, most=3)) == 3
+
+
+PLANE = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
+
+
+def kinds(count: int = 4) -> charts.Kinds:
+    return charts.kinds(pd.Series(["image"] + ["caption"] * (count - 1)), LIGHT, ("image", "caption"))
+
+
+def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None:
+    chosen = np.array([True, False, True, False])
+    areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
+    marks = Marks(chosen, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
+    maps = [Map("a", PLANE, kinds()), Map("b", PLANE + 1, kinds())]
+    figure = charts.joint_map(maps, 1, np.arange(4), list("abcd"), marks, LIGHT)
+    points = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is not None]
+    for axis in ("x", "x2"):
+        ids = [int(t.customdata[i]) for t in points if t.xaxis == axis for i in t.selectedpoints]
+        assert sorted(ids) == [0, 2]
+    rings = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is None]
+    assert [list(trace.x) for trace in rings] == [[1, 2], [3], [2, 3], [4]]  # matches, then the opened one
+    assert figure.layout.xaxis2.matches == "x"
+    assert figure.layout.shapes[0].xref == "x2"
+    low, high = figure.layout.xaxis.range
+    assert low < 0 < 4 < high
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    np.testing.assert_allclose(lines[1].x[:2], [1, 3])
+    assert {tuple(t.marker.symbol) for t in points if t.xaxis == "x"} == {("diamond",), ("circle",) * 3}
+
+
+def test_nothing_chosen_fades_nothing() -> None:
+    figure = charts.joint_map([Map("a", PLANE, kinds())], 1, np.arange(4), list("abcd"), Marks(), LIGHT)
+    assert all(trace.selectedpoints is None for trace in figure.data)
+    assert not figure.layout.shapes
+
+
+def test_more_points_than_are_drawn_stand_on_a_ground_of_all() -> None:
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(500, 2))
+    drawn = np.arange(0, 500, 10)
+    ramp = charts.ramp("similarity", plane[:, 0], LIGHT)
+    figure = charts.joint_map([Map("a", plane, ramp)], 100, drawn, [""] * 50, Marks(), LIGHT)
+    ground = figure.data[0]
+    assert ground.type == "heatmap"
+    assert np.expm1(np.nan_to_num(ground.z)).sum() == pytest.approx(500)
+    assert sum(len(trace.customdata) for trace in figure.data[1:]) == 50
+
+
+def test_many_kinds_leave_one_grey_for_the_rest() -> None:
+    values = pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50)
+    found = charts.kinds(values, DARK)
+    assert len(found.names) == MOST_KINDS + 1
+    assert found.names[0] == "0"
+    assert found.names[-1] == OTHER
+    assert len(set(found.colours)) == MOST_KINDS + 1
+    assert (found.codes == MOST_KINDS).sum() == 40
+
+
+def test_ramps_of_ranks_changes_and_plain_numbers() -> None:
+    ranks = charts.ramp("rank", np.array([1.0, 10.0, 1000.0, np.nan]), LIGHT)
+    np.testing.assert_allclose(ranks.values[:3], [0, 1, 3])
+    assert ranks.labels == ("1", "10", "100", "1,000")
+    gain = charts.ramp("gain", np.array([-9.0, 0.0, 99.0]), LIGHT)
+    assert (gain.low, gain.high) == (-2.0, 2.0)
+    np.testing.assert_allclose(gain.values, [-1, 0, 2])
+    flat = charts.ramp("similarity", np.full(5, 0.3), LIGHT)
+    assert flat.high > flat.low
+    assert charts.ramp("similarity", np.full(3, np.nan), LIGHT).high > 0
+    both = charts.split_ramp(charts.ramp("rank", np.array([1.0, 10.0, 100.0, 1000.0]), LIGHT), 2)
+    assert (both[0].high, both[1].high) == (3.0, 3.0)
+    np.testing.assert_allclose(both[1].values, [2, 3])
+
+
+def test_similarity_curves_are_shares() -> None:
+    counts = [[np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])]]
+    figure = charts.similarity_curves(["a"], np.linspace(-1, 1, 5), *counts, LIGHT)
+    np.testing.assert_allclose(figure.data[0].y, [0, 0, 25, 75])
+    np.testing.assert_allclose(figure.data[1].y, [0, 100, 0, 0])
+
+
+def test_densities_of_any_number_of_runs_have_area_one_and_one_axis() -> None:
+    edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
+    matching = [*np.array([[0, 0, 0, 0, 1, 3, 0, 0], [0, 0, 0, 0, 0, 0, 5, 0], [0] * 7 + [2]])]
+    others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3
+    every = matching + others
+    figures = [
+        charts.similarity_densities(names, edges, part, every, "pairs", LIGHT) for part in (matching, others)
+    ]
+    for figure in figures:
+        assert [float(np.sum(trace.y)) * 0.25 for trace in figure.data] == pytest.approx([1, 1, 1])
+        assert len({trace.line.color for trace in figure.data}) == 3
+        assert "<b>" not in figure.data[1].name
+    assert figures[0].layout.xaxis.range == figures[1].layout.xaxis.range == (-1.0, 1.0)

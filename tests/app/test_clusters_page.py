@@ -32,16 +32,16 @@ def test_clusters_are_offered_for_the_runs_that_have_none(root: Path, opened: Op
     assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
 
 
-@pytest.mark.parametrize("kind", ["centre", "edge", "apart"])
-def test_everything_about_one_cluster(root: Path, kind: str, opened: Opened) -> None:
+def test_everything_about_one_cluster(root: Path, opened: Opened) -> None:
     app = opened(root, "clusters", k="6")
     assert app.value("k") == 6
     assert app.saying("AMI of the two runs")
-    app.change(members=kind)
-    assert app.cards()  # members, and pairs between two clusters: every picture once, with a caption on hover
-    for grid in app.cards():
-        shown = re.findall(r'class="cl-card">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid)
-        assert len(set(shown)) == len(shown) == grid.count('class="cl-card')
+    for kind in ("centre", "edge", "apart"):
+        app.change(members=kind)
+        assert app.cards()
+        for grid in app.cards():  # members or pairs: every picture once, with a caption on hover
+            shown = re.findall(r'class="cl-card">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid)
+            assert len(set(shown)) == len(shown) == grid.count('class="cl-card')
     first = app.value("cluster")
     assert app.click("cluster-next").number_input(key="cluster").value != first
     app.change(slice="image <= 3 or image == 12")
@@ -73,16 +73,9 @@ def test_the_map_can_be_coloured_by_cluster(root: Path, opened: Opened) -> None:
 def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, opened: Opened) -> None:
     run = open_run(write_run(tmp_path, "pgc", images=20))
     rng = np.random.default_rng(0)
-    write_prototypes(
-        run,
-        run.path,
-        centroids=np.asarray(run.embeddings("dev")[0][:9]),
-        pairs=rng.integers(0, 5, 100),
-        cosines=rng.random(100),
-        images=rng.integers(0, 9, 20),
-        texts=rng.integers(0, 9, 100),
-        members=np.arange(9),
-    )
+    labels = {"pairs": rng.integers(0, 5, 100), "cosines": rng.random(100), "members": np.arange(9)}
+    labels |= {"images": rng.integers(0, 9, 20), "texts": rng.integers(0, 9, 100)}
+    write_prototypes(run, run.path, centroids=np.asarray(run.embeddings("dev")[0][:9]), **labels)
     app = opened(tmp_path, "clusters")
     assert app.value("clusters-of") == "learned"
     assert not app.labels("Cluster ")

@@ -3,6 +3,8 @@
 import json
 import shutil
 import tomllib
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,25 @@ def small(root: Path, *names: str, images: int = 8, **options: Any) -> list[Path
     return [write_run(root, name, images=images, pictures=False, **options) for name in names]
 
 
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+FAULTS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "cut": ("image_ranks.npy", cut),
+    "flipped": ("text_embeddings.npy", flip),
+    "halved": ("captions.json", halve),
+    "torn": ("images.json", halve),
+}
+"""A run → a file of its analysis, and how it is damaged."""
+
+
 def spoil(document: dict[str, Any], value: Any, depth: int) -> dict[str, Any]:
     """Every value at this depth replaced."""
     if depth == 0:
         return dict.fromkeys(document, value)
-    return {
-        key: spoil(part, value, depth - 1) if isinstance(part, dict) else part
-        for key, part in document.items()
-    }
+    parts = {key: part for key, part in document.items() if isinstance(part, dict)}
+    return document | {key: spoil(part, value, depth - 1) for key, part in parts.items()}
 
 
 @pytest.fixture(scope="module")
@@ -70,48 +83,37 @@ def test_pages_name_damaged_runs_and_show_the_others(opened: Opened, spoilt: Pat
         assert app.saying("manifest-0-1")
 
 
-@pytest.fixture(scope="module", params=["text_embeddings.npy", "captions.json", "images.json"])
-def halved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A good pair beside a run of which one file of the analysis has half its bytes; the folder and the file."""
-    root = tmp_path_factory.mktemp("halved") / "runs"
-    *_, folder = small(root, "good-baseline", "good", "torn")
-    path = folder / "analysis" / "dev" / request.param
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    return root, request.param
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A good pair beside a run of each of FAULTS."""
+    root = tmp_path_factory.mktemp("faulty") / "runs"
+    small(root, "good-baseline", "good")
+    for (file, spoil_it), folder in zip(FAULTS.values(), small(root, *FAULTS), strict=True):
+        spoil_it(folder / "analysis" / "dev" / file)
+    return root
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_half_a_file_is_named_on_every_page(opened: Opened, halved: tuple[Path, str], page: str) -> None:
-    root, file = halved
-    app = opened(root, page, run="torn", versus="good", split="dev")
-    assert any("torn" in refusal and file in refusal for refusal in app.refusals())
+@pytest.mark.parametrize(("page", "name"), zip(PAGES, cycle(FAULTS), strict=False))
+def test_a_damaged_file_is_named_on_every_page(opened: Opened, faulty: Path, page: str, name: str) -> None:
+    file, _ = FAULTS[name]
+    app = opened(faulty, page, run=name, versus="good", split="dev")
+    assert app.value("run") == name
+    assert any(name in refusal and file in refusal for refusal in app.refusals())
     assert app.saying("good-baseline", "good")  # which runs can be shown
+    app.change(versus="—")
+    assert page == "overview" or not app.get("plotly_chart")
+    charts = app.change(run="good").get("plotly_chart")
+    assert charts or page in ("clusters", "concepts", "data", "reviews", "weights")
 
 
-def test_half_a_file_leaves_the_other_runs_alone(opened: Opened, halved: tuple[Path, str]) -> None:
-    root, file = halved
-    app = opened(root, "overview", run="good", versus="torn", split="dev", curves=["good-baseline"])
-    assert app.saying("torn", file)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_damaged_file_leaves_the_other_runs_alone(opened: Opened, faulty: Path, name: str) -> None:
+    file, _ = FAULTS[name]
+    app = opened(faulty, "overview", run="good", versus=name, split="dev", curves=["good-baseline"])
+    assert app.saying(name, file)
     assert app.saying("Only good and good-baseline")
     assert len(app.get("plotly_chart")) == 4
-    assert not opened(root, "retrieval", run="good-baseline", versus="good").saying(file)
-
-
-@pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "joint", "clusters", "retrieval"])
-@pytest.mark.parametrize(("file", "spoil_it"), [("image_ranks", cut), ("text_embeddings", flip)])
-def test_a_damaged_array_is_named_beside_other_runs(
-    opened: Opened, tmp_path: Path, page: str, file: str, spoil_it: Any
-) -> None:
-    _, torn = small(tmp_path, "good", "torn")
-    spoil_it(torn / "analysis" / "dev" / f"{file}.npy")
-    app = opened(tmp_path, page, run="torn", versus="—")
-    assert app.value("run") == "torn"
-    assert app.saying(f"{file}.npy")
-    assert page == "overview" or not app.get("plotly_chart")
-    app.change(run="good")
-    if file == "image_ranks":
-        assert bool(app.saying(f"{file}.npy")) == (page == "overview")
-    assert app.get("plotly_chart") or page == "clusters"
+    assert not opened(faulty, "retrieval", run="good-baseline", versus="good").saying(file)
 
 
 def test_a_file_halved_while_the_app_runs_is_noticed(opened: Opened, tmp_path: Path) -> None:
@@ -125,22 +127,14 @@ def test_a_file_halved_while_the_app_runs_is_noticed(opened: Opened, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "clue"),
-    [
-        ("new", "coder_core.evaluate"),  # not evaluated
-        ("going", "Train page"),  # still training
-        ("gone", "folder of runs"),
-        ("flipped", "text_embeddings.npy"),
-    ],
+    ("name", "clue"),  # not evaluated, still training, and no run
+    [("new", "coder_core.evaluate"), ("going", "Train page"), ("gone", "folder of runs")],
 )
 def test_a_run_that_cannot_be_shown_is_named(opened: Opened, tmp_path: Path, name: str, clue: str) -> None:
     small(tmp_path, "good")
     if name != "gone":
         [folder] = small(tmp_path, name)
-        if name == "flipped":
-            flip(folder / "analysis" / "dev" / "text_embeddings.npy")
-        else:
-            shutil.rmtree(folder / "analysis")
+        shutil.rmtree(folder / "analysis")
         if name == "going":
             write_status(folder, "running", step=1, steps=9)
     app = opened(tmp_path, "diversity", run=name, versus="good", split="dev")

@@ -13,12 +13,9 @@ from coder_core.api import Run, open_run
 from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
-from coder_core.runs.analysis.write import write_analysis
 from tests.app.test_jobs import until_over
 from tests.support.pages import Opened
 from tests.support.run_folders import reseal, write_halves, write_run
-
-RANKING = ("image_ranks", "text_ranks", "image_best", "text_best", "metrics")
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +27,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     captions[7], captions[23] = "<Two> dogs on the beach", "a picture"
     for name, noise in (("demo", 1.0), ("demo-baseline", 2.0)):
         write_run(base / "runs", name, images=10, noise=noise, captions=captions)
-    pictures = base / "runs-pictures"
-    for number in range(10):
+    pictures, data, names = base / "runs-pictures", base / "demo-data", [f"{i}.png" for i in range(10)]
+    for number, name in enumerate(names):
         colours = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-        Image.fromarray(colours).resize((160, 120), Image.Resampling.BICUBIC).save(pictures / f"{number}.png")
+        Image.fromarray(colours).resize((160, 120), Image.Resampling.BICUBIC).save(pictures / name)
     shutil.copy(pictures / "3.png", pictures / "8.png")
     (pictures / "5.png").write_bytes((pictures / "5.png").read_bytes()[:300])
-    data = base / "demo-data"
     (data / "images").mkdir(parents=True)
-    for split, texts_of, names in (
-        ("dev", captions, [f"{i}.png" for i in range(10)]),
-        ("train", ["two DOGS on beach", *(f"train caption {i}" for i in range(4))], ["seen.png"]),
-    ):
-        np.save(data / f"{split}_ims.npy", np.ones((len(names), 2, 3), np.float32))
-        (data / f"{split}_caps.txt").write_text("".join(f"{caption}\n" for caption in texts_of))
-        (data / f"{split}_ids.txt").write_text("".join(f"{name}\n" for name in names))
+    seen = ["two DOGS on beach", *(f"train caption {i}" for i in range(4))]
+    for split, lines, files in (("dev", captions, names), ("train", seen, ["seen.png"])):
+        np.save(data / f"{split}_ims.npy", np.ones((len(files), 2, 3), np.float32))
+        (data / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+        (data / f"{split}_ids.txt").write_text("\n".join(files) + "\n")
     Image.open(pictures / "1.png").resize((96, 72)).save(data / "images" / "seen.png")
     return base / "runs"
 
@@ -70,6 +64,7 @@ def test_mismatched_pairs_are_listed_and_opened(root: Path, opened: Opened) -> N
     assert f"diversity?{pair}&amp;anchors=Captions&amp;caption={first}" in app.texts()
     app.change(judge="demo-baseline")
     assert app.saying("By demo-baseline")
+    assert not app.saying("trained on these pairs")
     app = opened(root, "data", run="demo-baseline", versus="demo", slice='"place 2" in caption')
     assert [len(rows) for rows in app.rows("suspicion")] == [10 - 1]  # one is about dogs
     assert sum(int(metric.value) for metric in app.metric if metric.label in VERDICTS) == 9
@@ -100,7 +95,7 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path: Path, open
     assert "+" not in app.segmented_control(key="judge").options
 
 
-def test_the_check_can_be_cancelled_and_is_kept(
+def test_the_check_is_kept(
     root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CODER_CACHE", str(tmp_path))
@@ -108,26 +103,19 @@ def test_the_check_can_be_cancelled_and_is_kept(
     app = opened(root, "data", **query)
     [key] = [key for key in app.keys("button") if str(key).startswith("begin-")]
     name = key.removeprefix("begin-")
-    app.button(key=key).click()
-    app.again()
-    assert app.labels("Cancel") == ["Cancel"]
+    assert app.click(key).labels("Cancel") == ["Cancel"]
     jobs.stop(name)
     until_over(name)
     assert not list(tmp_path.glob("content/*.json"))
-    app.again()
     train = root.parent / "demo-data" / "train_caps.txt"
     before = train.read_text()
     train.write_text(before.replace("train caption 3", "changed since the page read it"))
-    app.button(key=key).click()
-    app.again()
+    app.again().click(key)
     until_over(name)
-    assert (job := jobs.current(name)) is not None
-    assert job.progress is not None
-    assert job.progress.state == "finished", job.output
-    app.again()
-    for _ in range(2):  # the second time from the kept report, by another visitor
-        assert key not in app.keys("button")
-        app = opened(root, "data", **query)
+    assert jobs.how_it_ended(name) == ""
+    assert key not in app.again().keys("button")
+    app = opened(root, "data", **query)  # another visitor, from the kept report
+    assert key not in app.keys("button")
     assert app.saying("train (1 images)", "dev (10 images)")
     train.write_text(before)
     st.cache_data.clear()
@@ -136,9 +124,7 @@ def test_the_check_can_be_cancelled_and_is_kept(
 
 def test_duplicates_leaks_and_bad_pictures(root: Path, opened: Opened) -> None:
     check_content(splits_of_run(open_run(root / "demo")))
-    app = opened(
-        root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures"
-    )  # of the same data
+    app = opened(root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures")
     [rows] = app.rows("likeness")
     assert [row["splits"] for row in rows] == ["train, dev", "dev"]
     assert rows[1]["likeness"] == "100.0 %"
@@ -166,17 +152,6 @@ def test_empty_captions_in_every_order(root: Path, opened: Opened) -> None:
         [rows] = app.change(empty_order=order).rows(column)
         values = [float(row[column]) for row in rows]
         assert values == sorted(values, reverse=order == "generic")
-
-
-def test_pairs_that_a_run_trained_on_have_a_warning(root: Path, tmp_path: Path, opened: Opened) -> None:
-    shutil.copytree(root / "demo", tmp_path / "demo")
-    known = open_run(root / "demo").analysis("dev")
-    names = ("image_embeddings", "text_embeddings", "image_of_text", "captions", "image_names", *RANKING)
-    values = {name: getattr(known, name) for name in names}
-    write_analysis(tmp_path / "demo", "train", fingerprint="1" * 12, **values)
-    for split in ("train", "dev"):
-        app = opened(tmp_path, "data", run="demo", versus="—", split=split)
-        assert bool(app.saying("demo trained on these pairs")) == (split == "train")
 
 
 def test_a_large_split_has_a_sample(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,51 +1,47 @@
-"""A foreign Host or Origin is refused on page, health check, upload and socket alike; every answer is protected."""
+"""A foreign Host or Origin is refused on page, health check, upload and socket alike; an address is completed."""
 
 import asyncio
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from app.frame.guard import Guard, is_allowed
+from app.frame.server import complete, send_at_once
+from coder_core.api import RunSummary
+
+OWN = (b"host", b"127.0.0.1:8501")
+STRANGERS = (b"evil.example:8501", b"localhost.evil.example", b"localhost@evil.example", b"evil@localhost")
+STRANGERS += (b"localhost:80; script-src *", b"[", b"")
+ORIGINS = (b"http://evil.example", b"null", b"http://127.0.0.1:8502", b"http://127.0.0.1")
+ORIGINS += (b"http://localhost:8501", b"https://127.0.0.1:8501")
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:8501", "127.0.0.1:1", "LOCALHOST:80"])
-def test_this_machine_is_is_allowed(host: str) -> None:
-    assert is_allowed([(b"host", host.encode())])
-    assert is_allowed([(b"host", host.encode()), (b"origin", f"http://{host}".encode())])
+def test_this_machine_is_allowed() -> None:
+    for host in (b"localhost", b"127.0.0.1", b"localhost:8501", b"127.0.0.1:1", b"LOCALHOST:80"):
+        assert is_allowed([(b"host", host)])
+        assert is_allowed([(b"host", host), (b"origin", b"http://" + host)])
 
 
 @pytest.mark.parametrize(
     "headers",
     [
         [],
-        [(b"host", b"evil.example:8501")],
-        [(b"host", b"localhost.evil.example")],
-        [(b"host", b"localhost@evil.example")],
-        [(b"host", b"127.0.0.1"), (b"host", b"evil.example")],
-        [(b"host", b"127.0.0.1"), (b"origin", b"http://evil.example")],
-        [(b"host", b"127.0.0.1"), (b"origin", b"null")],
-        [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://127.0.0.1:8502")],
-        [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://127.0.0.1")],
-        [(b"host", b"127.0.0.1:8501"), (b"origin", b"http://localhost:8501")],
-        [(b"host", b"127.0.0.1:8501"), (b"origin", b"https://127.0.0.1:8501")],
-        [
-            (b"host", b"127.0.0.1:8501"),
-            (b"origin", b"http://127.0.0.1:8501"),
-            (b"origin", b"http://evil.example"),
-        ],
-        [(b"host", b"localhost:80; script-src *")],
-        [(b"host", b"evil@localhost")],
-        [(b"host", b"[")],
-        [(b"host", b"")],
+        *([(b"host", host)] for host in STRANGERS),
+        *([OWN, (b"origin", origin)] for origin in ORIGINS),
+        [OWN, (b"host", b"evil.example")],
+        [OWN, (b"origin", b"http://127.0.0.1:8501"), (b"origin", b"http://evil.example")],
     ],
 )
 def test_everybody_else_is_not(headers: list[tuple[bytes, bytes]]) -> None:
     assert not is_allowed(headers)
 
 
-def asked(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -> list[dict[str, Any]]:
-    """Response of the guard to a request with this Host, over an app with these answers (none: not reached)."""
+def response(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -> list[dict[str, Any]]:
+    """The guard's response to a request with this Host, over an app with these answers (none: not reached)."""
     sent: list[dict[str, Any]] = []
 
     async def behind(scope: Any, receive: Any, send: Any) -> None:
@@ -74,7 +70,7 @@ def asked(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -
     ],
 )
 def test_the_app_behind_is_not_reached(kind: str, extensions: dict[str, Any], answer: str) -> None:
-    sent = asked(kind, b"evil.example", [], extensions=extensions)
+    sent = response(kind, b"evil.example", [], extensions=extensions)
     assert sent[0]["type"] == answer
     assert sent[0].get("status", 403) == 403
 
@@ -82,9 +78,53 @@ def test_the_app_behind_is_not_reached(kind: str, extensions: dict[str, Any], an
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept"])
 def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind: str) -> None:
     theirs = [(b"Referrer-Policy", b"unsafe-url"), (b"etag", b"1")]
-    [answer] = asked(kind.partition(".")[0], b"127.0.0.1:8501", [{"type": kind, "headers": theirs}])
+    [answer] = response(kind.partition(".")[0], OWN[1], [{"type": kind, "headers": theirs}])
     headers = dict(answer["headers"])
     assert len(headers) == len(answer["headers"])
     assert headers[b"etag"] == b"1"
     assert headers[b"referrer-policy"] == b"no-referrer"
     assert b"ws://127.0.0.1:8501;" in headers[b"content-security-policy"]
+
+
+RUNS = [RunSummary(name, Path(name), "finished", splits=("dev", "test")) for name in ("a", "x", "x-baseline")]
+RUNS.append(RunSummary("other", Path("other"), "finished", splits=("test",)))
+PAIR = "run=x-baseline&versus=x&split=dev"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "page", "completed"),
+    [
+        ("/", "", "/overview", PAIR),
+        ("/", "run=a&versus=x&split=test", "/overview", "run=a&versus=x&split=test"),
+        ("/retrieval", "at=5&at=10", "/retrieval", f"{PAIR}&at=5&at=10"),
+        ("/joint", "run=a", "/joint", "versus=—&split=dev&run=a"),
+        ("/joint", "run=&split=test", "/joint", "run=x-baseline&versus=x&split=test"),
+        ("/overview", "run=a&versus=other", "/overview", "split=test&run=a&versus=other"),
+        ("/train", "run=gone", "/train", "versus=—&run=gone"),
+    ],
+)
+def test_what_is_missing_is_added(path: str, query: str, page: str, completed: str) -> None:
+    address = complete(path, query, RUNS)
+    assert address is not None
+    assert urlsplit(address).path == page
+    assert parse_qsl(urlsplit(address).query) == parse_qsl(completed)
+    assert path == "/" or complete(page, urlsplit(address).query, RUNS) is None
+
+
+def test_other_addresses_stay_and_without_a_run_the_start_page_comes_first() -> None:
+    for path in ("/static/js/index.js", "/_stcore/health", "/start", "/none", "//overview"):
+        assert complete(path, "", RUNS) is None
+    assert complete("/", "", []) == "/start"
+    assert complete("/overview", "", []) is None
+
+
+def test_accepted_connections_send_at_once() -> None:
+    """Opened as Streamlit opens its socket: asyncio sets TCP_NODELAY only where the protocol is named."""
+    with socket.socket(socket.AF_INET) as listening, socket.socket() as client:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        send_at_once()
+        client.connect(listening.getsockname())
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -15,32 +15,30 @@ from coder_core.features import main as features
 from tests.support.heat_runs import train, write_heat_runs
 from tests.support.numerics import numerics_unchanged
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
-from tests.support.visits import CHART, Listener, Visit, payloads
+from tests.support.visits import CHART, Listener, Visit, payloads, picture
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 CAPTION = CAPTIONS[DEV[1]][1]  # the fourth of dev: "number 7: a disc, drawn"
-UPLOAD = {"name": "new.jpg", "mimeType": "image/jpeg", "buffer": draw(NAMES.index(DEV[1]))}
 
 
 @pytest.fixture(scope="module")
 def heat(runs: Path) -> Path:
-    """`runs` with those of `write_heat_runs`, "bare", whose features are a detector's: without boxes and tower, and
-    "tar" and "parquet", whose pictures lie inside such files, with "tar-regions" and "parquet-regions" on their regions."""
+    """`runs` with those of `write_heat_runs`, "bare", whose features are a detector's: without boxes and tower, "tar",
+    pretrained, and "parquet", trained on regions, whose pictures lie inside such files."""
     folder = runs.parent
     with numerics_unchanged():
         write_heat_runs(folder)
-        bare = folder / "bare"
+        bare, regions = folder / "bare", folder / "parquet-regions"
         shutil.copytree(folder / "features", bare, ignore=shutil.ignore_patterns("*_boxes.npy"))
         (bare / "tower.json").unlink()
         train(folder, bare, "bare")
-        given = [f"--model={folder / 'clip'}", "--workers=0"]
         for name, layout in (("tar", "webdataset"), ("parquet", "parquet")):
-            data, regions = folder / name, folder / f"{name}-regions"
-            LAYOUTS[layout](data)
-            assert embed(["pictures", str(data), *given, f"--root={runs}", f"--name={name}"]) == 0
-            flags = [f"--out={regions}", "--grid=2", "--splits", "train", "dev"]
-            assert features([str(data), *given, *flags]) == 0
-            train(folder, regions, regions.name, pictures="")
+            LAYOUTS[layout](folder / name)
+        flags = [f"--model={folder / 'clip'}", "--workers=0"]
+        assert embed(["pictures", str(folder / "tar"), *flags, f"--root={runs}", "--name=tar"]) == 0
+        flags += [f"--out={regions}", "--grid=2", "--splits", "train", "dev"]
+        assert features([str(folder / "parquet"), *flags]) == 0
+        train(folder, regions, "parquet", pictures="")
     return runs
 
 
@@ -59,6 +57,11 @@ def drawn(visit: Visit, position: int = 0) -> dict[str, Any]:
         chart,
     )
     return figure
+
+
+def picked(visit: Visit) -> str:
+    """The word whose regions are lit."""
+    return str(visit.page.locator(".st-key-word [aria-checked=true]").inner_text())
 
 
 def assert_close(figure: dict[str, Any], values: np.ndarray, atol: float = 1e-5) -> None:
@@ -81,6 +84,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit: Visit, heat: Path) -> N
     visit.page.keyboard.press("ArrowRight" if other else "Home")
     visit.page.keyboard.press("Space")
     visit.reach(rf"[?&]word={expected[0].words[other]}(&|$)")
+    visit.check_accessibility()
     visit.page.get_by_text(LABELS["attention"]).click()
     visit.reach("[?&]map=")
     expected[1] = heat_map(scored, "dev", CAPTION, 1, "attention")
@@ -94,14 +98,13 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit: Visit, heat: Path) -> N
     assert table.locator("tbody th").all_inner_texts() == expected[1].words
     row = [float(text) for text in table.locator("tbody tr").nth(other).locator("td").all_inner_texts()]
     np.testing.assert_allclose(row, expected[1].values[other], atol=0.006)
-    visit.check_accessibility()
 
 
-def test_a_hostile_text_is_words_and_an_upload_has_regions(
-    visit: Visit, heat: Path, listener: Listener
-) -> None:
+def test_a_hostile_text_and_an_upload_have_maps(visit: Visit, heat: Path, listener: Listener) -> None:
     """Draw them with the towers of a pretrained run, and with those that made a run's features."""
-    text = payloads(listener[0])[3]
+    port, requests = listener
+    text = payloads(port)[3]
+    requests.clear()
     visit.open("retrieval?run=clip&versus=—&ask=Free+text&heat=true", charts=False)
     visit.enter("Text query", text)
     drawn(visit)
@@ -113,10 +116,18 @@ def test_a_hostile_text_is_words_and_an_upload_has_regions(
     assert_close(drawn(visit), heat_map(clip, "dev", text, best, "tower").values[0])
     visit.check()
     visit.open("retrieval?run=plain&versus=—&ask=Picture&heat=true", charts=False)
-    visit.page.locator("input[type=file]").set_input_files(UPLOAD)
+    name, content = f"{picture(port, 'new')}.jpg", draw(NAMES.index(DEV[1]))
+    upload = {"name": name, "mimeType": "image/jpeg", "buffer": content}
+    visit.page.locator("input[type=file]").set_input_files(upload)
     best = plain.search(1, split="dev", modality="image")["candidate"][0]
     uploaded = heat_map(plain, "dev", plain.captions("dev")[best], 1, "cosine")
     assert_close(drawn(visit), uploaded.values[uploaded.most_varied()], atol=1e-4)
+    visit.open("retrieval?run=tar&versus=—&ask=Picture", charts=False)
+    visit.page.locator("input[type=file]").set_input_files(upload)
+    visit.page.locator(".cl-card").first.wait_for()
+    visit.settle()
+    assert visit.page.locator(".cl-empty").count() == 0
+    assert requests == []
 
 
 def test_an_anchor_and_regions_without_boxes(visit: Visit, heat: Path) -> None:
@@ -129,42 +140,18 @@ def test_an_anchor_and_regions_without_boxes(visit: Visit, heat: Path) -> None:
     visit.reach(r"[?&]pair=2(&|$)")
     nearest = run.anchor(3, split="dev").nearest(2)["candidate"].tolist()
     expected = heat_map(run, "dev", CAPTION, nearest[1], "cosine")
-    figure = drawn(visit)
-    word = visit.page.locator(".st-key-word [aria-checked=true]").inner_text()
-    assert_close(figure, expected.values[expected.words.index(word)])
+    assert_close(drawn(visit), expected.values[expected.words.index(picked(visit))])
 
 
-@pytest.mark.parametrize(
-    ("page", "suffix"),
-    [
-        ("retrieval?query-text=3", ""),
-        ("retrieval?query-text=3", "-regions"),
-        ("diversity?caption=3", "-regions"),
-    ],
-)
-def test_pictures_inside_tar_and_parquet_are_shown(visit: Visit, heat: Path, page: str, suffix: str) -> None:
-    visit.open(f"{page}&run=tar{suffix}&versus=parquet{suffix}&heat=true")
-    for position in (0, 1):  # both runs hold the same pictures
-        figure = drawn(visit, position)
+@pytest.mark.parametrize("page", ["retrieval?query-text=3", "diversity?caption=3"])
+def test_pictures_inside_tar_and_parquet_are_shown(visit: Visit, heat: Path, page: str) -> None:
+    visit.open(f"{page}&run=tar&versus=parquet&heat=true")
+    for position, name in enumerate(("tar", "parquet")):
+        figure, known = drawn(visit, position), heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")
         assert figure["images"][0]["source"].startswith("data:image/jpeg;base64,")
-        if not suffix:
-            expected = heat_map(open_run(heat / "tar"), "dev", CAPTION, 1, "cosine")
-            assert_close(figure, expected.values[expected.most_varied()])
+        assert_close(figure, known.values[known.words.index(picked(visit))])
     cards = visit.page.locator("[data-image]")
     cards.first.wait_for()
     assert len(set(cards.evaluate_all("all => all.map(card => card.dataset.image)"))) >= 2
     assert all(cards.locator("img").evaluate_all("all => all.map(image => image.naturalWidth > 0)"))
     assert cards.locator("img").count() == cards.count()
-    if not suffix:
-        cards.first.click()
-        visit.page.get_by_role("dialog").locator("img").wait_for()
-        assert visit.violations("[role=dialog]") == []
-        visit.page.keyboard.press("Escape")
-
-
-def test_a_run_of_packed_pictures_encodes_an_uploaded_one(visit: Visit, heat: Path) -> None:
-    visit.open("retrieval?run=parquet&versus=—&ask=Picture", charts=False)
-    visit.page.locator("input[type=file]").set_input_files(UPLOAD)
-    visit.page.locator(".cl-card").first.wait_for()
-    visit.settle()
-    assert visit.page.locator(".cl-empty").count() == 0

@@ -1,11 +1,13 @@
-"""Areas on a map → samples, and back into a URL."""
+"""Selections on maps and in tables, filters and orders, as functions."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from app.components import map_selection
+from app.choice import NO_RUN
+from app.components import map_selection, selection
 from app.components.map_selection import Area, Selection
+from app.frame import sidebar
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 
@@ -20,11 +22,8 @@ def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule() -> None:
     plane = np.array([[0.2, 1.0], [1.8, 1.0], [1.0, 1.8], [1.0, 0.2]])
     assert map_selection.inside(plane, bow).tolist() == [True, True, False, False]
     hollow = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
-    assert map_selection.inside(np.array([[3.0, 1.0], [3.0, 4.0], [1.0, 3.0]]), hollow).tolist() == [
-        True,
-        False,
-        True,
-    ]
+    three = np.array([[3.0, 1.0], [3.0, 4.0], [1.0, 3.0]])
+    assert map_selection.inside(three, hollow).tolist() == [True, False, True]
 
 
 def test_inside_agrees_with_winding_angles_on_random_stars() -> None:
@@ -49,39 +48,19 @@ def test_a_choice_survives_the_url() -> None:
     assert not Selection()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a:1,2,3",
-        "c:1,2,3,4,5,6",
-        "a:1,2,3,4,5,nan",
-        "a:1e5,2,3,4,5,6",
-        "p:",
-        "p:-1",
-        "p:1.5",
-        "../../etc",
-        "<script>",
-        "a:1,2,3,4,5,6,7",
-        "9" * 5000,
-        "a:inf,2,3,4,5,6",
-    ],
-)
-def test_nonsense_in_the_url_chooses_nothing(text: str) -> None:
-    assert map_selection.from_text(text) == Selection()
+def test_nonsense_in_the_url_chooses_nothing() -> None:
+    areas = "a:1,2,3 a:1,2,3,4,5,6,7 c:1,2,3,4,5,6 a:1,2,3,4,5,nan a:1e5,2,3,4,5,6 a:inf,2,3,4,5,6"
+    for text in (*areas.split(), "p:", "p:-1", "p:1.5", "../../etc", "<script>", "9" * 5000):
+        assert map_selection.from_text(text) == Selection(), text
 
 
 def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them() -> None:
     lasso = {"xref": "x2", "yref": "y2", "x": [0.0, 2.00004, 2.0], "y": [0.0, 0.0, 2.0]}
     box = {"xref": "x", "yref": "y", "x": [3.0, 1.0], "y": [4.0, 2.0]}
-    found = map_selection.from_chart(
-        {"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}}
-    )
-    assert found == Selection(
-        (
-            Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0))),
-            Area(0, ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0))),
-        )
-    )
+    drawn = {"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}}
+    triangle = Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0)))
+    rectangle = Area(0, ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0)))
+    assert map_selection.from_chart(drawn) == Selection((triangle, rectangle))
     clicked = {"selection": {"points": [{"customdata": 5}, {"customdata": [5]}, {"customdata": None}, {}]}}
     assert map_selection.from_chart(clicked) == Selection((), (5,))
     assert map_selection.from_chart(None) == map_selection.from_chart({"selection": {}}) == Selection()
@@ -91,12 +70,12 @@ def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them() -> None:
 def test_a_long_lasso_is_thinned_and_still_holds_what_it_held() -> None:
     angle = np.linspace(0, 2 * np.pi, 2000, endpoint=False)
     lasso = {"xref": "x", "x": (8 + 3 * np.cos(angle)).tolist(), "y": (2 + 3 * np.sin(angle)).tolist()}
-    found = map_selection.from_chart({"selection": {"lasso": [lasso]}})
-    assert len(found.areas[0].corners) <= map_selection.MOST_CORNERS
-    assert map_selection.from_text(map_selection.to_text(found)) == found
+    drawn = map_selection.from_chart({"selection": {"lasso": [lasso]}})
+    assert len(drawn.areas[0].corners) <= map_selection.MOST_CORNERS
+    assert map_selection.from_text(map_selection.to_text(drawn)) == drawn
     plane = np.random.default_rng(0).uniform(0, 12, size=(20_000, 2))
     expected = np.hypot(plane[:, 0] - 8, plane[:, 1] - 2) < 3
-    assert (map_selection.inside(plane, found.areas[0].corners) != expected).mean() < 0.002
+    assert (map_selection.inside(plane, drawn.areas[0].corners) != expected).mean() < 0.002
 
 
 def test_areas_on_either_map_choose_the_same_samples_on_both() -> None:
@@ -115,30 +94,18 @@ def test_focus_is_a_sample_of_the_split() -> None:
     assert [map_selection.focus_name(p, 10) for p in (3, 17)] == ["image-3", "caption-7"]
 
 
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("", []),
-        ("  ", []),
-        ("image 1", [1]),
-        ("caption 1", [4]),
-        ("Caption #1", [4]),
-        ("1", [1, 4]),
-        ("99", []),
-        ("red STAR", [0, 3]),
-        ("star", [0, 1, 3, 4]),
-        ("1007.JPG", [2]),
-        ("star ring", []),
-        ("(", []),
-        (".*", []),
-    ],
-)
-def test_a_search_by_number_file_and_words(query: str, rows: list[int]) -> None:
-    modality, number, image = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 1, 2]
+QUERIES: dict[str, list[int]] = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
+QUERIES |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
+QUERIES |= {"": [], "  ": [], "(": [], ".*": []}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_search_by_number_file_and_words(query: str) -> None:
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
-    table = pd.DataFrame({"modality": modality, "number": number, "image": image, "text": text})
+    modality, rows = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2]
+    table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
     names = ["a/1005.jpg", "1006.jpg", "1007.jpg"]
-    assert map_selection.matching_points(table, names, query).tolist() == rows
+    assert map_selection.matching_points(table, names, query).tolist() == QUERIES[query]
 
 
 def test_pairs_of_an_image_and_of_a_caption() -> None:
@@ -151,3 +118,76 @@ def test_pairs_of_an_image_and_of_a_caption() -> None:
     pairs, total = map_selection.pairs_of(np.arange(3), owner, 3, 2)
     assert (len(pairs), total) == (2, 4)
     assert map_selection.pairs_of(np.zeros(0, dtype=int), owner, 3, 2)[1] == 0
+
+
+def test_points_give_their_customdata_once_each() -> None:
+    points = [{"customdata": [3], "point_index": 0}, {"customdata": 3}, {"customdata": [1, "x"]}]
+    points.append({"point_index": 9})
+    assert selection.selected_points({"selection": {"points": points}}) == [3, 1]
+    assert selection.selected_points({}) == []
+
+
+def test_neighbours_stay_inside() -> None:
+    for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
+        assert selection.neighbour([5, 9, 2], current, step) == expected
+
+
+def test_outcomes_are_counted_and_filtered_by_change() -> None:
+    columns = {"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]}
+    changes = pd.DataFrame(columns)
+    assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
+    assert selection.by_outcome(changes, "fixed")["query"].tolist() == [2, 0]
+    assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]
+
+
+def test_tenths_by_hand() -> None:
+    """Twenty anchors, the two lowest are missed."""
+    spread = np.arange(20.0)[::-1]
+    ranks = np.where(spread < 2, 50, 0)
+    found = selection.recall_by_tenth(spread, ranks, 10)
+    assert found["tenth"].tolist() == list(range(1, 11))
+    assert found["recall"].tolist() == [0.0] + [100.0] * 9
+    assert found["anchors"].tolist() == [2] * 10
+    assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty
+
+
+def test_words_match_in_any_order_and_case() -> None:
+    captions = ["A red ring", "a ring, and a RED star", "blue"]
+    assert selection.matching(captions, "ring red").tolist() == [0, 1]
+    assert selection.matching(captions, "  ").tolist() == [0, 1, 2]
+    assert selection.matching(captions, "zebra").tolist() == []
+
+
+def test_failures_are_found_on_both_sides() -> None:
+    """Order 5 9 2 7; 9 and 7 failed."""
+    failed = np.zeros(10, dtype=bool)
+    failed[[9, 7, 1]] = True
+    order = [5, 9, 2, 7]
+    assert selection.next_failure(order, failed, 5, 1) == 9
+    assert selection.next_failure(order, failed, 9, 1) == 7
+    assert selection.next_failure(order, failed, 7, 1) == 7
+    assert selection.next_failure(order, failed, 7, -1) == 9
+    assert selection.next_failure(order, failed, 5, -1) == 5
+    assert selection.next_failure(order, failed, 3, 1) == 9  # not in this order: from its beginning
+    assert selection.next_failure([], failed, 3, 1) == 3
+
+
+def test_the_largest_fall_and_rise_come_first() -> None:
+    changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
+    assert selection.largest_change(changes, -1).tolist() == [1, 3, 0, 2]
+    assert selection.largest_change(changes, 1).tolist() == [2, 0, 1, 3]
+    assert selection.largest_change(None, 1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "pair"),
+    [
+        (["coder-demo", "demo-baseline"], ("demo-baseline", "coder-demo")),
+        (["demo", "demo-baseline"], ("demo-baseline", "demo")),
+        (["coder-demo", "demo", "demo-baseline"], ("demo-baseline", "coder-demo")),
+        (["a", "b"], ("a", "b")),
+        (["a"], ("a", NO_RUN)),
+    ],
+)
+def test_the_baseline_is_the_first_of_the_default_pair(names: list[str], pair: tuple[str, str]) -> None:
+    assert sidebar.default_pair(names) == pair

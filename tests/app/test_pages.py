@@ -1,41 +1,49 @@
-"""Every page with no run, one, two, a damaged one, and with values in the URL that mean nothing."""
+"""Every page: with any kind of run, from a link, beside runs of other samples or without embeddings, asked nonsense."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.app.conftest import ROOTS
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.write import write_analysis
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import PAGES, Opened, Roots
+from tests.support.pages import ABOUT_SCORES, PAGES, Opened, Roots
 from tests.support.run_folders import write_run
 
-STRANGE = ("../../etc", "/etc/passwd", "-rf", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
+STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
+SIMILARITY = "anchors batch-of order pairs draw mu gamma epsilon pair-image pair-caption chosen"
 PARAMETERS = {
     "diversity": ("caption", "image", "epsilon", "anchors", "also"),
     "retrieval": ("query-text", "anchors", "also", "at"),
-    "similarity": (
-        *("anchors", "batch-of", "order", "pairs", "draw", "mu", "gamma", "epsilon"),
-        *("pair-image", "pair-caption", "chosen"),
-    ),
+    "similarity": SIMILARITY.split(),
     "concepts": ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of"),
 }
+WITHOUT_EMBEDDINGS = ("image_of_text", "captions", "image_names", "picture_folder", "metrics")
+WITHOUT_EMBEDDINGS += ("image_ranks", "text_ranks", "image_best", "text_best")
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs; the sidebar begins with alpha and beta."""
-    root = tmp_path_factory.mktemp("three") / "runs"
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs alpha, beta and gamma, "scored" with beta's scores in place of embeddings, and "other" of other samples."""
+    base = tmp_path_factory.mktemp("pages") / "runs"
     for number, name in enumerate(("alpha", "beta", "gamma")):
-        write_run(root, name, images=12, noise=1.0 + number)
-    return root
+        write_run(base, name, images=12, noise=1.0 + number)
+    write_run(base, "other", images=14, pictures=False)
+    beta = open_analysis(base / "beta", "dev")
+    shutil.copytree(base / "beta", base / "scored")
+    scores = beta.image_embeddings @ beta.text_embeddings.T
+    values = {name: getattr(beta, name) for name in WITHOUT_EMBEDDINGS}
+    write_analysis(base / "scored", "dev", scores=scores, fingerprint="scored", **values)
+    return base
 
 
-@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("kind", ["none", "damaged", "imported"])
 @pytest.mark.parametrize("page", [*PAGES, "start"])
-def test_every_page_opens(roots: Roots, root: str, page: str, opened: Opened) -> None:
-    app = opened(roots[root], page)
+def test_every_page_opens(roots: Roots, kind: str, page: str, opened: Opened) -> None:
+    app = opened(roots[kind], page)
     assert app.title[0].value.endswith("?")
-    assert len(app.refusals()) == 1 or root != "none" or page == "start"
+    assert len(app.refusals()) == 1 or kind != "none" or page == "start"
 
 
 def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots: Roots, opened: Opened) -> None:
@@ -55,15 +63,17 @@ def test_the_baseline_is_first_and_a_damaged_run_is_named(roots: Roots, opened: 
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize(("versus", "shown"), [("beta", {"gamma", "beta"}), ("—", {"gamma"})])
-def test_a_link_opens_its_runs(three: Path, page: str, versus: str, shown: set[str], opened: Opened) -> None:
-    app = opened(three, page, run="gamma", versus=versus)
-    assert (app.value("run"), app.value("versus")) == ("gamma", versus)
-    drawn = [app.texts(), *(button.label for button in app.button), str(app.figures())]
-    assert {name for name in ("alpha", "beta", "gamma") if any(name in text for text in drawn)} == shown
+def test_a_link_opens_its_runs_where_they_can_be_compared(root: Path, page: str, opened: Opened) -> None:
+    for versus, shown in (("beta", {"gamma", "beta"}), ("—", {"gamma"})):
+        app = opened(root, page, run="gamma", versus=versus)
+        assert (app.value("run"), app.value("versus")) == ("gamma", versus)
+        drawn = [app.texts(), *(button.label for button in app.button), str(app.figures())]
+        assert {name for name in ("alpha", "beta", "gamma") if any(name in text for text in drawn)} == shown
+    app = opened(root, page, run="gamma", versus="other")
+    assert any("gamma" in refusal and "other" in refusal for refusal in app.refusals())
 
 
-@pytest.mark.parametrize("page", ["overview", "diversity", "similarity", "joint", "retrieval", "slices"])
+@pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "slices"])
 def test_every_figure_is_a_table_too_on_request(roots: Roots, page: str, opened: Opened) -> None:
     app = opened(roots["two"], page, values="true", map="PCA")
     assert app.value("values")
@@ -76,27 +86,28 @@ def test_every_figure_is_a_table_too_on_request(roots: Roots, page: str, opened:
     assert [table for table in app.tables() if table["label"] == "values"] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_runs_on_other_samples_are_not_compared(tmp_path: Path, page: str, opened: Opened) -> None:
-    for name, images in (("one", 12), ("other", 14)):
-        write_run(tmp_path / "runs", name, images=images, pictures=False)
-    app = opened(tmp_path / "runs", page)
-    assert any("one" in refusal and "other" in refusal for refusal in app.refusals())
+@pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "clusters"])
+def test_a_run_that_scores_pairs(root: Path, page: str, opened: Opened) -> None:
+    app, alone = (opened(root, page, run=run, versus=to) for run, to in (("beta", "scored"), ("scored", "—")))
+    if page in ABOUT_SCORES:
+        for shown in (app, alone):
+            assert shown.get("plotly_chart")
+            assert not shown.saying("scored", "scores every image with every caption")
+    else:
+        assert app.saying("scored", "Only beta")
+        assert len(alone.refusals()) == 1
+        assert not alone.get("plotly_chart")
 
 
-@pytest.mark.parametrize("value", STRANGE)
 @pytest.mark.parametrize("page", PARAMETERS)
-def test_strange_values_change_nothing(
-    roots: Roots, tmp_path: Path, page: str, value: str, opened: Opened
-) -> None:
-    root = roots["two"]
-    if page == "concepts":
-        root = write_concept_run(tmp_path / "runs", "one").parent
-    plain, strange = opened(root, page), opened(root, page, **dict.fromkeys(PARAMETERS[page], value))
-    for key in ("run", "split"):
-        assert strange.value(key) == plain.value(key)
-    assert len(strange.figures()) == len(plain.figures()) > 0
-    assert "<script>" not in strange.texts()
+def test_strange_values_change_nothing(roots: Roots, tmp_path: Path, page: str, opened: Opened) -> None:
+    root = write_concept_run(tmp_path / "runs", "one").parent if page == "concepts" else roots["two"]
+    plain = opened(root, page)
+    for value in STRANGE:
+        strange = opened(root, page, **dict.fromkeys(PARAMETERS[page], value))
+        assert (strange.value("run"), strange.value("split")) == (plain.value("run"), plain.value("split"))
+        assert len(strange.figures()) == len(plain.figures()) > 0
+        assert "<script>" not in strange.texts()
 
 
 @pytest.mark.parametrize("value", STRANGE)

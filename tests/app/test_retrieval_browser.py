@@ -114,27 +114,20 @@ def click_bar(visit: Visit, chart: str, trace: int, position: int) -> None:
     visit.page.mouse.click(*point)
 
 
-def test_cells_of_the_rank_matrix_and_filters_lead_to_their_queries(visit: Visit, runs: Path) -> None:
+def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visit: Visit, runs: Path) -> None:
     visit.open(f"retrieval?{PAIR}&query-text=7")
-    changes = compare(open_run(runs / "demo-baseline"), open_run(runs / "demo"), "dev")
+    second = open_run(runs / "demo")
+    changes = compare(open_run(runs / "demo-baseline"), second, "dev")
     changes = changes.query("direction == 't2i'").set_index("query")
     click_bar(visit, "ranks", -1, 1)  # from 2–5 to 1
     visit.reach("from-rank=2")
     inside = changes[changes["rank_a"].between(2, 5) & (changes["rank_b"] == 1)]
     assert visit.number("Caption number") in inside.index
     visit.show(re.compile(rf"(of |^){len(inside)} captions$"))
-    number = visit.page.get_by_label("Caption number", exact=True)
     visit.page.get_by_role("radio", name="Broken").click()
-    number.wait_for(state="detached")  # nothing is open where there is no query
+    visit.page.get_by_label("Caption number", exact=True).wait_for(state="detached")  # no query, none is open
     visit.settle()
     assert visit.page.locator(".cl-sample").count() == 0
-    visit.open(f"retrieval?{PAIR}&outcome=Broken&query-text=7")
-    if not (changes["outcome"] == "broken").any():
-        assert number.input_value() == "7"  # a link is kept
-
-
-def test_bars_of_near_misses_and_hubs_lead_to_their_queries(visit: Visit, runs: Path) -> None:
-    second = open_run(runs / "demo")
     visit.open(f"retrieval?{PAIR}&look=Near+misses")
     bars = "document.querySelector('.st-key-margins .js-plotly-plot').calcdata[1].map(bar => [bar.p, bar.s])"
     margins, counts = np.asarray(visit.page.evaluate(bars)).T
@@ -145,7 +138,8 @@ def test_bars_of_near_misses_and_hubs_lead_to_their_queries(visit: Visit, runs: 
     margin = table["margin"][visit.number("Caption number")]
     assert abs(margin - margins[fullest]) < margins[1] - margins[0]
     assert visit.page.locator("tbody tr[aria-selected=true]").count() == 1
-    visit.open(f"retrieval?{PAIR}&look=Hubs")
+    visit.page.get_by_role("radio", name="Hubs").click()
+    visit.reach("look=Hubs")
     hubs = occurrences(second, "dev", "t2i", k=10).set_index("candidate")["count"]
     band = charts.occurrence_band(hubs.to_numpy())
     largest = int(np.bincount(band).argmax())
@@ -188,29 +182,6 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) ->
     assert visit.page.get_by_text(re.compile("of 3.*demo-baseline and demo")).count() > 0
 
 
-def test_judged_results_are_marked_and_a_damaged_file_is_named(visit: Visit, runs: Path) -> None:
-    run, file = open_run(runs / "demo"), runs / "positives.tsv"
-    best, ranks = np.asarray(run.analysis("dev").text_best), run.ranks("dev")["t2i"]
-    query = int(np.flatnonzero(ranks >= 10)[0])
-    try:
-        file.write_text(f"{query // 5}.png#{query % 5}\t{best[query][0]}.png\n")
-        visit.open(f"retrieval?{PAIR}&look=Judgements", charts=False)
-        assert visit.page.locator("h2", has_text="positives.tsv").count() == 1
-        assert visit.number("Caption number") == query
-        rows = visit.page.get_by_role("table", name="rows").locator("tbody tr")
-        assert rows.count() == 4
-        assert len({row.split()[-1] for row in rows.all_inner_texts()}) > 1
-        judged = visit.page.locator(".cl-is-judged")
-        assert f"image {best[query][0]} " in judged.last.inner_text()
-        assert judged.last.evaluate("card => getComputedStyle(card).borderStyle") == "dashed"
-        file.write_text("<img src=x onerror=alert(1)>\n")
-        visit.open(f"retrieval?{PAIR}")
-        assert visit.page.get_by_text("positives.tsv line 1").count() == 1
-        assert judged.count() == 0
-    finally:
-        file.unlink()
-
-
 def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     visit.open(f"diversity?{PAIR}&anchors=Images")
@@ -233,19 +204,6 @@ def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit: 
     assert float(values["R@sum"]) == pytest.approx(pair[1].metrics("dev")["rsum"], abs=0.05)
 
 
-def test_a_long_paste_is_refused_and_unknown_words_are_named(visit: Visit) -> None:
-    visit.open("retrieval?run=combined&versus=—&ask=Free+text", charts=False)
-    visit.enter("Text query", "a dog runs " * 273)
-    visit.show("3,002")
-    visit.enter("Text query", "a unicorn")
-    cards = visit.page.locator(".cl-card")
-    cards.first.wait_for()
-    visit.settle()
-    assert visit.page.get_by_text(re.compile(r": unicorn\.")).count() == 1
-    assert cards.count() == 6
-    assert all(re.search(r"image \d", text) for text in cards.all_inner_texts())
-
-
 def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path) -> None:
     visit.open(f"slices?{PAIR}", charts=False)
     row = visit.page.get_by_role("grid", name="slices").locator("tbody tr").first
@@ -263,17 +221,6 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     numbers = re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())
     assert numbers
     assert set(map(int, numbers)) <= set(inside)
-    visit.enter("Search or slice", "<img src=x onerror=alert(1)> in words")
-    visit.unsliced()
-    visit.check()
-    visit.enter("Search or slice", " scene “told in way 2”")
-    visit.show(re.compile(rf"\b{IMAGES} of {5 * IMAGES} captions"))
-    caption = visit.number("Caption number")
-    visit.page.get_by_role("button", name="Similar captions").click()
-    visit.reach(rf"[?&]slice={caption}\+in\+neighbours")
-    visit.show(re.compile(rf"\b51 of {5 * IMAGES} captions"))
-    visit.follow("Similarity")
-    assert visit.page.get_by_text(re.compile(r"\b51 pairs")).count() == 1
     visit.enter("Search or slice", "")
     visit.reach("^((?!slice=).)*$")
 
@@ -285,27 +232,13 @@ def test_the_report_is_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp
     file = tmp_path / "report.html"
     with visit.page.expect_download() as download:
         visit.page.get_by_role("button", name="Report", exact=True).click()
-    file.write_bytes(Path(download.value.path()).read_bytes())
-    page = visit.context.new_page()
-    requests: list[str] = []
-    errors: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on("console", lambda message: errors.append(message.text))
-    page.goto(file.as_uri())
-    assert page.get_by_text(sentence).count() == 1
-    shown = page.locator("figure.own img")
-    assert shown.count() > 0
-    assert shown.evaluate_all("images => images.every(image => image.complete && image.naturalWidth > 0)")
-    assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
-    assert errors == []
-    page.close()
+    download.value.save_as(file)
+    assert visit.read_from_disk(file).count(sentence) == 1
+    assert 'class="own"' in file.read_text()
 
 
 def test_a_row_of_the_data_page_opens_its_pair(visit: Visit) -> None:
     visit.open(f"data?{PAIR}", charts=False)
-    visit.check_accessibility()
     expected = row_number(visit, 2)
     visit.page.locator("tbody tr").nth(2).click()
     visit.reach(f"pair-caption-number={expected}")
-    visit.page.get_by_role("link", name="diversity", exact=True).first.click()
-    visit.reach(f"/diversity.*caption={expected}")

@@ -20,12 +20,8 @@ DOGS = '"dog" in words and not "way 0" in caption'
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two runs on 60 images with dogs or cats."""
-    folder = tmp_path_factory.mktemp("slices")
-    captions = [
-        f"{'a dog' if image % 2 else 'two cats'} in scene {image}, way {way}"
-        for image in range(60)
-        for way in range(5)
-    ]
+    folder, animals = tmp_path_factory.mktemp("slices"), ("two cats", "a dog")
+    captions = [f"{animals[i % 2]} in scene {i}, way {way}" for i in range(60) for way in range(5)]
     for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
         write_run(folder, name, noise=noise, images=60, captions=captions, pictures=False)
     return folder
@@ -57,7 +53,7 @@ def test_a_slice_narrows_tables_and_figures(root: Path, opened: Opened) -> None:
 
 
 def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) -> None:
-    app = opened(root, "diversity", slice='dog "way 3"')
+    app = opened(root, "diversity").change(slice=' dog "way 3" ')  # a click after the spaces is not lost
     assert app.saying("“dog”", "“way 3”", 30, 300)
     number = app.value("caption")
     app.click("sample-similar")
@@ -68,12 +64,6 @@ def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) 
         assert not app.saying(51, 300)
         assert app.number_input(key="caption").max == 299
     assert app.saying("__import__")
-
-
-def test_a_click_after_spaces_around_the_slice_is_not_lost(root: Path, opened: Opened) -> None:
-    app = opened(root, "diversity").change(slice=" dog ")
-    number = app.value("caption")
-    assert app.click("sample-similar").query_params["slice"] == f"{number} in neighbours"
 
 
 def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
@@ -93,13 +83,3 @@ def test_a_page_about_one_run_keeps_the_slice_of_the_sidebar(root: Path) -> None
     choice = Choice(base, last, "dev", "rank == 1", slice_run=last, mask=slice_mask(last, "dev", "rank == 1"))
     for page in (choice, replace(choice, second=None)):
         assert page.members("text").tolist() == solved.tolist()
-
-
-def test_the_overview_counts_what_each_run_answers(root: Path, opened: Opened) -> None:
-    [rows] = opened(root, "overview").rows("answered")
-    right = {name: open_run(root / name).ranks("dev")["t2i"] < 1 for name in ("demo-baseline", "demo")}
-    assert {row["run"]: row["answered"] for row in rows} == {
-        name: f"{int(answered.sum()):,}" for name, answered in right.items()
-    }
-    only = int((right["demo"] & ~right["demo-baseline"]).sum())
-    assert next(row for row in rows if row["run"] == "demo")["not by demo-baseline"] == f"{only:,}"

@@ -1,4 +1,4 @@
-"""Pages about splits of one, two or five images, and about runs that answer every query first."""
+"""Pages about splits of one or two images, and about runs that answer every query first."""
 
 import re
 from pathlib import Path
@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
-from coder_core.api import open_run
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
+from tests.support.concept_runs import write_concept_run
 from tests.support.pages import Opened
+from tests.support.run_folders import write_run
 
+KINDS = {"1 x 1": (1, 1, 1.0), "2 x 2": (2, 1, 1.0), "all first": (8, 4, 0.05)}
+"""A name → images, captions of each, noise of the captions."""
 PAIR = {"run": "demo-baseline", "versus": "demo"}
 ALONE = {"run": "demo-baseline", "versus": "—"}
+TEXTS = {"anchors": "Captions", "direction": "Caption → images"}
+IMAGES = {"anchors": "Images", "direction": "Image → captions"}
 SPLIT = {"over": "Whole split", "measure": "Standard deviation"}
-DIRECTIONS = ("Caption → images", "Image → captions")
+CHANGES, NEAR, HUBS = ({"look": look} for look in ("Rank changes", "Near misses", "Hubs"))
 VIEWS: list[tuple[str, dict[str, Any]]] = [
     ("overview", PAIR | {"curves": ["demo", "concepts"]}),
     ("similarity", PAIR),
@@ -22,27 +27,11 @@ VIEWS: list[tuple[str, dict[str, Any]]] = [
     ("clusters", PAIR | {"k": "2"}),
     ("concepts", {"run": "concepts", "versus": "demo"}),
     ("data", PAIR),
-    *(
-        ("diversity", PAIR | {"anchors": anchors, "over": over, "measure": "Entropy"})
-        for anchors in ("Captions", "Images")
-        for over in ("A batch", "A bank")
-    ),
-    *(
-        ("diversity", runs | SPLIT | {"anchors": way})
-        for runs in (PAIR, ALONE)
-        for way in ("Captions", "Images")
-    ),
-    *(
-        ("retrieval", runs | {"direction": direction, "look": look})
-        for direction in DIRECTIONS
-        for runs, look in (
-            (PAIR, "Rank changes"),
-            (PAIR, "Near misses"),
-            (PAIR, "Hubs"),
-            (ALONE, "Ranks"),
-            (ALONE, "Hubs"),
-        )
-    ),
+    ("diversity", PAIR | TEXTS | {"over": "A bank", "measure": "Entropy"}),
+    ("diversity", PAIR | IMAGES | {"over": "A batch", "measure": "Entropy"}),
+    *(("diversity", runs | way | SPLIT) for runs, way in ((PAIR, IMAGES), (ALONE, TEXTS))),
+    *(("retrieval", PAIR | way | look) for way in (TEXTS, IMAGES) for look in (CHANGES, NEAR, HUBS)),
+    *(("retrieval", ALONE | way | look) for way, look in ((TEXTS, HUBS), (IMAGES, {"look": "Ranks"}))),
 ]
 NOUNS = "images|captions|pairs|points|runs|clusters|negatives|concepts|edges"
 WRONG = re.compile(rf"\b(nan|inf|Traceback|cannot be shown)\b|(?<![\d,.])1 ({NOUNS})\b", re.IGNORECASE)
@@ -52,15 +41,26 @@ STEPS = {
 }
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair "demo-baseline" and "demo", and "concepts" with a concept branch, all of the same samples."""
+    folder = tmp_path_factory.mktemp("small") / "runs"
+    images, per_image, noise = KINDS[request.param]
+    for seed, (name, loss) in enumerate({"demo-baseline": "btr-hardest", "demo": "dcl"}.items()):
+        size = {"images": images, "per_image": per_image, "noise": (1 + seed) * noise}
+        run = write_run(folder, name, loss=loss, seed=7, **size)
+        if images > 1:
+            make_clusters(run, "dev", ClusterSettings(2))
+    captions = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
+    write_concept_run(folder, "concepts", images=images, per_image=per_image, captions=captions)
+    return folder
+
+
 @pytest.mark.parametrize(("page", "query"), VIEWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_view_of_a_small_split(
-    small_root: Path, opened: Opened, page: str, query: dict[str, Any]
-) -> None:
-    if page == "clusters" and open_run(small_root / "demo").count("dev", "text") > 1:
-        for name in ("demo-baseline", "demo"):
-            make_clusters(small_root / name, "dev", ClusterSettings(2))
-    app = opened(small_root, page, **query)
+def test_every_view_of_a_small_split(root: Path, opened: Opened, page: str, query: dict[str, Any]) -> None:
+    app = opened(root, page, **query)
     for step in ({}, *STEPS.get(page, [])):
-        app.change(**step)
+        if step:
+            app.change(**step)
         text = re.sub(r"<style>.*?</style>", "", f"{app.texts()}{app.headings()}", flags=re.DOTALL)
         assert not WRONG.search(text), WRONG.search(text)

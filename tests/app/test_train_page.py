@@ -15,9 +15,11 @@ import pytest
 import streamlit as st
 
 from app import jobs, training
-from app.ask import RunSummary
+from app.ask import RunSummary, ask, ask_both, joint_space, retrieval
 from app.components.words import latest, time_left
 from app.training import TrainingRun
+from coder_core.api import list_runs
+from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
 from tests.support.pages import Opened, Page
@@ -25,14 +27,8 @@ from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
-TINY = {
-    "dimension": 8,
-    "bank_size": 16,
-    "batch_size": 8,
-    "warmup_steps": 0,
-    "threads": 1,
-    "word_threshold": 1,
-}
+TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1}
+TINY |= {"word_threshold": 1}
 
 
 @pytest.fixture
@@ -61,7 +57,7 @@ def until(condition: Callable[[], bool], seconds: float = 280) -> None:
     while time.monotonic() < end:
         if condition():
             return
-        time.sleep(0.1)
+        time.sleep(0.2)
     raise AssertionError("it did not happen in time")
 
 
@@ -100,70 +96,12 @@ def test_the_time_left_is_measured(root: Path) -> None:
     assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
 
 
-def test_what_a_link_filled_in_starts_only_after_a_second_click(opened: Opened, root: Path) -> None:
-    app = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"})
-    fill(app, 100_000)
-    app.click("train-start")
-    assert not fresh()
-    assert "train-confirm" in app.keys("button")
-    app.change(demo_seed=7)  # other values are asked for again
-    assert "train-confirm" not in app.keys("button")
-    app.click("train-start")
-    assert not fresh()
-    app.click("train-confirm")
-    assert mine().stoppable
-
-
-def test_without_runs_it_offers_the_form(root: Path, opened: Opened) -> None:
+def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root: Path, opened: Opened) -> None:
     app = opened(root, "train")
     assert app.selectbox(key="data").options == ["demo", "tiny"]
     assert "train-start" in app.keys("button")
     assert "watch" not in app.keys("selectbox")
     assert app.code[0].value == "python -m coder_core.train demo --name=demo --data=demo"
-
-
-@pytest.mark.parametrize("kind", ["one", "two", "imported", "damaged", "interrupted", "elsewhere"])
-def test_every_kind_of_run(root: Path, kind: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(root, "demo", images=12)
-    if kind == "two":
-        write_run(root, "other", images=12)
-    if kind == "imported":
-        import_run_folder(root, "clip", images=12)
-    if kind == "damaged":
-        damage(write_run(root, "torn", images=12))
-    if kind in ("interrupted", "elsewhere"):
-        write_status(run, "running", step=10, steps=30)
-    if kind == "interrupted":
-        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
-    app = opened(root, "train", watch="torn" if kind == "damaged" else "demo")
-    assert "clip" not in app.selectbox(key="watch").options
-    assert ("train-resume" in app.keys("button")) == (kind == "interrupted")
-    assert "train-stop" not in app.keys("button")
-    if kind == "damaged":
-        assert app.saying("config.toml")
-    else:
-        assert app.figures()
-
-
-def test_a_lost_history_is_noted_beside_the_run(root: Path, opened: Opened) -> None:
-    run = write_run(root, "demo", images=6, pictures=False)
-    write_status(run, "finished", step=30, steps=30, evaluated=3)
-    (run / "history.jsonl").unlink()
-    assert opened(root, "train", watch="demo").saying("history.jsonl", "3 of 3")
-
-
-def test_a_job_folder_that_is_a_link_is_named_when_resume_is_clicked(root: Path, opened: Opened) -> None:
-    write_status(write_run(root, "demo", images=6, pictures=False), "stopped", step=10, steps=30)
-    (root / "elsewhere").mkdir()
-    (root / ".work").mkdir()
-    (root / ".work" / training.job_name("demo")).symlink_to(root / "elsewhere")
-    app = opened(root, "train", watch="demo").click("train-resume")
-    assert app.saying(root / "elsewhere")
-    assert not list((root / "elsewhere").iterdir())
-
-
-def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -> None:
-    app = opened(root, "train")
     assert app.value("demo-epochs") == 10
     assert "--epochs=3" in app.change(demo_epochs=3).code[0].value
     assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for data other than drawn pictures
@@ -173,9 +111,56 @@ def test_another_preset_begins_with_its_own_values(root: Path, opened: Opened) -
     assert "--epochs" not in app.code[0].value
 
 
-def test_a_preset_in_a_link_opens_its_data(
-    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", ["imported", "damaged", "interrupted", "elsewhere"])
+def test_every_kind_of_run(root: Path, kind: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(root, "demo", images=12, pictures=False)
+    if kind == "imported":
+        import_run_folder(root, "clip", images=12)
+    if kind == "damaged":
+        damage(write_run(root, "torn", images=12, pictures=False))
+    if kind in ("interrupted", "elsewhere"):
+        write_status(run, "running", step=10, steps=30)
+    if kind == "interrupted":
+        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
+    app = opened(root, "train", watch="torn" if kind == "damaged" else "demo")
+    assert "clip" not in app.selectbox(key="watch").options
+    assert ("train-resume" in app.keys("button")) == (kind == "interrupted")
+    assert "train-stop" not in app.keys("button")
+    assert app.saying("config.toml") if kind == "damaged" else app.figures()
+
+
+def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root: Path, opened: Opened) -> None:
+    run, elsewhere = write_run(root, "demo", images=6, pictures=False), root / "elsewhere"
+    write_status(run, "stopped", step=10, steps=30, evaluated=3)
+    (run / "history.jsonl").unlink()
+    elsewhere.mkdir()
+    (root / ".work").mkdir()
+    (root / ".work" / training.job_name("demo")).symlink_to(elsewhere)
+    app = opened(root, "train", watch="demo")
+    assert app.saying("history.jsonl", "3 of 3")
+    assert app.click("train-resume").saying(elsewhere)
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path: Path) -> None:
+    """While a run trains, what pages computed of any run stays, so that they are as quick as before."""
+    for name in ("finished", "trains"):
+        write_run(tmp_path / "runs", name, images=6, pictures=False)
+    before = list_runs(tmp_path / "runs")
+    changes = ask_both(retrieval.compare, *before, "dev")
+    gap = ask(joint_space.modality_gap, before[1], "dev")
+    with HistoryWriter(tmp_path / "runs" / "trains" / "history.jsonl") as history:
+        history.write("step", step=40, epoch=4, loss=1.0)
+        history.write("epoch", step=40, epoch=4, rsum=200.0)
+    write_status(tmp_path / "runs" / "trains", "running", step=40, steps=80)
+    write_run(tmp_path / "runs", "a new one", images=6, pictures=False)
+    after = [run for run in list_runs(tmp_path / "runs") if run.name != "a new one"]
+    assert after[1].state == "running"
+    assert ask_both(retrieval.compare, *after, "dev") is changes
+    assert ask(joint_space.modality_gap, after[1], "dev") is gap
+
+
+def test_a_preset_in_a_link(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     app = opened(root, "train", preset="f30k-bigru")
     assert (app.value("data"), app.value("preset")) == ("tiny", "f30k-bigru")
     monkeypatch.setenv("CODER_DATA", str(root))
@@ -197,22 +182,22 @@ def test_presets_of_towers_and_a_missing_model(root: Path, opened: Opened) -> No
 
 
 def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
+    write_run(root, "taken", images=12, pictures=False)
     app = opened(root, "train")
     assert app.number_input(key="demo-batch_size").min == 2
     assert app.number_input(key="demo-seed").max == 2**31 - 1
-    assert "--batch-size" not in app.change(demo_batch_size=1).code[0].value  # its widget ends at 2
-    app.change(demo_learning_rate=0.0)
-    assert app.saying("“learning rate”", "is 0")
-    assert "--learning" not in app.texts()
-    assert "train-start" not in app.keys("button")
-    app.change(demo_learning_rate=0.001, name="../up")
-    assert app.saying("“Run name”", 40)
     assert app.text_input(key="name").max_chars == 40
-    assert "train-start" not in app.keys("button")
-    write_run(root, "taken", images=12)
-    st.cache_data.clear()  # the listing is kept for two seconds
-    assert app.change(name="taken").saying("taken")
-    assert "train-start" not in app.keys("button")
+    for changes, saying in (
+        ({"demo_learning_rate": 0.0}, ("“learning rate”", "is 0")),
+        ({"demo_learning_rate": 0.001, "name": "../up"}, ("“Run name”", 40)),
+        ({"name": "taken"}, ("taken",)),
+    ):
+        assert app.change(**changes).saying(*saying)
+        assert "--learning" not in app.texts()
+        assert "train-start" not in app.keys("button")
+    assert (
+        "--batch-size" not in app.change(demo_batch_size=1, name="free").code[0].value
+    )  # its widget ends at 2
     assert not list((root / ".work").glob("*"))
 
 
@@ -240,40 +225,33 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, opened: Open
     assert f"--boosting-teacher={root / 'first'} --boosting-start=scratch" in app.code[0].value
 
 
-@pytest.mark.parametrize(
-    "value", ["../../etc", "/etc/passwd", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"]
-)
-def test_strange_values_in_the_url_start_nothing(root: Path, value: str, opened: Opened) -> None:
+def test_strange_values_in_the_url_start_nothing(root: Path, opened: Opened) -> None:
     parameters = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
-    app = opened(root, "train", **dict.fromkeys(parameters, value))
-    assert app.value("data") == "demo"
-    assert app.value("preset") == "demo"
-    assert "<script>" not in app.texts()
-    assert not (root / ".work").exists()
+    for value in ("../../etc", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"):
+        app = opened(root, "train", **dict.fromkeys(parameters, value))
+        assert (app.value("data"), app.value("preset")) == ("demo", "demo")
+        assert "<script>" not in app.texts()
+        assert not (root / ".work").exists()
 
 
-@pytest.mark.parametrize("name", ["a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"])
-def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path, name: str) -> None:
-    job = training.job_name(name)
-    assert jobs.folder_of(job).parent == root / ".work"
-    assert job != training.job_name(name + "x")
+def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path) -> None:
+    for name in ("a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"):
+        job = training.job_name(name)
+        assert jobs.folder_of(job).parent == root / ".work"
+        assert job != training.job_name(name + "x")
 
 
 def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
     """The program that started the job is killed with its whole group; the job lives on and is found again."""
-    program = (
-        "import sys, time; from app import jobs; "
-        "jobs.start((sys.executable, '-c', 'import time; time.sleep(300)'), sys.argv[1]); "
-        "time.sleep(300)"
-    )
+    job = "(sys.executable, '-c', 'import time; time.sleep(300)')"
+    program = f"import sys, time; from app import jobs; jobs.start({job}, sys.argv[1]); time.sleep(300)"
     command = [sys.executable, "-c", program, training.job_name("mine")]
     app = subprocess.Popen(command, cwd=jobs.PROJECT, start_new_session=True)
     until(lambda: any(entry.stoppable for entry in fresh()))
     os.killpg(app.pid, signal.SIGKILL)
     app.wait(timeout=20)
-    job = mine().job
-    assert job is not None
-    assert psutil.Process(job.pid).status() != psutil.STATUS_ZOMBIE
+    assert (found := mine().job) is not None
+    assert psutil.Process(found.pid).status() != psutil.STATUS_ZOMBIE
     assert mine().stoppable
     jobs.stop(mine().job_name)
     until(lambda: not mine().alive)
@@ -282,16 +260,21 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Opened) -> None:
-    app, run = opened(root, "train"), root / "mine"
+    """A run that a link filled in starts only after a second click."""
+    app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
     fill(app, epochs=4_000)
     app.click("train-start")
-    assert app.value("watch") == "mine"
+    assert not fresh()
+    assert "train-confirm" in app.keys("button")
+    app.change(demo_seed=7)  # other values are asked for again
+    assert "train-confirm" not in app.keys("button")
+    app.click("train-start")
+    assert not fresh()
+    assert app.click("train-confirm").value("watch") == "mine"
     until(lambda: step(run) > 5)
-    job = mine().job
-    assert job is not None
-    assert psutil.Process(job.pid).nice() >= min(
-        19, psutil.Process().nice() + 5
-    )  # pages stay quick while it trains
+    assert (job := mine().job) is not None
+    niceness = min(19, psutil.Process().nice() + 5)
+    assert psutil.Process(job.pid).nice() >= niceness  # pages stay quick while it trains
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
     assert mine().job.pid == job.pid  # type: ignore[union-attr]
 

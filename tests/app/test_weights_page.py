@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.components.cards import literal
 from coder_core.api import open_run
 from coder_core.api.training.sample_weights import CODER, WEIGHT, correlations, weight_table
 from tests.support.pages import Opened, numbers
 from tests.support.run_folders import import_run_folder, write_run
+from tests.support.visits import picture
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +24,13 @@ def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
     return base
 
 
-@pytest.mark.parametrize("side", ["Captions", "Images"])
-def test_two_runs_stand_side_by_side(root: Path, side: str, opened: Opened) -> None:
-    app = opened(root, "weights", run="opposite", versus="combined", side=side)
-    assert app.saying("combined", "λ = 32", 4)
-    assert len(app.header) >= 4
-    [statistics] = app.rows("μ")
-    assert [row["run"] for row in statistics] == ["opposite"] * 3 + ["combined"] * 3
+def test_two_runs_stand_side_by_side(root: Path, opened: Opened) -> None:
+    for side in ("Captions", "Images"):
+        app = opened(root, "weights", run="opposite", versus="combined", side=side)
+        assert app.saying("combined", "λ = 32", 4)
+        assert len(app.header) >= 4
+        [statistics] = app.rows("μ")
+        assert [row["run"] for row in statistics] == ["opposite"] * 3 + ["combined"] * 3
     app.change(weights_of="opposite")
 
 
@@ -60,6 +62,14 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, o
     assert app.refusals()
 
 
+def test_a_hostile_name_stays_chosen_in_a_copied_link(root: Path, tmp_path: Path, opened: Opened) -> None:
+    names = [picture(9, kind) for kind in ("combined", "opposite")]
+    for name, kind in zip(names, ("combined", "opposite"), strict=True):
+        shutil.copytree(root / kind, tmp_path / name)
+    link = {"run": names[0], "versus": names[1], "weights-of": literal(names[0])}
+    assert opened(tmp_path, "weights", **link).value("weights-of") == names[0]
+
+
 def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:
     app = opened(root, "weights", run="hal", versus="unweighted")
     assert app.saying("unweighted", "Only hal")
@@ -67,16 +77,12 @@ def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Open
     assert not app.rows("DISCREPANCY")
 
 
-@pytest.mark.parametrize("run", ["plain", "clip"])
-def test_a_run_without_weights_is_named_with_what_to_train(root: Path, run: str, opened: Opened) -> None:
-    app = opened(root, "weights", run=run, versus="—")
-    assert app.saying(run, "--sample-weights diversity")
+def test_a_run_without_weights_is_named_with_one_that_has_them(root: Path, opened: Opened) -> None:
+    """Beside the first run where both are of the same samples, else alone."""
+    app = opened(root, "weights", run="clip", versus="—")
+    assert app.saying("clip", "--sample-weights diversity")
     assert not app.header
     assert not app.get("plotly_chart")
-
-
-def test_a_button_leads_to_a_run_that_has_weights(root: Path, opened: Opened) -> None:
-    """Beside the first run where both are of the same samples, else alone."""
     app = opened(root, "weights", run="unweighted", versus="—").click("another-run")
     assert (app.value("run"), app.value("versus")) == ("unweighted", "combined")
     assert app.saying("unweighted", "Only combined")

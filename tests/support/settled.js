@@ -1,6 +1,6 @@
 // Runs in every document of a Visit: tells when the server has answered and everything is drawn.
 ({ rerun_script, new_session, script_finished, early_for_rerun }) => {
-  const QUIET = 100 // milliseconds without a change, and
+  const QUIET = 60 // milliseconds without a change, and
   const FRAMES = 3 // as many drawn frames: a busy machine draws slowly
   const state = { asked: true, running: false, changed: 0, frames: 0, waits: false, call: 0 } // a document asks first
 

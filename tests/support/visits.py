@@ -175,7 +175,8 @@ class Visit:
         """
         from axe_playwright_python.base import AXE_SCRIPT
 
-        self.page.evaluate(AXE_SCRIPT)
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(AXE_SCRIPT)
         rules = {"runOnly": {"type": "rule", "values": COLOUR_RULES}} if colours_only else {}
         arguments = [within, AXE_OPTIONS | rules]
         result = self.page.evaluate("([within, options]) => axe.run(within, options)", arguments)
@@ -193,6 +194,22 @@ class Visit:
         content = io.BytesIO(Path(download.value.path()).read_bytes())
         self.page.keyboard.press("Escape")
         return content
+
+    def read_from_disk(self, file: Path) -> str:
+        """The text of a page that requests nothing else, reports no error and draws all its pictures."""
+        page = self.context.new_page()
+        requests: list[str] = []
+        errors: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda message: errors.append(message.text))
+        page.goto(file.as_uri())
+        drawn = "images => images.every(image => image.complete && image.naturalWidth > 0)"
+        assert page.locator("figure.own img").evaluate_all(drawn)
+        text = str(page.locator("body").inner_text())
+        page.close()
+        assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
+        assert errors == []
+        return text
 
     def colour(self) -> str:
         """The colour of text in the first chart."""
