@@ -20,7 +20,7 @@ from tests.attack.campaign import report, workplace
 torch.set_num_threads(1)
 corruptions.RUNS = ("whole",)
 campaigns = []
-for module, cases, seed in ((corruptions, 6, 0), (inputs, 6, 1)):
+for module, cases, seed in ((corruptions, 4, 0), (inputs, 6, 1)):
     with workplace() as folder:
         campaigns.append(module.campaign(folder, cases, seed))
         assert len(campaigns[-1].cases) >= cases, module

@@ -16,6 +16,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for part in ("ims.npy", "caps.txt"):
         (data / f"test_{part}").write_bytes((data / f"dev_{part}").read_bytes())
     return [
-        start_run(tiny_config(data, name, seed=seed), root / "runs", quiet())
+        start_run(tiny_config(data, name, seed=seed, epochs=1), root / "runs", quiet())
         for name, seed in (("one", 1), ("two", 2))
     ]

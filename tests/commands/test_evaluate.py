@@ -18,6 +18,7 @@ from coder_core.evaluation.c_way import c_way_accuracy
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
+from coder_core.report import main as report
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
@@ -66,6 +67,14 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
     np.testing.assert_allclose(loaded.encode_text(analysis.captions), analysis.text_embeddings, atol=1e-6)
     again = retrieval_metrics(analysis.image_embeddings, analysis.text_embeddings, analysis.image_of_text)
     assert again == analysis.metrics
+
+
+def test_the_analysis_of_val_is_that_of_dev(runs: list[Path], tmp_path: Path) -> None:
+    (runs[0] / "analysis" / "dev").rename(tmp_path / "dev")
+    assert main([str(runs[0]), "--split", "val"]) == 0
+    assert "dev" in open_run(runs[0]).splits
+    assert "val" not in open_run(runs[0]).splits
+    assert report([str(runs[0]), "--split", "val", "--out", str(tmp_path / "report.html")]) == 0
 
 
 def test_names_of_rows_in_a_terminal() -> None:
