@@ -82,10 +82,8 @@ def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
 
 def test_adding_pictures_moves_none_and_the_shares_hold():
     names = [f"{number}.jpg" for number in range(4000)]
-    splits, others = (
-        [dealt_split(name, ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7)) for name in names]
-        for dev in (0.2, 0.1)
-    )
+    shares = [ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7) for dev in (0.2, 0.1)]
+    splits, others = ([dealt_split(name, reading) for name in names] for reading in shares)
     assert splits.count("test") / 4000 == pytest.approx(0.3, abs=0.03)
     assert splits.count("dev") / 4000 == pytest.approx(0.2, abs=0.03)
     assert [split == "test" for split in splits] == [split == "test" for split in others]
@@ -132,10 +130,8 @@ def one_zero_block(content: bytes) -> bytes:
 
 
 NAME, OTHER, DEV = NAMES[0], NAMES[3], NAMES[6]
-HEAD, LATIN = (
-    b"file_name,text\n",
-    "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file",
-)
+HEAD = b"file_name,text\n"
+LATIN = "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv"
 FIRST, SECOND = (f'{{"image_id": 6, "id": {12 + k}, "caption": "{CAPTIONS[DEV][k]}"}}' for k in range(2))
 # file → its edits: another content, a text to put at the end or in place of another, members of a tar file
 CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
@@ -176,7 +172,7 @@ CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
         (HEAD + b"000_drawn.jpg,a,b\n", "error", "line 2: has 3 fields, the header 2"),
         (b"file_name,width\n000_drawn.jpg,3\n", "error", "its columns are 'width'"),
         (HEAD + b"../../x.jpg,a\n", "error", "line 2: the name 'train/../../x.jpg'"),
-        (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", f"{LATIN} as UTF-8 (iconv"),
+        (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", LATIN),
     ],
     "imagefolder/test/metadata.parquet": [(without_pages, "error", "metadata.parquet: ")],
     "parquet/data/train-00000-of-00002.parquet": [(without_pages, "error", "00002.parquet: ")],

@@ -13,12 +13,13 @@ from rapidfuzz.fuzz import ratio
 from coder_core.api.data_quality import GuardedFiles
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.content import ContentReport, cached_report, check_content, content_key, content_words
-from coder_core.data.content.duplicates import (
-    HASH_DISTANCE,
-    PICTURE_LIKENESS,
-    duplicate_captions,
-    duplicate_pictures,
+from coder_core.data.content import (
+    ContentReport,
+    cached_report,
+    check_content,
+    content_key,
+    content_words,
+    duplicates,
 )
 
 IMAGES = 8
@@ -132,11 +133,13 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
     tiny[59], hashes[59] = 0, hashes[0]
     tiny /= np.maximum(np.linalg.norm(tiny, axis=1, keepdims=True), 1e-9)
     cosines = tiny @ tiny.T
-    near = np.bitwise_count(hashes[:, None] ^ hashes).sum(-1) <= HASH_DISTANCE
+    near = np.bitwise_count(hashes[:, None] ^ hashes).sum(-1) <= duplicates.HASH_DISTANCE
     joined = {
-        (i, j) for i, j in combinations(range(59), 2) if near[i, j] and cosines[i, j] >= PICTURE_LIKENESS
+        (i, j)
+        for i, j in combinations(range(59), 2)
+        if near[i, j] and cosines[i, j] >= duplicates.PICTURE_LIKENESS
     }
-    groups = duplicate_pictures(hashes, tiny.astype(np.float32))
+    groups = duplicates.duplicate_pictures(hashes, tiny.astype(np.float32))
     assert {tuple(rows.tolist()) for rows, _ in groups} == joined  # no two of these pairs share a row
     assert all(abs(likeness - min(1, cosines[tuple(rows)])) < 1e-6 for rows, likeness in groups)
 
@@ -159,7 +162,7 @@ def test_duplicate_captions_are_those_of_a_slow_comparison():
         if alike(keys[i], keys[j]):
             group = [group[i] if number == group[j] else number for number in group]
     expected = {tuple(k for k in range(len(keys)) if group[k] == number) for number in set(group)}
-    groups = {tuple(rows.tolist()) for rows, _ in duplicate_captions(captions)}
+    groups = {tuple(rows.tolist()) for rows, _ in duplicates.duplicate_captions(captions)}
     assert groups == {rows for rows in expected if len(rows) > 1}
 
 
@@ -167,5 +170,5 @@ def test_duplicate_captions_are_those_of_a_slow_comparison():
     "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 50_000]
 )
 def test_a_strange_caption_is_compared_in_time(caption):
-    groups = duplicate_captions([caption, "two dogs on the beach", caption])
+    groups = duplicates.duplicate_captions([caption, "two dogs on the beach", caption])
     assert [rows.tolist() for rows, _ in groups] == ([[0, 2]] if content_words(caption) else [])
