@@ -132,9 +132,9 @@ def kinds(count: int = 4) -> charts.Kinds:
 
 
 def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None:
-    chosen = np.array([True, False, True, False])
+    selected = np.array([True, False, True, False])
     areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
-    marks = Marks(chosen, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
+    marks = Marks(selected, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
     maps = [Map("a", PLANE, kinds()), Map("b", PLANE + 1, kinds())]
     figure = charts.joint_map(maps, 1, np.arange(4), list("abcd"), marks, LIGHT)
     points = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is not None]
@@ -172,12 +172,12 @@ def test_more_points_than_are_drawn_stand_on_a_ground_of_all() -> None:
 
 def test_many_kinds_leave_one_grey_for_the_rest() -> None:
     values = pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50)
-    found = charts.kinds(values, DARK)
-    assert len(found.names) == MOST_KINDS + 1
-    assert found.names[0] == "0"
-    assert found.names[-1] == OTHER
-    assert len(set(found.colours)) == MOST_KINDS + 1
-    assert (found.codes == MOST_KINDS).sum() == 40
+    colouring = charts.kinds(values, DARK)
+    assert len(colouring.names) == MOST_KINDS + 1
+    assert colouring.names[0] == "0"
+    assert colouring.names[-1] == OTHER
+    assert len(set(colouring.colours)) == MOST_KINDS + 1
+    assert (colouring.codes == MOST_KINDS).sum() == 40
 
 
 def test_ramps_of_ranks_changes_and_plain_numbers() -> None:

@@ -67,9 +67,9 @@ def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root: P
         jobs.start(NOTHING, "layout-next")
         assert sorted(path.name for path in work.iterdir()) == ["layout-next", recent, running, "link"]
         assert (root / "elsewhere").is_dir()
-        found = jobs.current(running)
-        assert found is not None
-        assert (found.pid, found.running) == (job.pid, True)
+        again = jobs.current(running)
+        assert again is not None
+        assert (again.pid, again.running) == (job.pid, True)
     finally:
         jobs.stop(running)
 

@@ -40,10 +40,10 @@ def test_inside_agrees_with_winding_angles_on_random_stars() -> None:
 
 
 def test_a_choice_survives_the_url() -> None:
-    chosen = Selection((Area(0, SQUARE), Area(1, ((0.125, -3.5), (10.0, 4.0), (5.0, 6.0)))), (7, 12))
-    text = map_selection.to_text(chosen)
+    lassoed = Selection((Area(0, SQUARE), Area(1, ((0.125, -3.5), (10.0, 4.0), (5.0, 6.0)))), (7, 12))
+    text = map_selection.to_text(lassoed)
     assert text == "a:0,0,2,0,2,2,0,2!b:0.125,-3.5,10,4,5,6!p:7,12"
-    assert map_selection.from_text(text) == chosen
+    assert map_selection.from_text(text) == lassoed
     assert map_selection.from_text("") == map_selection.from_text(None) == Selection()
     assert not Selection()
 
@@ -81,8 +81,8 @@ def test_a_long_lasso_is_thinned_and_still_holds_what_it_held() -> None:
 def test_areas_on_either_map_choose_the_same_samples_on_both() -> None:
     first = np.array([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0], [9.0, 1.0]])
     second = first[[2, 0, 1, 3]]  # sample 1 lies at (1, 1) on the second map
-    chosen = Selection((Area(0, SQUARE), Area(1, SQUARE)), (3, 99))
-    assert map_selection.points_in(chosen, [first, second]).tolist() == [0, 1, 3]
+    areas = Selection((Area(0, SQUARE), Area(1, SQUARE)), (3, 99))
+    assert map_selection.points_in(areas, [first, second]).tolist() == [0, 1, 3]
     assert map_selection.points_in(Selection((Area(1, SQUARE),)), [first]).tolist() == []  # one map only
 
 
@@ -144,10 +144,10 @@ def test_tenths_by_hand() -> None:
     """Twenty anchors, the two lowest are missed."""
     spread = np.arange(20.0)[::-1]
     ranks = np.where(spread < 2, 50, 0)
-    found = selection.recall_by_tenth(spread, ranks, 10)
-    assert found["tenth"].tolist() == list(range(1, 11))
-    assert found["recall"].tolist() == [0.0] + [100.0] * 9
-    assert found["anchors"].tolist() == [2] * 10
+    tenths = selection.recall_by_tenth(spread, ranks, 10)
+    assert tenths["tenth"].tolist() == list(range(1, 11))
+    assert tenths["recall"].tolist() == [0.0] + [100.0] * 9
+    assert tenths["anchors"].tolist() == [2] * 10
     assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty
 
 

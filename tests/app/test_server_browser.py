@@ -35,23 +35,23 @@ def answer(
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_foreign_host_or_origin_is_refused(port: int, path: str) -> None:
-    own = f"127.0.0.1:{port}"
-    for host in (own, f"localhost:{port}"):
+    address = f"127.0.0.1:{port}"
+    for host in (address, f"localhost:{port}"):
         assert answer(port, path, host, f"http://{host}").status == PAGES[path]
     assert answer(port, path, f"evil.example:{port}").status == 403
     for origin in ("http://evil.example", f"http://127.0.0.1:{port + 1}"):
-        assert answer(port, path, own, origin).status == 403
-    assert answer(port, "/_stcore/upload_file/a/b", own, "http://evil.example", "PUT").status == 403
+        assert answer(port, path, address, origin).status == 403
+    assert answer(port, "/_stcore/upload_file/a/b", address, "http://evil.example", "PUT").status == 403
 
 
 def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
-    own, stranger = f"127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+    address, stranger = f"127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
     index = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
     [script, *_] = re.findall(r"\./(static/js/[\w.-]+\.js)", index)
-    requests: dict[tuple[Any, ...], int] = {(path, own): status for path, status in PAGES.items()}
-    requests |= {(path, own): 200 for path in ("/start", f"/{script}")}
-    requests |= {("/none/none.js", own): 200, ("/media/none.png", own): 404}
-    requests |= {("/", "evil.example"): 403, ("/_stcore/stream", own, stranger): 403}
+    requests: dict[tuple[Any, ...], int] = {(path, address): status for path, status in PAGES.items()}
+    requests |= {(path, address): 200 for path in ("/start", f"/{script}")}
+    requests |= {("/none/none.js", address): 200, ("/media/none.png", address): 404}
+    requests |= {("/", "evil.example"): 403, ("/_stcore/stream", address, stranger): 403}
     for request, status in requests.items():
         response = answer(port, *request)
         assert response.status == status
