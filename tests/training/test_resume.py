@@ -246,7 +246,7 @@ def spoil(data: Path, split: str, part: str) -> str:
 
 
 def refused_files(run: Path, data: Path) -> list[str]:
-    """Where the faults lie that keep a run from being continued on other data."""
+    """Return the places of the faults that keep a run from being continued on other data."""
     with pytest.raises(InputError) as refused:
         continue_run(run, changed(read_config(run)[0], data=str(data)), quiet())
     return [fault.place for fault in refused.value.faults]
