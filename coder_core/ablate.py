@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from coder_core.ablation.papers import TABLES
 from coder_core.ablation.rows import AblationTable, read_grid
-from coder_core.ablation.tables import TABLES
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, named_settings, parse, replaced
 from coder_core.config.split_name import SplitName

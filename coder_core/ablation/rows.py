@@ -80,9 +80,9 @@ class AblationTable:
 
     name: str  # as on the command line
     title: str  # the question it answers
-    source: str  # where the paper prints it; "" when it does not
     rows: tuple[Row, ...]  # in order
     reference: str  # the row the others are compared with
+    source: str = ""  # where the paper prints it
     x_name: str = ""  # the meaning of `Row.x`, when the table is a curve
     quoted: str = "CODER, Flickr30K test, BERT"  # the model and data of the reported figures
     compared_with: str = ""  # what `Row.reference` names, in words, where rows have references of their own
@@ -101,13 +101,6 @@ class AblationTable:
             raise InputError([Fault(f"--rows {name}", problem, expected) for name in unknown])
         selection = [by_name[name] for name in names]
         return tuple(row for row in self.rows if row in selection or not names)
-
-
-NO_PROTOTYPES: dict[str, Change] = {"prototypes": 0, "prototype-recluster": 0}
-NO_CONCEPTS: dict[str, Change] = {"concepts": 0, "concept-list": "", **NO_PROTOTYPES}
-INSTANCE: dict[str, Change] = {**NO_CONCEPTS, "bank-size": 0}
-# λ = 3 belongs to DCL; triplets are summed already
-TRIPLET: dict[str, Change] = {"weight-instance": 1.0, **INSTANCE}
 
 
 def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
@@ -165,7 +158,7 @@ def read_grid(path: Path) -> AblationTable:
     reference = str(document.get("reference", names[0]))
     if reference not in names:
         raise InputError.at(f"{path} reference", f"is {reference!r}", f"one of {', '.join(names)}")
-    return AblationTable(path.stem, str(document.get("about", path.stem)), "", tuple(rows), reference)
+    return AblationTable(path.stem, str(document.get("about", path.stem)), tuple(rows), reference)
 
 
 def _rows(tables: Any, path: Path) -> list[Row]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from coder_core.ablate import main
+from coder_core.ablation.papers import TABLES
 from coder_core.ablation.planning import PlannedRun, commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import collect
-from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.faults import InputError
 from coder_core.evaluate import main as evaluate

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from coder_core.ablation.papers import TABLES
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, measured
 from coder_core.ablation.rows import AblationTable, Row
-from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import figure, latex, markdown, write_figure
 from coder_core.evaluation.bootstrap import Difference
 
@@ -44,7 +44,7 @@ def test_a_curve_has_a_line_for_every_group() -> None:
 
 def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
-    table = AblationTable("mine", evil, "", (Row("a", evil), Row("b", "b")), "a")
+    table = AblationTable("mine", evil, (Row("a", evil), Row("b", "b")), "a")
     table_results = results(table, {"a": (1.0,), "b": (2.0,)})
     page = write_figure(table_results, tmp_path).read_text("utf-8")
     assert "<title>Ablation: mine</title>" in page

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from coder_core.ablate import read_arguments as read_ablation
+from coder_core.ablation.papers import BY_PAPER, TABLES
 from coder_core.ablation.planning import named_flags, plan, row_config
 from coder_core.ablation.rows import AblationTable, Row, read_grid
 from coder_core.ablation.running import RowProcess, ready
-from coder_core.ablation.tables import BOOSTING_TABLES, TABLES
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, Config, changed_flags
@@ -48,7 +48,7 @@ def test_every_row_of_every_table_is_a_possible_run(table: str) -> None:
 
 def test_boosting_tables_start_from_the_preset_made_for_boosting() -> None:
     """It begins to boost after two epochs; branches that train together cannot wait."""
-    tables = [built(table.name, "flickr8k-boosted") for table in BOOSTING_TABLES]
+    tables = [built(table.name, "flickr8k-boosted") for table in BY_PAPER["boosting"]]
     for config in (config for rows in tables for config in rows.values()):
         assert errors(config) == []
         late = config.boosting.boosting != "none" and config.boosting.boosting_scenario != "online"
@@ -153,7 +153,7 @@ def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path: Path) -> None:
         '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n',
     )
     rows = Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})
-    assert table == AblationTable("mine", "vectors", "", rows, "b")
+    assert table == AblationTable("mine", "vectors", rows, "b")
     rows = grid(tmp_path, "[grid]\ntemperature = [0.05, 0.1]\nbank-size = [0, 512]\n").rows
     crossed = [{"temperature": t, "bank-size": b} for t in (0.05, 0.1) for b in (0, 512)]
     assert [row.changes for row in rows] == crossed

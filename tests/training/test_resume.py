@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coder_core.ablation.papers import TABLES
 from coder_core.ablation.results import collect
-from coder_core.ablation.tables import TABLES
 from coder_core.ablation.writing import markdown
 from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
