@@ -6,9 +6,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,32 +31,32 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 gc.disable()  # until every test file is imported: nothing of that is garbage, and looking takes a quarter of the time
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """From here on garbage is collected, and only among what the tests make."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config, log):
     """Every file runs in one process, and all files of the browser in the same one: server and Chromium start once."""
     from xdist.scheduler import LoadFileScheduling
 
     class OneBrowser(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
             return "browser" if file.endswith("browser.py") else file
 
     return OneBrowser(config, log)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     config.option.loadscopereorder = (
         False  # xdist would begin with the files of the most tests, not the longest ones
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Files with slow tests begin, then those with the most tests: no process ends with a long file alone."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
@@ -66,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory):
     """Nothing a test searches or copies stays in the cache of whoever runs it; its subprocesses share this one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -77,7 +75,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def memory_folder(tmp_path_factory):
     """A folder in memory where the system has one: a process that dies a hundred times there waits for no disk."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else tmp_path_factory.mktemp("disk")
@@ -86,7 +84,7 @@ def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def towers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def towers_folder(tmp_path_factory):
     """Tiny CLIP and SigLIP and pictures with captions: `write_towers_and_data`."""
     from tests.support.tower_runs import write_towers_and_data  # transformers, for few tests
 
@@ -94,13 +92,13 @@ def towers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """A folder of train and dev splits; a run over them takes a second or two."""
     return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_threads() -> Iterator[None]:
+def own_threads():
     """Training sets numerics of its process; the tests of other files get theirs back."""
     with numerics_unchanged():
         yield

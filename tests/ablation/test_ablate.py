@@ -5,68 +5,63 @@ import os
 import shutil
 import signal
 import threading
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from coder_core.ablate import main
 from coder_core.ablation.papers import TABLES
-from coder_core.ablation.planning import PlannedRun, commands, is_evaluated, plan, state_of
+from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import collect
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.faults import InputError
 from coder_core.evaluate import main as evaluate
-from coder_core.evaluation.bootstrap import Difference
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, write_tiny_data
 
-Capture = pytest.CaptureFixture[str]
-
 # The rows of the table "objectives" set bank and prototypes themselves: a flag that changes no row is refused.
-OBJECTIVES: dict[str, Any] = {"word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8}
+OBJECTIVES = {"word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8}
 OBJECTIVES |= {"word-size": 6, "word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     folder = write_tiny_data(tmp_path_factory.mktemp("data"))
     for part in ("ims.npy", "caps.txt"):
         shutil.copy(folder / f"dev_{part}", folder / f"test_{part}")
     return folder
 
 
-def flags(values: dict[str, Any]) -> list[str]:
+def flags(values):
     return [f"--{flag}={value}" for flag, value in values.items()]
 
 
-def command(data: Path, root: Path, *more: str) -> list[str]:
+def command(data, root, *more):
     places = [f"--data={data}", f"--root={root}"]
     return ["objectives", *places, *flags(OBJECTIVES), "--rows", "infonce", "dcl", *more]
 
 
-def sums(table: Path, row: str) -> list[float]:
+def sums(table, row):
     """R@sum of both seeds."""
     return [open_analysis(table / f"{row}-s{seed}", "dev").metrics["rsum"] for seed in (0, 1)]
 
 
-def differences(table: str, root: Path, reference: str = "") -> dict[str, Difference | None]:
+def differences(table, root, reference=""):
     rows = collect(TABLES[table], root, "dev", reference=reference).rows
     return {row.row.name: row.against for row in rows}
 
 
-def planned(data: Path, root: Path, seed: int, **values: Any) -> list[PlannedRun]:
+def planned(data, root, seed, **values):
     table, overrides = TABLES["objectives"], {**OBJECTIVES, "data": str(data), **values}
     rows = table.choose(["infonce", "dcl"])
     return plan(table, rows, [seed], preset="coder-flickr8k", overrides=overrides, root=root)
 
 
 @pytest.fixture(scope="module")
-def table(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table(data, tmp_path_factory):
     """Two rows, two seeds; the runs of the second seed were finished before the command ran two at a time."""
     root = tmp_path_factory.mktemp("table") / "objectives"
     for run in planned(data, root, 1):
@@ -76,11 +71,11 @@ def table(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(table: Path, tmp_path: Path) -> Path:
+def copied(table, tmp_path):
     return shutil.copytree(table, tmp_path / "copied")
 
 
-def test_every_row_and_seed_is_an_ordinary_run(table: Path) -> None:
+def test_every_row_and_seed_is_an_ordinary_run(table):
     runs = {path.name for path in table.iterdir() if (path / "config.toml").is_file()}
     assert runs == {"infonce-s0", "infonce-s1", "dcl-s0", "dcl-s1"}
     for name in runs:
@@ -93,7 +88,7 @@ def test_every_row_and_seed_is_an_ordinary_run(table: Path) -> None:
             assert (table / "logs" / f"{name}.log").stat().st_size > 0
 
 
-def test_the_tables_hold_means_spreads_and_the_papers_rows(table: Path) -> None:
+def test_the_tables_hold_means_spreads_and_the_papers_rows(table):
     mean, spread = np.mean(sums(table, "infonce")), np.std(sums(table, "infonce"), ddof=1)
     with (table / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["row"]: row for row in csv.DictReader(file)}
@@ -111,7 +106,7 @@ def test_the_tables_hold_means_spreads_and_the_papers_rows(table: Path) -> None:
     assert rf"${mean:.1f} \pm" in latex
 
 
-def test_finished_runs_are_not_run_again(table: Path, data: Path, capsys: Capture) -> None:
+def test_finished_runs_are_not_run_again(table, data, capsys):
     before = {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")}
     assert len(before) == 4
     assert main(command(data, table, "--seeds", "0", "1")) == 0
@@ -122,20 +117,20 @@ def test_finished_runs_are_not_run_again(table: Path, data: Path, capsys: Captur
     assert "infonce" in capsys.readouterr().out
 
 
-def test_a_run_with_other_values_is_refused(table: Path, data: Path, capsys: Capture) -> None:
+def test_a_run_with_other_values_is_refused(table, data, capsys):
     assert main([*command(data, table), "--temperature=0.5"]) == 1
     message = " ".join(capsys.readouterr().err.split())
     assert "objective.temperature 0.05 (now 0.5)" in message
     assert "--root" in message
 
 
-def test_another_split_is_evaluated_by_a_command_of_its_own(copied: Path, data: Path) -> None:
+def test_another_split_is_evaluated_by_a_command_of_its_own(copied, data):
     assert main([*command(data, copied)[:-2], "dcl", "--split=test"]) == 0
     assert is_evaluated(copied / "dcl-s0", "test")
     assert " on test" in (copied / "results.md").read_text("utf-8")
 
 
-def interrupt(run: Path, ended: threading.Event) -> None:
+def interrupt(run, ended):
     """Send this process SIGTERM once the run has taken ten steps."""
     while not ended.wait(0.1):
         if run.is_dir() and (read_status(run) or {}).get("step", 0) >= 10:
@@ -143,7 +138,7 @@ def interrupt(run: Path, ended: threading.Event) -> None:
             return
 
 
-def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
     """The run under way saves, the command prints how to go on, and the same command does."""
     root, ended = tmp_path / "stopped", threading.Event()
     threading.Thread(target=interrupt, args=(root / "infonce-s0", ended), daemon=True).start()
@@ -161,7 +156,7 @@ def test_an_interrupted_table_goes_on(data: Path, tmp_path: Path, capsys: Captur
     assert ["--resume" in commands(run, "dev")[0] for run in left] == [True, False]
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(data: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_run_that_fails_is_named_and_the_others_go_on(data, tmp_path, capsys):
     root, path = tmp_path / "failing", tmp_path / "mine.toml"
     rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n'
     path.write_text(rows, "utf-8")
@@ -175,7 +170,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(data: Path, tmp_path: Pa
     assert state_of(root / "good-s0") == "finished"
 
 
-def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_dry_run_writes_nothing(data, tmp_path, capsys):
     assert main(command(data, tmp_path / "none", "--dry-run")) == 0
     assert "--loss=infonce" in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
@@ -192,18 +187,18 @@ def test_dry_run_writes_nothing(data: Path, tmp_path: Path, capsys: Capture) -> 
         (["objectives", "--report", "--reference=none", "--root=/nowhere"], "one of btr-sum"),
     ],
 )
-def test_impossible_requests_name_possible_ones(arguments: list[str], message: str, capsys: Capture) -> None:
+def test_impossible_requests_name_possible_ones(arguments, message, capsys):
     assert main(arguments) == 1
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_without_arguments_the_tables_are_shown(capsys: Capture) -> None:
+def test_without_arguments_the_tables_are_shown(capsys):
     assert main([]) == 0
     out = capsys.readouterr().out
     assert [name for name in TABLES if name not in out] == []
 
 
-def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, copied: Path) -> None:
+def test_rows_are_compared_on_the_seeds_that_both_have(table, copied):
     shutil.rmtree(copied / "infonce-s0")
     (first, second), (_, other) = sums(table, "dcl"), sums(table, "infonce")
     against = differences("objectives", copied, "dcl")["infonce"]
@@ -214,8 +209,8 @@ def test_rows_are_compared_on_the_seeds_that_both_have(table: Path, copied: Path
     assert against.mean == pytest.approx(other - first, abs=1e-6)
 
 
-def test_a_row_is_compared_with_its_own_reference(table: Path, tmp_path: Path) -> None:
-    def copy(row: str, name: str) -> None:
+def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
+    def copy(row, name):
         for seed in (0, 1):
             shutil.copytree(table / f"{row}-s{seed}", tmp_path / f"{name}-s{seed}")
 
@@ -240,7 +235,7 @@ def test_a_row_is_compared_with_its_own_reference(table: Path, tmp_path: Path) -
         assert [line["reference"] for line in csv.DictReader(lines)] == expected_names
 
 
-def test_runs_on_different_data_are_not_compared(copied: Path, tmp_path: Path) -> None:
+def test_runs_on_different_data_are_not_compared(copied, tmp_path):
     shutil.rmtree(copied / "dcl-s0" / "analysis" / "dev")
     smaller = write_tiny_data(tmp_path / "smaller", images=15)
     assert evaluate([str(copied / "dcl-s0"), f"--data={smaller}"]) == 0
@@ -248,7 +243,7 @@ def test_runs_on_different_data_are_not_compared(copied: Path, tmp_path: Path) -
         collect(TABLES["objectives"], copied, "dev", reference="dcl")
 
 
-def test_a_root_that_cannot_hold_the_results_is_refused(tmp_path: Path, capsys: Capture) -> None:
+def test_a_root_that_cannot_hold_the_results_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     (tmp_path / "runs" / "results.md").mkdir(parents=True)
     culprits = {"file/runs": f"{tmp_path / 'file'} is a file", "runs": "results.md: is a folder"}

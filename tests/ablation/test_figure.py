@@ -1,7 +1,5 @@
 """The picture of a table: what it draws, and that names from a file are text."""
 
-from pathlib import Path
-
 import pytest
 
 from coder_core.ablation.papers import TABLES
@@ -11,7 +9,7 @@ from coder_core.ablation.writing import figure, latex, markdown, write_figure
 from coder_core.evaluation.bootstrap import Difference
 
 
-def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results:
+def results(table, sums):
     """A table with these R@sum values; everything else is 40."""
     base = measured(sums[table.reference]).mean
     rows = []
@@ -24,7 +22,7 @@ def results(table: AblationTable, sums: dict[str, tuple[float, ...]]) -> Results
     return Results(table, "dev", table.reference, tuple(rows), ())
 
 
-def test_seeds_means_differences_and_the_papers() -> None:
+def test_seeds_means_differences_and_the_papers():
     drawing = figure(results(TABLES["components"], {"1-btr": (250.0, 254.0), "2-dcl": (262.0,)}))
     by_name = {trace.name: trace for trace in drawing.data}
     assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
@@ -35,14 +33,14 @@ def test_seeds_means_differences_and_the_papers() -> None:
     assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
 
 
-def test_a_curve_has_a_line_for_every_group() -> None:
+def test_a_curve_has_a_line_for_every_group():
     sums = {row.name: (200.0 + i,) for i, row in enumerate(TABLES["batch-size"].rows)}
     drawing = figure(results(TABLES["batch-size"], sums))
     lines = {trace.name: list(trace.y) for trace in drawing.data if trace.mode == "lines+markers"}
     assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
 
 
-def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
+def test_names_from_a_file_are_text_and_not_markup(tmp_path):
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
     table = AblationTable("mine", evil, (Row("a", evil), Row("b", "b")), "a")
     table_results = results(table, {"a": (1.0,), "b": (2.0,)})
@@ -55,7 +53,7 @@ def test_names_from_a_file_are_text_and_not_markup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_can_be_drawn_whole_or_in_part(name: str) -> None:
+def test_every_table_can_be_drawn_whole_or_in_part(name):
     table = TABLES[name]
     whole = {row.name: (200.0 + i, 201.0) for i, row in enumerate(table.rows)}
     assert len(figure(results(table, whole)).data) >= 3

@@ -3,7 +3,6 @@
 from collections import deque
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -14,25 +13,25 @@ from coder_core.ablation.rows import AblationTable, Row, read_grid
 from coder_core.ablation.running import RowProcess, ready
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import RUN_NAME, Config, changed_flags
-from coder_core.console.faults import Fault, InputError
+from coder_core.config.schema import RUN_NAME, changed_flags
+from coder_core.console.faults import InputError
 from coder_core.train import read_arguments
 
 FULL = "coder-f30k-bigru"
 SMALL = "coder-flickr8k"
 
 
-def built(table: str, preset: str = FULL) -> dict[str, Config]:
+def built(table, preset=FULL):
     rows = TABLES[table].rows
     return {row.name: row_config(TABLES[table], row, preset, {}, name=row.name, seed=3)[1] for row in rows}
 
 
-def errors(config: Config) -> list[Fault]:
+def errors(config):
     return [fault for fault in problems(config) if fault.severity == "error"]
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_row_of_every_table_is_a_possible_run(table: str) -> None:
+def test_every_row_of_every_table_is_a_possible_run(table):
     for preset in ("coder-f30k-bert", SMALL, "coder-coco-bert"):
         assert [name for name, config in built(table, preset).items() if errors(config)] == []
     rows = built(table)
@@ -46,7 +45,7 @@ def test_every_row_of_every_table_is_a_possible_run(table: str) -> None:
     assert TABLES[table].reference in rows
 
 
-def test_boosting_tables_start_from_the_preset_made_for_boosting() -> None:
+def test_boosting_tables_start_from_the_preset_made_for_boosting():
     """It begins to boost after two epochs; branches that train together cannot wait."""
     tables = [built(table.name, "flickr8k-boosted") for table in BY_PAPER["boosting"]]
     for config in (config for rows in tables for config in rows.values()):
@@ -55,8 +54,8 @@ def test_boosting_tables_start_from_the_preset_made_for_boosting() -> None:
         assert not late or config.boosting.boosting_start_epoch == 2.0
 
 
-def test_the_command_line_gives_the_row_back() -> None:
-    parsed: set[str] = set()
+def test_the_command_line_gives_the_row_back():
+    parsed = set()
     for table, row in ((every, row) for every in TABLES.values() for row in every.rows):
         start, config = row_config(table, row, SMALL, {"epochs": 2}, name=row.name, seed=1)
         flags = [*changed_flags(PRESETS[start].config, config), f"--name={row.name}"]
@@ -66,7 +65,7 @@ def test_the_command_line_gives_the_row_back() -> None:
         parsed |= names
 
 
-def test_components_are_the_papers_rows() -> None:
+def test_components_are_the_papers_rows():
     """Table 2: BTR; DCL; + M-DCL; + the concept branch; + PGC."""
     rows = list(built("components").values())
     assert [row.objective.loss for row in rows] == ["btr-hardest", "dcl", "dcl", "dcl", "dcl"]
@@ -78,7 +77,7 @@ def test_components_are_the_papers_rows() -> None:
     assert sums[4] == (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)
 
 
-def test_diversity_configurations_are_the_papers_rows() -> None:
+def test_diversity_configurations_are_the_papers_rows():
     """Table 3: IE, + EE, + MB without and with the bank loss."""
     configs = list(built("diversity-configuration").values())
     rows = [config.objective for config in configs]
@@ -89,12 +88,12 @@ def test_diversity_configurations_are_the_papers_rows() -> None:
 
 
 @pytest.mark.parametrize(("preset", "base"), [(FULL, 10_000), (SMALL, 1_000)])
-def test_clusters_are_multiples_of_the_presets(preset: str, base: int) -> None:
+def test_clusters_are_multiples_of_the_presets(preset, base):
     prototypes = [config.memory.prototypes for config in built("clusters", preset).values()]
     assert prototypes == [base // 2, base, base * 3 // 2, base * 2]
 
 
-def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_top() -> None:
+def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_top():
     table = TABLES["components"]
     overrides = {"epochs": 2, "word-dropout": 0.0}
     start, config = row_config(table, table.rows[0], SMALL, overrides, name="x", seed=0)
@@ -105,7 +104,7 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
     assert (start, config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
 
 
-def test_an_override_that_every_row_replaces_is_refused(tmp_path: Path) -> None:
+def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     table, multiples = TABLES["components"], TABLES["clusters"]
     planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
     with pytest.raises(InputError, match=r"--loss btr-sum: .*--loss"):
@@ -117,14 +116,14 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path: Path) -> None:
     assert half.config.memory.prototypes == 25
 
 
-def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag() -> None:
+def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag():
     table = TABLES["components"]
     with pytest.raises(InputError, match=r"5-coder: .* concepts, .* flickr8k .* --concepts N"):
         row_config(table, table.rows[4], "flickr8k", {}, name="x", seed=0)
     row_config(table, table.rows[4], "flickr8k", {"concepts": 40, "prototypes": 100}, name="x", seed=0)
 
 
-def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> None:
+def test_the_flags_a_person_named_count_even_where_they_equal_the_preset():
     arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
     parsed = read_ablation([*arguments, f"--preset={SMALL}"])
     flags = {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
@@ -134,19 +133,19 @@ def test_the_flags_a_person_named_count_even_where_they_equal_the_preset() -> No
         read_ablation(["--seeds", "0", "1", "0"])
 
 
-def test_rows_are_chosen_by_name_or_number_in_the_tables_order() -> None:
+def test_rows_are_chosen_by_name_or_number_in_the_tables_order():
     table = TABLES["objectives"]
     assert [row.name for row in table.choose(["dcl", "1"])] == ["btr-sum", "dcl"]
     assert table.choose([]) == table.rows
 
 
-def grid(folder: Path, text: str) -> AblationTable:
+def grid(folder, text):
     path = folder / "mine.toml"
     path.write_text(text, "utf-8")
     return read_grid(path)
 
 
-def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path: Path) -> None:
+def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path):
     table = grid(
         tmp_path,
         'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
@@ -178,12 +177,12 @@ def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path: Path) -> None:
         ("[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]", "grid, learning-rate and learning_rate: "),
     ],
 )
-def test_a_grid_that_cannot_be_run_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_grid_that_cannot_be_run_is_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         grid(tmp_path, text)
 
 
-def test_sample_weights_are_the_papers_rows() -> None:
+def test_sample_weights_are_the_papers_rows():
     """Table 2 of the complementary-samples paper; COMBINED-VAL chooses from nine pairs of shares."""
     configs = built("sample-weights")
     assert {row.objective.loss for row in configs.values()} == {"npairs-hinge"}
@@ -204,7 +203,7 @@ def test_sample_weights_are_the_papers_rows() -> None:
     assert rows["recipe-combined-1-4"].weight_scale * recipe.batch_size == 196  # λ of table 1
 
 
-def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path: Path) -> None:
+def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path):
     """The teacher of an offline row is trained by the table itself, for every seed."""
     table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
     options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coder_core.api import Run, open_run
+from coder_core.api import open_run
 from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import write_run
 
@@ -10,12 +10,12 @@ BETA = 0.6
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     """30 images with five captions each, about half of them found first."""
     return open_run(write_run(tmp_path_factory.mktemp("lab"), "b", noise=2.0, images=30, pictures=False))
 
 
 @pytest.fixture(scope="session")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def both(tmp_path_factory):
     """A run of 30 images with a concept branch."""
     return open_run(write_concept_run(tmp_path_factory.mktemp("concepts"), "both", beta=BETA))

@@ -1,20 +1,19 @@
 """Clusters in tables and words, on data small enough to be read."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from coder_core.api import Run, open_run
 from coder_core.api import clusters as api
+from coder_core.api import open_run
 from coder_core.api.clusters import Clusters, ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.run_folders import write_prototypes
 
 
 @pytest.fixture(scope="module")
-def offline(run: Run) -> Clusters:
+def offline(run):
     assert api.offline_clusters(run, "dev", ClusterSettings(4)).state == "missing"
     assert api.prototypes(run, "dev") is None
     folder, _ = make_clusters(run.path, "dev", ClusterSettings(4))
@@ -23,7 +22,7 @@ def offline(run: Run) -> Clusters:
     return stored.value
 
 
-def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run: Run, offline: Clusters) -> None:
+def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
     owner = run.image_of_text("dev")
     v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
     for j in (0, 7, 149):
@@ -46,14 +45,14 @@ def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run: Run, offl
     np.testing.assert_array_equal(rows["agree"], api.agreement(offline, owner)[rows["caption"].to_numpy()])
 
 
-def test_agreement_by_chance_by_hand() -> None:
+def test_agreement_by_chance_by_hand():
     texts, owner = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
     assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
     assert api.chance_agreement(clusters, owner) == pytest.approx(0.75 * 0.5 + 0.25 * 0.5)
 
 
-def test_between_two_clusters_are_the_pairs_with_equal_cosines(run: Run, offline: Clusters) -> None:
+def test_between_two_clusters_are_the_pairs_with_equal_cosines(run, offline):
     near = api.nearest_clusters(offline, 0)
     assert 0 not in near["cluster"].tolist()
     assert near["cosine"].is_monotonic_decreasing
@@ -65,7 +64,7 @@ def test_between_two_clusters_are_the_pairs_with_equal_cosines(run: Run, offline
     np.testing.assert_allclose(rows["margin"], np.sort(margins)[:5], atol=1e-6)
 
 
-def test_a_run_with_prototypes_shows_them(run: Run, offline: Clusters, tmp_path: Path) -> None:
+def test_a_run_with_prototypes_shows_them(run, offline, tmp_path):
     names = ("centroids", "pairs", "cosines", "images", "texts")
     arrays = {name: getattr(offline, name) for name in names} | {"members": np.array([5, 6, 7, 8])}
     write_prototypes(run, tmp_path / "pgc", **arrays, kind="embeddings")
@@ -77,7 +76,7 @@ def test_a_run_with_prototypes_shows_them(run: Run, offline: Clusters, tmp_path:
     assert api.same_grouping(shown, offline) == pytest.approx(1.0)
 
 
-def test_labels_are_matched_to_the_groups_they_share_most_with() -> None:
+def test_labels_are_matched_to_the_groups_they_share_most_with():
     one, other = np.array([0, 0, 0, 1, 1, 2, 2, 2]), np.array([5, 5, 5, 0, 0, 3, 3, 0])
     assert api.matched(one, other).tolist() == [0, 0, 0, 1, 1, 2, 2, 1]
     apart = api.matched(np.array([0, 0, 0]), np.array([0, 0, 1]))
@@ -86,7 +85,7 @@ def test_labels_are_matched_to_the_groups_they_share_most_with() -> None:
     assert api.matched(one, other, most=2) is other
 
 
-def test_the_log_odds_of_a_word_by_hand() -> None:
+def test_the_log_odds_of_a_word_by_hand():
     marking = api.marking_words(["a dog runs", "a dog", "a cat", "a cat sleeps"], np.array([0, 0, 1, 1]), 3)
     total, here, group = 10.0, 2.0, 5.0
     alpha = api.PRIOR_WORDS * 2 / total
@@ -101,7 +100,7 @@ def test_the_log_odds_of_a_word_by_hand() -> None:
     assert len(marking.top(2)) == 0
 
 
-def test_concepts_that_mark_a_cluster(run: Run, both: Run, offline: Clusters) -> None:
+def test_concepts_that_mark_a_cluster(run, both, offline):
     assert len(api.marking_concepts(run, "dev", offline, 0)) == 0  # no concept branch
     tables = both.analysis("dev").concepts
     make_clusters(both.path, "dev", ClusterSettings(3))

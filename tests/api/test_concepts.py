@@ -1,19 +1,17 @@
 """A run with a concept branch: everything ranks by the mixture; concepts, attention and graph against slow loops."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import InputError, Run, concepts, margins, open_run
-from coder_core.api.concepts import ConceptView, graph_of, neighbourhood, shared_attention, strongest
+from coder_core.api import InputError, concepts, margins, open_run
+from coder_core.api.concepts import graph_of, neighbourhood, shared_attention, strongest
 from tests.api.conftest import BETA
 from tests.support.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
 
 
 @pytest.fixture(scope="module")
-def scores() -> np.ndarray:
+def scores():
     """(n, m) of eq. 8, each cosine on its own."""
     branches, _ = two_branches(30)
     images, texts = branches.second
@@ -21,11 +19,11 @@ def scores() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def view(both: Run) -> ConceptView:
+def view(both):
     return both.concepts("dev")
 
 
-def test_scores_are_the_mixture_of_both_cosines(both: Run, run: Run, scores: np.ndarray) -> None:
+def test_scores_are_the_mixture_of_both_cosines(both, run, scores):
     similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
     np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
     v, w = both.scoring("dev")
@@ -37,7 +35,7 @@ def test_scores_are_the_mixture_of_both_cosines(both: Run, run: Run, scores: np.
     assert run.scoring("dev")[0] is run.embeddings("dev")[0]
 
 
-def test_searches_and_margins_are_those_of_the_mixture(both: Run, scores: np.ndarray) -> None:
+def test_searches_and_margins_are_those_of_the_mixture(both, scores):
     for text in (0, 77, 149):
         results = both.search(text, split="dev", modality="text", top=30)
         np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[:, text], kind="stable"))
@@ -53,7 +51,7 @@ def test_searches_and_margins_are_those_of_the_mixture(both: Run, scores: np.nda
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
 
 
-def test_the_table_of_concepts_and_their_edges(view: ConceptView) -> None:
+def test_the_table_of_concepts_and_their_edges(view):
     assert view.beta == BETA
     table, edges = view.table(), view.edges()
     assert list(zip(table["word"], table["kind"], strict=True)) == NAMES
@@ -72,7 +70,7 @@ def test_the_table_of_concepts_and_their_edges(view: ConceptView) -> None:
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_where_two_samples_disagree_and_who_reads_a_concept(view: ConceptView) -> None:
+def test_where_two_samples_disagree_and_who_reads_a_concept(view):
     branches, _ = two_branches(30)
     differing = view.disagreement(3, 17)
     image, text = branches.image_attention[3], branches.text_attention[17]
@@ -87,7 +85,7 @@ def test_where_two_samples_disagree_and_who_reads_a_concept(view: ConceptView) -
         view.readers(5, "image")
 
 
-def test_the_effective_number_is_a_perplexity(view: ConceptView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_effective_number_is_a_perplexity(view, monkeypatch):
     monkeypatch.setattr(concepts, "PIECE", 7)
     summary = concepts.summarise_attention(view, "text")
     rows = view.rows("text", slice(None)).astype(float)
@@ -102,7 +100,7 @@ def test_the_effective_number_is_a_perplexity(view: ConceptView, monkeypatch: py
     assert 1 <= summary.named <= 5
 
 
-def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
+def test_one_concept_counts_one_and_all_alike_count_all(tmp_path):
     """Image 0 and its captions read one concept, image 1 and its captions all five alike."""
     rows = np.array([[0, 1, 0, 0, 0], [0.2] * 5], np.float16)
     attention = rows, np.repeat(rows, 5, axis=0)
@@ -114,7 +112,7 @@ def test_one_concept_counts_one_and_all_alike_count_all(tmp_path: Path) -> None:
     np.testing.assert_allclose(shared.other, 0.2)  # of two images the other one is the stranger
 
 
-def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
+def test_what_a_caption_shares_with_its_image(view):
     owner = np.repeat(np.arange(30), 5)
     shared = shared_attention(view, owner)
     for text in (0, 7, 149):
@@ -125,7 +123,7 @@ def test_what_a_caption_shares_with_its_image(view: ConceptView) -> None:
     np.testing.assert_array_equal(shared_attention(view, owner, np.array([7])).own, shared.own[[7]])
 
 
-def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge(view: ConceptView) -> None:
+def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge(view):
     table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
     most_edges = (table["reads"] + table["read_by"]).idxmax()
     for by, kind, count, expected in (
@@ -141,7 +139,7 @@ def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge
         assert neighbourhood(edges, concept, count).tolist() == expected
 
 
-def test_every_concept_has_a_place_of_its_own_and_only_edges_inside_are_kept(view: ConceptView) -> None:
+def test_every_concept_has_a_place_of_its_own_and_only_edges_inside_are_kept(view):
     graph = graph_of(view, np.arange(5))
     places = graph.nodes[["x", "y"]].to_numpy()
     assert ((places >= 0) & (places <= 1)).all()

@@ -2,14 +2,13 @@
 
 import shutil
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tomli_w
 from sklearn.metrics import roc_auc_score
 
-from coder_core.api import Run, data_quality, open_run
+from coder_core.api import data_quality, open_run
 from coder_core.api.sampling import draw_sample, whole_split
 from coder_core.console.faults import InputError
 from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
@@ -17,14 +16,14 @@ from tests.support.run_folders import reseal, synthetic, write_embeddings, write
 THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
 
 
-def slow_scores(v: np.ndarray, w: np.ndarray, owner: np.ndarray, spaces: list[np.ndarray]) -> np.ndarray:
+def slow_scores(v, w, owner, spaces):
     """The score of every pair, written out."""
     s = v @ w.T
 
-    def level(values: np.ndarray) -> float:
+    def level(values):
         return float(np.sort(values)[-data_quality.NEIGHBOURS :].mean()) if len(values) else 0.0
 
-    def standardised(values: list[float]) -> np.ndarray:
+    def standardised(values):
         centre = np.nanmedian(values)
         return np.nan_to_num((np.array(values) - centre) / (1.4826 * np.nanmedian(np.abs(values - centre))))
 
@@ -41,7 +40,7 @@ def slow_scores(v: np.ndarray, w: np.ndarray, owner: np.ndarray, spaces: list[np
 
 
 @pytest.mark.parametrize("per_image", [1, 3])
-def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
+def test_the_score_is_that_of_a_slow_reference(per_image):
     v, w, owner = synthetic(14, noise=1.0, per_image=per_image)
     keep = np.arange(len(w)) != 1  # one image with a caption less than the others
     w, owner = w[keep], owner[keep]
@@ -54,7 +53,7 @@ def test_the_score_is_that_of_a_slow_reference(per_image: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+def exchanged(tmp_path_factory):
     """A run whose every ninth caption, with its embedding, was given to another image; and which those are."""
     captions = [f"a {THINGS[i % 10]} near a {THINGS[i // 4]} in way {k}" for i in range(40) for k in range(5)]
     runs = tmp_path_factory.mktemp("exchanged") / "runs"
@@ -66,7 +65,7 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarra
     return folder, wrong
 
 
-def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) -> None:
+def test_exchanged_captions_head_the_list(exchanged):
     folder, wrong = exchanged
     run = open_run(folder)
     owner = run.image_of_text("dev")
@@ -82,7 +81,7 @@ def test_exchanged_captions_head_the_list(exchanged: tuple[Path, np.ndarray]) ->
     assert set(part["image"]) <= set(sample.images.tolist())
 
 
-def changed(folder: Path, to: Path, **values: object) -> Run:
+def changed(folder, to, **values):
     """A copy of a run with other values in its configuration: keys of [data], [training] or [about]."""
     shutil.copytree(folder, to)
     document = tomllib.loads((to / "config.toml").read_text())
@@ -95,7 +94,7 @@ def changed(folder: Path, to: Path, **values: object) -> Run:
     return open_run(to)
 
 
-def test_two_halves_judge_what_they_did_not_see(tmp_path: Path) -> None:
+def test_two_halves_judge_what_they_did_not_see(tmp_path):
     folders, wrong = write_halves(tmp_path / "runs")
     first, second = map(open_run, folders)
     table = data_quality.cross_fitted(first, second)
@@ -114,7 +113,7 @@ def test_two_halves_judge_what_they_did_not_see(tmp_path: Path) -> None:
     assert sorted(data_quality.cross_fitted(first, second, sample=sample)["caption"]) == sample.texts.tolist()
 
 
-def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path: Path) -> None:
+def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path):
     (half, other), _ = write_halves(tmp_path / "runs", images=8)
     first, runs = open_run(half), tmp_path / "others"
     without = changed(other, runs / "without")
@@ -135,7 +134,7 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
             data_quality.cross_fitted(one, second)
 
 
-def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged: tuple[Path, np.ndarray]) -> None:
+def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged):
     one = synthetic(1, noise=1.0, per_image=1)
     score, random = data_quality.suspicion(whole_split(*one), [])
     assert (score.tolist(), random.tolist()) == ([0.0], [])
@@ -147,7 +146,7 @@ def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged: tuple
     np.testing.assert_allclose(of_scores, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_other_splits_are_read_if_they_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_splits_are_read_if_they_are_the_runs(tmp_path, monkeypatch):
     data = tmp_path / "demo-data"
     data.mkdir()
     monkeypatch.setenv("CODER_DEMO", str(data))
@@ -167,7 +166,7 @@ def test_other_splits_are_read_if_they_are_the_runs(tmp_path: Path, monkeypatch:
     assert dev.captions == run.captions("dev")
 
 
-def test_captions_that_say_little_have_few_content_words() -> None:
+def test_captions_that_say_little_have_few_content_words():
     captions = ["There is something in this picture .", "A dog .", "two red balls on the grass", ""]
     table = data_quality.caption_table(captions)
     assert table["content"].tolist() == [0, 1, 4, 0]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import Run
 from coder_core.api import diversity as maths
 from coder_core.api.sampling import draw_sample, whole_split
 from coder_core.objectives import diversity as objectives
@@ -17,7 +16,7 @@ CANDIDATES = ("split", "batch", "bank")
 both_modalities = pytest.mark.parametrize("modality", ["image", "text"])
 
 
-def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:
+def uneven(images=23, seed=3):
     """Embeddings with one to six captions an image, in no order."""
     v, w, _ = synthetic(images, noise=1.0, seed=seed)
     rng = np.random.default_rng(seed)
@@ -27,9 +26,7 @@ def uneven(images: int = 23, seed: int = 3) -> tuple[np.ndarray, ...]:
 
 @both_modalities
 @pytest.mark.parametrize("tile", [70, None])
-def test_spread_over_a_split_is_the_objective(
-    modality: str, tile: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spread_over_a_split_is_the_objective(modality, tile, monkeypatch):
     for name in ("TILE_ELEMENTS", "ENTROPY_TILE") if tile else ():
         monkeypatch.setattr(maths, name, tile)
     v, w, owner = uneven()
@@ -49,7 +46,7 @@ def test_spread_over_a_split_is_the_objective(
 
 @both_modalities
 @pytest.mark.parametrize("size", [2, 7, 128])
-def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> None:
+def test_batches_are_the_objective_batch_by_batch(modality, size):
     v, w, owner = uneven()
     part = whole_split(v, w, owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
@@ -73,7 +70,7 @@ def test_batches_are_the_objective_batch_by_batch(modality: str, size: int) -> N
         assert normalised[draw.batch_of == batch].max() == 1.0
 
 
-def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() -> None:
+def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity():
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
@@ -86,7 +83,7 @@ def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity() ->
 
 @both_modalities
 @pytest.mark.parametrize("size", [1, 17, 10_000])
-def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int) -> None:
+def test_a_bank_is_a_random_part_of_the_pairs(run, modality, size):
     """Loops over the pairs in the bank; one of an anchor's own image is not a negative of it."""
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
@@ -103,7 +100,7 @@ def test_a_bank_is_a_random_part_of_the_pairs(run: Run, modality: str, size: int
         maths.draw_bank(run.part("dev"), replace(settings, bank_size=0))
 
 
-def test_a_sample_holds_all_captions_of_its_images_and_no_others() -> None:
+def test_a_sample_holds_all_captions_of_its_images_and_no_others():
     owner = np.random.default_rng(0).integers(0, 1000, 4000)
     sample, again = (draw_sample(1000, owner, scores=40_000, seed=3) for _ in range(2))
     assert (sample.of_images, sample.of_texts) == (1000, 4000)
@@ -118,7 +115,7 @@ def test_a_sample_holds_all_captions_of_its_images_and_no_others() -> None:
 
 @both_modalities
 @pytest.mark.parametrize("candidates", CANDIDATES)
-def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: str, candidates: str) -> None:
+def test_a_sampled_table_is_the_table_of_the_cut_out_split(run, modality, candidates):
     """Rows keep their numbers in the split; the spread is that of the sample's negatives alone."""
     sample = run.sample("dev", scores=600)
     settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20}
@@ -138,7 +135,7 @@ def test_a_sampled_table_is_the_table_of_the_cut_out_split(run: Run, modality: s
 
 @pytest.mark.parametrize("candidates", CANDIDATES)
 @pytest.mark.parametrize("function", ["std", "entropy"])
-def test_an_anchor_outside_the_sample_meets_it(run: Run, candidates: str, function: str) -> None:
+def test_an_anchor_outside_the_sample_meets_it(run, candidates, function):
     sample = run.sample("dev", scores=600)
     number = int(np.setdiff1d(np.arange(150), sample.texts)[0])
     sizes = {"batch_size": 6, "bank_size": 20, "temperature": 0.1}
@@ -157,7 +154,7 @@ def test_an_anchor_outside_the_sample_meets_it(run: Run, candidates: str, functi
 
 @both_modalities
 @pytest.mark.parametrize("candidates", ["split", "batch"])
-def test_an_opened_anchor_agrees_with_the_table(run: Run, modality: str, candidates: str) -> None:
+def test_an_opened_anchor_agrees_with_the_table(run, modality, candidates):
     settings = {"modality": modality, "candidates": candidates, "batch_size": 8, "seed": 2}
     table, direction = run.diversity("dev", **settings), "i2t" if modality == "image" else "t2i"
     for number in (0, 11):
@@ -171,7 +168,7 @@ def test_an_opened_anchor_agrees_with_the_table(run: Run, modality: str, candida
         assert nearest["similarity"].tolist() == sorted(anchor.similarities.tolist(), reverse=True)[:3]
 
 
-def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run: Run) -> None:
+def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run):
     table = run.diversity("dev", modality="image", epsilon=0.2)
     np.testing.assert_array_equal(table["rank"], run.ranks("dev")["i2t"] + 1)
     np.testing.assert_allclose(table["raw"], 1 + np.exp(-0.2 / table["spread"]))
@@ -186,11 +183,11 @@ def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run: Run)
     np.testing.assert_allclose(anchor.plain, exponent / (1 + exponent.sum()), rtol=1e-5)
 
 
-def test_weights_are_the_gradient_of_the_loss() -> None:
+def test_weights_are_the_gradient_of_the_loss():
     """∂/∂S of μ·log(1 + Σ exp((S − γ)/μ)) is the weight; a small diversity adds to it above γ only."""
     similarities, mu, gamma, step = np.array([0.9, 0.3, -0.2]), 0.1, 0.3, 1e-6
 
-    def loss(s: np.ndarray) -> float:
+    def loss(s):
         return float(mu * np.log1p(np.exp((s - gamma) / mu).sum()))
 
     slopes = [(loss(similarities + step * e) - loss(similarities - step * e)) / (2 * step) for e in np.eye(3)]

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,11 +29,11 @@ CAPTION = CAPTIONS[DEV[0]][0]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+def base(tmp_path_factory, own_threads):
     return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 
-def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None:
+def test_cosines_and_the_attention_of_the_interaction_agree_with_loops():
     random = np.random.default_rng(3)
     words, regions = random.normal(size=(4, 6)), random.normal(size=(5, 6))
     regions[3] = 0  # missing in the data
@@ -53,7 +52,7 @@ def test_cosines_and_the_attention_of_the_interaction_agree_with_loops() -> None
     assert np.isnan(attention[:, 3]).all()
 
 
-def test_the_attention_is_the_one_that_scores() -> None:
+def test_the_attention_is_the_one_that_scores():
     torch.manual_seed(0)
     scorer = InteractionScorer(6, size=3, sharpness=9.0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (5, 4))
@@ -63,7 +62,7 @@ def test_the_attention_is_the_one_that_scores() -> None:
     torch.testing.assert_close(torch.tanh(scorer.score(aligned.mean(0))), expected[0], atol=1e-5, rtol=0)
 
 
-def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
+def test_regions_laid_over_a_picture_are_means_where_they_overlap():
     places = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.5], [0, 0.75, 1, 1], [0, 0, 1, 1]], np.float32)
     laid = heat_maps.lay_over(np.array([1.0, 3.0, 7.0, np.nan]), places)
     np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
@@ -75,7 +74,7 @@ def test_regions_laid_over_a_picture_are_means_where_they_overlap() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "words"])
-def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str) -> None:
+def test_a_trained_run_compares_its_words_with_its_regions(base, name):
     run = open_run(base / "runs" / name)
     ways = heat_map_ways(run, "dev")
     assert ways == (("attention", "cosine") if name == "words" else ("cosine",))
@@ -97,10 +96,10 @@ def test_a_trained_run_compares_its_words_with_its_regions(base: Path, name: str
     np.testing.assert_allclose(new.boxes, old.boxes)
 
 
-def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> None:
+def test_without_data_or_boxes_the_map_says_why(base, tmp_path):
     shutil.copytree(base / "runs", tmp_path / "runs")
 
-    def heat_of(name: str) -> heat_maps.HeatMap:
+    def heat_of(name):
         return heat_map(open_run(tmp_path / "runs" / name), "dev", CAPTION, 0, "cosine")
 
     full = {name: heat_of(name) for name in ("plain", "words")}
@@ -130,7 +129,7 @@ def test_without_data_or_boxes_the_map_says_why(base: Path, tmp_path: Path) -> N
         np.testing.assert_allclose(heat.values, full["plain"].values)
 
 
-def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) -> None:
+def test_pretrained_towers_compare_words_alone_with_their_patches(base):
     run = open_run(base / "runs" / "clip")
     assert heat_map_ways(run, "dev") == ("cosine", "tower")
     picture = read_picture(draw(6), "6.jpg")
@@ -148,7 +147,7 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base: Path) ->
     assert attention.values.shape == (1, 16)
 
 
-def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base: Path) -> None:
+def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base):
     towers = DualEncoder(str(base / "clip"))
     patches = encode_patches(towers, read_picture(draw(6), "6.jpg"))
     model = towers.model
@@ -175,7 +174,7 @@ def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base
     assert not again.attentions or again.attentions[-1] is None
 
 
-def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_path: Path) -> None:
+def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base, tmp_path):
     towers = DualEncoder(str(write_tiny_siglip(tmp_path / "siglip", ["a"])))
     picture = read_picture(draw(2), "2.jpg")
     patches = encode_patches(towers, picture)
@@ -192,7 +191,7 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base: Path, tmp_p
     np.testing.assert_allclose(row, pooled / pooled.norm(), atol=1e-5)
 
 
-def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_model_says_so(base, tmp_path):
     run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
     assert heat_map_ways(run, "dev") == ()
     with pytest.raises(InputError, match="imported embeddings"):
@@ -202,7 +201,7 @@ def test_a_run_without_a_model_says_so(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+def runs(tmp_path_factory, own_threads):
     """ "tuned": both towers of CLIP, pooled as they were; "pooled": its frozen patches and a BiGRU, pooled here."""
     folder = write_towers_and_data(tmp_path_factory.mktemp("towers"))
     start_run(tower_config(folder, "tuned", epochs=1), folder / "runs", quiet())
@@ -214,7 +213,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
     return folder / "runs"
 
 
-def test_probes_of_pictures_outside_the_split(runs: Path, tmp_path: Path) -> None:
+def test_probes_of_pictures_outside_the_split(runs, tmp_path):
     run = open_run(runs / "tuned")
     train = [name for name in NAMES if SPLITS[name] == "train"][:2]
     pictures = {name: draw(NAMES.index(name)) for name in (*train, DEV[0])}
@@ -231,7 +230,7 @@ def test_probes_of_pictures_outside_the_split(runs: Path, tmp_path: Path) -> Non
         probe_run(run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
 
 
-def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs: Path) -> None:
+def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs):
     run, caption = open_run(runs / "pooled"), CAPTIONS[DEV[1]][1]
     assert heat_map_ways(run, "dev") == ("cosine",)
     picture = read_picture(draw(NAMES.index(DEV[1])), "new.jpg")

@@ -1,11 +1,9 @@
 """The joint space in numbers, against every pair looked at one by one."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from coder_core.api import Run, joint_space, open_run
+from coder_core.api import joint_space, open_run
 from coder_core.api.joint_space import LayoutSettings, principal_layout, stored_layout
 from coder_core.api.sampling import draw_sample
 from coder_core.runs.derived.compute import make_layouts
@@ -13,7 +11,7 @@ from tests.support.run_folders import flip, write_run
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     base = tmp_path_factory.mktemp("geometry")
     for name, noise in (("a", 1.0), ("b", 2.0)):
         write_run(base, name, images=14, noise=noise, pictures=False)
@@ -21,11 +19,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def a(root: Path) -> Run:
+def a(root):
     return open_run(root / "a")
 
 
-def test_gap_means_and_distributions_agree_with_loops(a: Run) -> None:
+def test_gap_means_and_distributions_agree_with_loops(a):
     v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
     own = np.arange(14)[:, None] == a.image_of_text("dev")[None]
     scores, gap = v @ w.T, joint_space.modality_gap(a, "dev")
@@ -37,7 +35,7 @@ def test_gap_means_and_distributions_agree_with_loops(a: Run) -> None:
     assert (whole.images, whole.of_images) == (14, 14)
 
 
-def test_every_sample_with_what_is_known_about_it(a: Run) -> None:
+def test_every_sample_with_what_is_known_about_it(a):
     table, owner = joint_space.samples(a, "dev"), a.image_of_text("dev")
     v, w = a.embeddings("dev")
     scores = v @ w.T
@@ -54,7 +52,7 @@ def test_every_sample_with_what_is_known_about_it(a: Run) -> None:
     np.testing.assert_array_equal(table["diversity"][14:], diversity)
 
 
-def test_a_stored_map_is_missing_then_there_then_damaged(a: Run, root: Path) -> None:
+def test_a_stored_map_is_missing_then_there_then_damaged(a, root):
     b, settings = open_run(root / "b"), LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
     folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
@@ -68,7 +66,7 @@ def test_a_stored_map_is_missing_then_there_then_damaged(a: Run, root: Path) -> 
     assert "plane.npy" in damaged.fault
 
 
-def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a: Run) -> None:
+def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a):
     owner = a.image_of_text("dev")
     sample = draw_sample(14, owner, points=36, scores=100)
     assert (len(sample.images), len(sample.texts)) == (6, 30)

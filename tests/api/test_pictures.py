@@ -4,8 +4,6 @@ import io
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from coder_core.api import InputError, Run, decode, open_run
+from coder_core.api import InputError, decode, open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.api.retrieval import look_alike
 from coder_core.data.captioned import positions as packed
@@ -32,7 +30,7 @@ from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
 
-def png(picture: Image.Image) -> bytes:
+def png(picture):
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return buffer.getvalue()
@@ -41,7 +39,7 @@ def png(picture: Image.Image) -> bytes:
 BOMB = png(Image.new("1", (10_000, 10_000)))
 
 
-def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(tmp_path: Path) -> None:
+def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(tmp_path):
     demo = make_demo(tmp_path / "demo", images=14)
     stored, names = np.load(demo / "dev_ims.npy"), (demo / "dev_ids.txt").read_text().split()
     folder = str(demo / "images")
@@ -57,7 +55,7 @@ def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(t
             features_of(str(copy / "images"), Image.new("RGB", (64, 64)))
 
 
-def test_the_look_alike_of_a_picture_of_the_split_is_itself(run: Run, tmp_path: Path) -> None:
+def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
     pictured, red = open_run(write_run(tmp_path / "runs", "x", images=12)), Image.new("RGB", (9, 9), "red")
     for image in (0, 7):
         content = (tmp_path / "runs-pictures" / f"{image}.png").read_bytes()
@@ -75,7 +73,7 @@ def test_the_look_alike_of_a_picture_of_the_split_is_itself(run: Run, tmp_path: 
         run.encode_picture(red, split="dev")
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_picture_is_refused():
     undecodable = (b"<html></html>", b"", png(Image.new("RGB", (40, 40)))[:60], b"GIF89a" + bytes(40))
     facts = dict.fromkeys(undecodable, "cannot be decoded")
     for content, fact in (facts | {b"x" * 10_000_001: "10,000,000", BOMB: "50,000,000"}).items():
@@ -88,7 +86,7 @@ DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
+def base(tmp_path_factory, own_threads):
     """Folders tar/ and parquet/ of pictures, and runs/ with a run of each that a tiny CLIP embedded."""
     folder = tmp_path_factory.mktemp("packed")
     write_tiny_clip(folder / "clip")
@@ -100,7 +98,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Path:
 
 
 @pytest.fixture
-def copied(base: Path, tmp_path: Path) -> Path:
+def copied(base, tmp_path):
     """A copy of the runs and their data, which may be damaged."""
     for name in ("runs", *LAYOUT):
         shutil.copytree(base / name, tmp_path / name)
@@ -109,7 +107,7 @@ def copied(base: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rewrite(run: Path, **changes: Any) -> None:
+def rewrite(run, **changes):
     """Change what a run notes of its packed pictures, and seal it again."""
     file = run / "analysis" / "dev" / "images.json"
     document = json.loads(file.read_text())
@@ -117,18 +115,18 @@ def rewrite(run: Path, **changes: Any) -> None:
     reseal(file.parent)
 
 
-def drawn(number: int) -> Image.Image:
+def drawn(number):
     return decode(draw(number), "drawn")
 
 
-def same_picture(content: bytes | None, number: int) -> bool:
+def same_picture(content, number):
     """True if a thumbnail, which is compressed, shows the picture."""
     shown, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), drawn(number)))
     return bool(np.abs(shown - expected).mean() < 4)
 
 
 @pytest.mark.parametrize("name", LAYOUT)
-def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
+def test_every_picture_is_read_where_it_lies(name, base):
     run = open_run(base / "runs" / name)
     for image in (2, 0, 1, 0):
         content = run.picture("dev", image)
@@ -143,7 +141,7 @@ def test_every_picture_is_read_where_it_lies(name: str, base: Path) -> None:
     assert [entry["name"] for entry in notes["files"]] == files
 
 
-def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_trained_on_them_shows_them(base, tmp_path):
     options = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear", "dimension": 8}
     options |= {"image_pooling": "mean", "text_pooling": "mean", "epochs": 1, "data": str(base / "parquet")}
     start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
@@ -154,7 +152,7 @@ def test_a_run_that_is_trained_on_them_shows_them(base: Path, tmp_path: Path) ->
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
 
 
-def test_a_run_on_features_of_them_shows_them(base: Path, tmp_path: Path) -> None:
+def test_a_run_on_features_of_them_shows_them(base, tmp_path):
     out = tmp_path / "features"
     options = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits"]
     assert features([str(base / "tar"), *options, "train", "dev"]) == 0
@@ -168,19 +166,19 @@ def test_a_run_on_features_of_them_shows_them(base: Path, tmp_path: Path) -> Non
     assert open_run(path).picture("dev", 0) is None
 
 
-def refusal(run: Path, image: int = 0) -> str:
+def refusal(run, image=0):
     """Why a picture of dev is not shown."""
     with pytest.raises(InputError) as caught:
         open_run(run).open_picture("dev", image)
     return str(caught.value)
 
 
-def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied: Path) -> None:
+def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
     run, tar = copied / "runs" / "tar", copied / "tar" / "dev" / "0.tar"
     outside = shutil.copy(tar, copied / "outside.tar")
     size = outside.stat().st_size
 
-    def files(name: object) -> dict[str, Any]:
+    def files(name):
         return {"files": [{"name": name, "bytes": size}]}
 
     whole = {"version": 1, "kind": "tar", "folder": str(copied / "tar"), **files("dev/0.tar")}
@@ -224,7 +222,7 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied: Path
     assert "no such file" in refusal(run)
 
 
-def test_broken_containers_and_bombs_are_named(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_containers_and_bombs_are_named(copied, monkeypatch):
     tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
     for broken, fact in (
         (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
@@ -234,7 +232,7 @@ def test_broken_containers_and_bombs_are_named(copied: Path, monkeypatch: pytest
         assert fact in refusal(copied / "runs" / "tar")
     run, file = copied / "runs" / "parquet", copied / "parquet" / "data" / "validation-00000-of-00001.parquet"
 
-    def write(images: list[Any]) -> None:
+    def write(images):
         """Write the file anew and note its size in the run."""
         pq.write_table(pa.table({"image": images, "caption": ["a"] * len(images)}), file, row_group_size=2)
         rewrite(run, files=[{"name": file.name, "bytes": file.stat().st_size}])

@@ -2,7 +2,6 @@
 
 import html
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from coder_core.evaluation.bootstrap import count_hits, difference
 from coder_core.report import main
 from tests.support.run_folders import write_run
 
-Capture = pytest.CaptureFixture[str]
 HOSTILE = [
     "<script>alert(1)</script>",
     "{{ 7 * 7 }} {% raw %}",
@@ -26,12 +24,12 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def folders(tmp_path_factory):
     root, noises = tmp_path_factory.mktemp("report") / "runs", {"first": 3.0, "second": 2.0}
     return [write_run(root, name, noise=noise, images=80) for name, noise in noises.items()]
 
 
-def test_one_file_says_what_moved(folders: list[Path], tmp_path: Path, capsys: Capture) -> None:
+def test_one_file_says_what_moved(folders, tmp_path, capsys):
     out, judged = tmp_path / "report.html", tmp_path / "<i>.tsv"
     first, second = map(open_run, folders)
     key, text = ReviewedSplit.of(second, "dev").pair(1, 7)
@@ -63,7 +61,7 @@ def test_one_file_says_what_moved(folders: list[Path], tmp_path: Path, capsys: C
     assert "exists" in capsys.readouterr().err
 
 
-def test_the_gain_in_words_is_that_of_the_bootstrap(folders: list[Path]) -> None:
+def test_the_gain_in_words_is_that_of_the_bootstrap(folders):
     first, second = map(open_run, folders)
     ranks = [run.ranks("dev") for run in (first, second)]
     hits = [count_hits(of["i2t"], of["t2i"], first.image_of_text("dev")) for of in ranks]
@@ -77,7 +75,7 @@ def test_the_gain_in_words_is_that_of_the_bootstrap(folders: list[Path]) -> None
     assert f"R@1 of second against that of first: {recalls[1] - recalls[0]:+.1f} (" in sentence
 
 
-def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path: Path) -> None:
+def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path):
     captions = [HOSTILE[number % 5] for number in range(60)]
     names = [f"{HOSTILE[number % 5]}{number}" for number in range(12)]
     values = {"captions": captions, "pictures": False, "picture_names": names}
@@ -90,7 +88,7 @@ def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path: Path) -> None
     assert "default-src &#39;none&#39;" in page
 
 
-def test_other_samples_and_splits_are_refused(folders: list[Path], tmp_path: Path, capsys: Capture) -> None:
+def test_other_samples_and_splits_are_refused(folders, tmp_path, capsys):
     other, out = write_run(tmp_path, "other", images=9, pictures=False), tmp_path / "r.html"
     for arguments, fact in (
         ([str(folders[0]), str(other)], "run first"),

@@ -1,12 +1,10 @@
 """Hubs, retrieval.margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import InputError, Run, open_run, retrieval, sampling
+from coder_core.api import InputError, open_run, retrieval, sampling
 from coder_core.api.reviews import data_folder
 from tests.support.run_folders import unit, write_embeddings, write_run
 
@@ -14,7 +12,7 @@ both_directions = pytest.mark.parametrize("direction", ["i2t", "t2i"])
 LINES = "1.png#0\t0.png\n2.png#0\t0.png\nelsewhere.png#0\t0.png\n"
 
 
-def scores_of(run: Run, direction: str) -> tuple[np.ndarray, np.ndarray]:
+def scores_of(run, direction):
     """(Q, C) scores and whether each candidate is a true match."""
     v, w = run.embeddings("dev")
     match = np.arange(len(v))[:, None] == run.image_of_text("dev")[None, :]
@@ -23,7 +21,7 @@ def scores_of(run: Run, direction: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("k", [1, 5, 10])
 @both_directions
-def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) -> None:
+def test_occurrences_are_counted_one_by_one(run, direction, k):
     scores, match = scores_of(run, direction)
     order = np.argsort(-scores, 1)
     count, right = np.zeros(scores.shape[1], int), np.zeros(scores.shape[1], int)
@@ -52,7 +50,7 @@ def test_occurrences_are_counted_one_by_one(run: Run, direction: str, k: int) ->
 
 
 @both_directions
-def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None:
+def test_margins_are_those_of_the_whole_matrix(run, direction):
     scores, match = scores_of(run, direction)
     table = retrieval.margins(run, "dev", direction)
     assert table["query"].tolist() == list(range(len(scores)))
@@ -67,7 +65,7 @@ def test_margins_are_those_of_the_whole_matrix(run: Run, direction: str) -> None
     pd.testing.assert_frame_equal(part, table.iloc[rows].reset_index(drop=True))
 
 
-def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
+def test_margins_where_ten_true_matches_come_first(tmp_path):
     """Twelve captions of one image, and one of another: the ten best of the first image are all its own."""
     folder = write_run(tmp_path, "many", images=1, pictures=False)
     v = np.eye(3, dtype=np.float32)[:2]
@@ -78,7 +76,7 @@ def test_margins_where_ten_true_matches_come_first(tmp_path: Path) -> None:
     np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
 
 
-def test_changes_of_diversity_and_rank_correlation_by_hand() -> None:
+def test_changes_of_diversity_and_rank_correlation_by_hand():
     """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing value
     leaves its pair out."""
     tables = [
@@ -100,7 +98,7 @@ def test_changes_of_diversity_and_rank_correlation_by_hand() -> None:
 
 
 @both_directions
-def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direction: str) -> None:
+def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction):
     vectors, owner = retrieval.text_vectors(run, "dev"), run.image_of_text("dev")
     guesses = retrieval.likely_matches(run, "dev", direction, vectors)
     for query, results in enumerate(run.best("dev", direction)):
@@ -121,7 +119,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run: Run, direc
     assert with_likely >= labelled
 
 
-def test_a_likely_result_counts_beside_the_labels_only() -> None:
+def test_a_likely_result_counts_beside_the_labels_only():
     guesses = retrieval.LikelyMatches(
         likeness=np.array([[1.0, 0.2], [0.6, 0.9], [0.4, 0.7], [0.1, 0.1], [0.9, 0.9]]),
         match=np.array([[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]], bool),
@@ -135,9 +133,7 @@ def test_a_likely_result_counts_beside_the_labels_only() -> None:
 
 
 @both_directions
-def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
-    run: Run, direction: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(run, direction, monkeypatch):
     """In a space fitted to a sample of the captions, of which only those that are compared are encoded."""
     assert run.query_sample("dev") is None
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
@@ -159,7 +155,7 @@ def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Run:
+def three(tmp_path):
     """Three images with a caption each. By score captions have the images 0 1 2, 0 1 2 and 1 0 2, images the captions
     1 0 2, 2 0 1 and 2 1 0."""
     folder = write_run(tmp_path / "runs", "three", images=3, pictures=False, per_image=1)
@@ -169,7 +165,7 @@ def three(tmp_path: Path) -> Run:
     return open_run(folder)
 
 
-def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) -> None:
+def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
     names = ["positives.tsv", "CrowdFlowerAnnotations.txt"]
     assert [file.name for file in retrieval.judgement_files(tmp_path)] == names
@@ -193,7 +189,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three: Run, tmp_path: Path) 
 
 
 @both_directions
-def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path, direction: str) -> None:
+def test_judged_results_are_those_that_no_label_names(three, tmp_path, direction):
     file = tmp_path / "positives.tsv"
     judgements = retrieval.run_judgements(three, "dev", file)
     best = three.best("dev", direction)
@@ -209,7 +205,7 @@ def test_judged_results_are_those_that_no_label_names(three: Run, tmp_path: Path
     assert not isinstance(raised.value, retrieval.OtherSplitError)
 
 
-def test_judgements_lie_in_the_data_folder_that_the_app_was_started_with(tmp_path: Path) -> None:
+def test_judgements_lie_in_the_data_folder_that_the_app_was_started_with(tmp_path):
     root, data = tmp_path / "runs", tmp_path / "data" / "flickr8k"
     (data / "precomp").mkdir(parents=True)
     for named, folder in ((data / "precomp", data), (data, data), ("demo", root), (tmp_path, root)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import InputError, Run, RunSummary, listing, open_run
+from coder_core.api import InputError, RunSummary, listing, open_run
 from coder_core.api.retrieval import comparison
 from coder_core.files.manifest import render_manifest
 from coder_core.runs.status import read_status, write_status
@@ -19,7 +19,7 @@ EVIL = "![x](&#47;&#47;evil.example)"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("lab") / "runs"
     write_run(root, "a-baseline", loss="btr-hardest", noise=3.0, images=12)
     write_run(root, "b", noise=1.5, images=12)
@@ -29,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -> None:
+def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root):
     runs = {run.name: run for run in listing.list_runs(root)}
     assert list(runs) == ["a-baseline", "b", "torn"]
     assert (runs["b"].state, runs["b"].usable) == ("finished", True)
@@ -39,7 +39,7 @@ def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root: Path) -
     assert listing.list_runs(root / "nowhere") == []
 
 
-def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_a_fault_of_its_run_alone(tmp_path, monkeypatch):
     """Deep nesting, a split that is no name, integers of 400 digits, and what nobody foresaw."""
     faults = {
         "nested status": "status.json",
@@ -63,7 +63,7 @@ def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.
     manifest.write_bytes(render_manifest(document))
     write_status(runs["step"], "finished", step=10**400)
 
-    def read(folder: Path) -> dict[str, object] | None:
+    def read(folder):
         if folder.name == "unforeseen":
             raise MemoryError("no room")
         return read_status(folder)
@@ -75,7 +75,7 @@ def test_damage_is_a_fault_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.
     assert not faults
 
 
-def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path):
     write_run(tmp_path / "elsewhere", "x", images=6, pictures=False)
     write_run(tmp_path / "runs", "b", images=6, pictures=False)
     (tmp_path / "runs" / "a").symlink_to("b")
@@ -88,13 +88,13 @@ def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path: Path) -> Non
     assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
 
 
-def test_only_a_known_split_is_opened(root: Path) -> None:
+def test_only_a_known_split_is_opened(root):
     for split in ("../dev", "/etc", "test", ""):
         with pytest.raises(InputError, match=f"split '{split}'; expected one of: dev"):
             open_run(root / "b").captions(split)
 
 
-def test_search_finds_what_a_full_matrix_finds(run: Run) -> None:
+def test_search_finds_what_a_full_matrix_finds(run):
     v, w = run.embeddings("dev")
     owner, scores = run.image_of_text("dev"), w @ v.T
     for number in (0, 7, 149):
@@ -108,7 +108,7 @@ def test_search_finds_what_a_full_matrix_finds(run: Run) -> None:
         run.search(150, split="dev")
 
 
-def test_outcomes_by_hand() -> None:
+def test_outcomes_by_hand():
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}
     after = {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])}
@@ -119,7 +119,7 @@ def test_outcomes_by_hand() -> None:
     assert comparison.outcomes(np.array([4]), np.array([5]), at=5).tolist() == ["broken"]
 
 
-def test_differences_name_only_what_differs(root: Path) -> None:
+def test_differences_name_only_what_differs(root):
     table = comparison.config_differences({run.name: run.config for run in listing.list_runs(root)[:2]})
     assert table.index.tolist() == ["objective.loss"]
     assert table.loc["objective.loss"].tolist() == ["btr-hardest", "dcl"]
@@ -136,7 +136,7 @@ def test_differences_name_only_what_differs(root: Path) -> None:
     assert table.loc["objective.of_tomorrow"].tolist() == ["3", "—"]
 
 
-def test_torch_is_not_imported(root: Path, both: Run) -> None:
+def test_torch_is_not_imported(root, both):
     """Everything but a free text works without torch, so that pages open fast."""
     program = (
         "import sys; from coder_core.api import *\n"
@@ -153,7 +153,7 @@ def test_torch_is_not_imported(root: Path, both: Run) -> None:
     assert result.stdout.strip() == "False"
 
 
-def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path: Path) -> None:
+def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path):
     folder = write_run(tmp_path / "runs", "x", images=6)
     run = open_run(folder)
     names = [*run.image_names("dev")[:2], "../x", "/etc/passwd", "0.png\0", "nothing.png"]
@@ -164,7 +164,7 @@ def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path: Path) -> 
     assert [run.picture("dev", image, 64) for image in range(2, 6)] == [None] * 4
 
 
-def test_the_folder_of_a_run_tells_where_its_numbers_come_from() -> None:
+def test_the_folder_of_a_run_tells_where_its_numbers_come_from():
     regions, tuned, clip = ("regions",), ("tuned",), {"image_tower": "clip"}
     for state, documents, towers, origin in (
         ("finished", (), {}, "features"),

@@ -1,7 +1,6 @@
 """A run whose analysis holds scores gives the same answers as one with the embeddings behind them."""
 
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from tests.support.run_folders import unit, write_embeddings
 CHOICES = [{"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "bank_size": 20}, {}]
 
 
-def written(root: Path, name: str, *, scored: bool) -> Run:
+def written(root, name, *, scored):
     """24 images with two captions each; one image has none."""
     random = np.random.default_rng(3)
     v, w = (random.normal(size=(count, 6)) for count in (24, 48))
@@ -30,17 +29,17 @@ def written(root: Path, name: str, *, scored: bool) -> Run:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+def runs(tmp_path_factory):
     """Compare answers by scores with those by the embeddings that made them."""
     root = tmp_path_factory.mktemp("runs")
     return written(root, "scored", scored=True), written(root, "plain", scored=False)
 
 
-def close(first: pd.DataFrame, second: pd.DataFrame) -> None:
+def close(first, second):
     pd.testing.assert_frame_equal(first, second, check_exact=False, atol=1e-5, rtol=1e-5)
 
 
-def test_the_two_are_read_alike(runs: tuple[Run, Run]) -> None:
+def test_the_two_are_read_alike(runs):
     scored, plain = runs
     assert scored.metrics("dev") == plain.metrics("dev")
     assert [scored.count("dev", kind) for kind in ("image", "text")] == [24, 48]
@@ -62,7 +61,7 @@ def test_the_two_are_read_alike(runs: tuple[Run, Run]) -> None:
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("function", ["std", "entropy"])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_diversity_is_the_same(runs: tuple[Run, Run], modality: str, function: str, choice: dict) -> None:
+def test_diversity_is_the_same(runs, modality, function, choice):
     settings = {"modality": modality, "function": function, **choice}
     close(*(run.diversity("dev", **settings) for run in runs))
     close(*(run.diversity("dev", sample=run.sample("dev", scores=200), **settings) for run in runs))
@@ -73,7 +72,7 @@ def test_diversity_is_the_same(runs: tuple[Run, Run], modality: str, function: s
 
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])
 @pytest.mark.parametrize("source", ["seed", "hardest", "split"])
-def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: str) -> None:
+def test_matrices_are_the_same(runs, direction, source):
     batches = [similarity.choose_samples(run, "dev", source, size=16) for run in runs]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
     batch, loss = batches[0], Loss()
@@ -93,7 +92,7 @@ def test_matrices_are_the_same(runs: tuple[Run, Run], direction: str, source: st
         assert in_order.texts.tolist() != batch.texts.tolist()
 
 
-def test_what_needs_embeddings_says_so(runs: tuple[Run, Run]) -> None:
+def test_what_needs_embeddings_says_so(runs):
     scored = runs[0]
     for question in (joint_space.modality_gap, Run.embeddings, Run.part):
         with pytest.raises(InputError, match="scores pair by pair"):

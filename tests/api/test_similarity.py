@@ -1,12 +1,10 @@
 """Similarity matrices: their samples, every cell against loops, blocks against sharp cells, and one pair in numbers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, Loss, Run, matrix_samples, open_run, similarity
+from coder_core.api import InputError, Loss, matrix_samples, open_run, similarity
 from coder_core.api.sampling import whole_split
 from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
@@ -20,11 +18,11 @@ LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
 WITHIN = np.array([3, 10, 11, 14, 75, 149])  # captions of a slice, of four images
 
 
-def choose(run: Run, source: str, **settings: object) -> matrix_samples.MatrixSamples:
+def choose(run, source, **settings):
     return matrix_samples.choose_samples(run, "dev", source, **settings)
 
 
-def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
+def test_a_seed_draws_the_same_pairs_again(run):
     one, same, other = (choose(run, "seed", size=20, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.texts, same.texts)
     assert one.texts.tolist() != other.texts.tolist()
@@ -36,7 +34,7 @@ def test_a_seed_draws_the_same_pairs_again(run: Run) -> None:
         choose(run, "seed", size=1)
 
 
-def test_a_selection_by_number_or_by_words(run: Run) -> None:
+def test_a_selection_by_number_or_by_words(run):
     selections = {"3, 7": [3, 7], "0-3": [0, 1, 2, 3], "5 – 6; 2": [5, 6, 2], "1,1,2": [1, 2]}
     for chosen, texts in (selections | {"29, scene": [*range(145, 150)]}).items():
         assert choose(run, "chosen", chosen=chosen).texts.tolist() == texts
@@ -47,7 +45,7 @@ def test_a_selection_by_number_or_by_words(run: Run) -> None:
 
 
 @pytest.mark.parametrize("within", [None, WITHIN])
-def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.ndarray | None) -> None:
+def test_the_hardest_come_with_the_images_that_beat_them(run, within):
     rows = np.arange(150) if within is None else within
     batch = choose(run, "hardest", size=20, within=within)
     v, w = run.embeddings("dev")
@@ -61,9 +59,7 @@ def test_the_hardest_come_with_the_images_that_beat_them(run: Run, within: np.nd
 
 
 @pytest.mark.parametrize("within", [None, WITHIN])
-def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(
-    run: Run, within: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(run, within, monkeypatch):
     batch, owner = choose(run, "split", within=within), run.image_of_text("dev")
     shape = (30, 150) if within is None else (4, 6)
     assert (len(batch.images), len(batch.texts), batch.paired) == (*shape, False)
@@ -78,7 +74,7 @@ def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(
 
 
 @pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
-def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str) -> None:
+def test_a_slice_gives_its_own_pairs_alone(run, source):
     batch = choose(run, source, size=5, within=WITHIN, chosen="scene")
     assert set(batch.texts.tolist()) <= set(WITHIN.tolist())
     assert len(batch.texts) == (6 if source == "split" else 5)
@@ -96,7 +92,7 @@ def test_a_slice_gives_its_own_pairs_alone(run: Run, source: str) -> None:
 @pytest.mark.parametrize("source", ["seed", "split"])
 @pytest.mark.parametrize("by", ["diversity", "cluster"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_an_order_keeps_every_sample(run: Run, source: str, by: str, direction: str) -> None:
+def test_an_order_keeps_every_sample(run, source, by, direction):
     batch = choose(run, source, size=25)
     ordered = similarity.ordered(run, "dev", batch, by, direction, LOSS)
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
@@ -119,7 +115,7 @@ def test_an_order_keeps_every_sample(run: Run, source: str, by: str, direction: 
         np.testing.assert_array_equal(owner, np.repeat(ordered.images, 5))
 
 
-def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alike_vectors_become_neighbours(monkeypatch):
     """Three tight groups, shuffled: each is together, by the tree and by the plane."""
     rng = np.random.default_rng(0)
     group = rng.permutation(np.repeat(np.arange(3), 10))
@@ -131,11 +127,11 @@ def test_alike_vectors_become_neighbours(monkeypatch: pytest.MonkeyPatch) -> Non
         assert changes <= 3  # a circle of three groups
 
 
-def problem(images: int = 9, modality: str = "image") -> Sides:
+def problem(images=9, modality="image"):
     return whole_split(*synthetic(images, noise=1.0)).sides(modality)
 
 
-def pairs(count: int = 12) -> Sides:
+def pairs(count=12):
     """A batch of pairs with two images twice."""
     v, w, owner = synthetic(count - 2, noise=1.0)
     texts = np.array([0, 1, 5, 6, *range(10, 5 * (count - 4) + 10, 5)])[:count]
@@ -143,7 +139,7 @@ def pairs(count: int = 12) -> Sides:
 
 
 @pytest.mark.parametrize("modality", ["image", "text"])
-def test_every_cell_agrees_with_the_loops(modality: str) -> None:
+def test_every_cell_agrees_with_the_loops(modality):
     s = problem(modality=modality)
     scaled = similarity.scale(s, similarity.anchor_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
@@ -166,9 +162,7 @@ def test_every_cell_agrees_with_the_loops(modality: str) -> None:
 
 @pytest.mark.parametrize("tile", [1, 37, 1_000_000])
 @pytest.mark.parametrize(("images", "cells"), [(9, 4), (10, 7), (8, 8), (5, 2)])
-def test_blocks_are_the_means_of_their_cells(
-    images: int, cells: int, tile: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
     s = problem(images)
     spread = similarity.anchor_diversity(s, LOSS)
     sharp = similarity.scale(s, spread, LOSS, cells=10_000)
@@ -184,11 +178,11 @@ def test_blocks_are_the_means_of_their_cells(
             np.testing.assert_allclose(block[i, j], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_matrix_is_never_held_whole(monkeypatch):
     """The largest array made on the way is a tile, though the matrix has a hundred times as many cells."""
     s = problem(400)
     spread = similarity.anchor_diversity(s, LOSS)
-    sizes: list[int] = []
+    sizes = []
     shares = similarity.shares
     monkeypatch.setattr(similarity, "TILE", 8_000)
     monkeypatch.setattr(similarity, "shares", lambda tile: sizes.append(tile.size) or shares(tile))
@@ -198,7 +192,7 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> 
     assert scaled.similarity.shape == (200, 250)
 
 
-def test_one_pair_by_hand() -> None:
+def test_one_pair_by_hand():
     """Anchor (1, 0) sees its own (1, 0), and negatives at 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
@@ -214,7 +208,7 @@ def test_one_pair_by_hand() -> None:
         open_pair(s, spread, loss, 3, 0, paired=True)
 
 
-def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
+def test_cells_and_pairs_agree_and_add_up_to_the_training_loss():
     """The loss of every diagonal pair is that of the objective on the same scores."""
     s = pairs()
     spread = similarity.anchor_diversity(s, LOSS)
@@ -238,7 +232,7 @@ def test_cells_and_pairs_agree_and_add_up_to_the_training_loss() -> None:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("source", ["seed", "split"])
-def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direction: str) -> None:
+def test_the_cells_are_the_similarities_of_the_run(run, source, direction):
     batch = choose(run, source, size=12)
     batch = similarity.ordered(run, "dev", batch, "diversity", direction, run.loss)
     scaled = similarity.scaled_matrix(run, "dev", batch, direction, run.loss)
@@ -259,7 +253,7 @@ def test_the_cells_are_the_similarities_of_the_run(run: Run, source: str, direct
     assert (scaled.spread.spread < 1).all()
 
 
-def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
+def test_a_block_opens_its_most_similar_negative(run):
     batch = choose(run, "split")
     in_order = similarity.matrix_sides(run, "dev", batch, "i2t")
     scaled = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
@@ -275,7 +269,7 @@ def test_a_block_opens_its_most_similar_negative(run: Run) -> None:
 
 
 @pytest.mark.parametrize("cells", [7, 256])
-def test_the_table_and_the_labels_name_every_cell(run: Run, cells: int) -> None:
+def test_the_table_and_the_labels_name_every_cell(run, cells):
     batch = choose(run, "seed", size=12)
     scaled = similarity.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
     table = similarity.matrix_table(scaled, batch, "t2i")
@@ -295,7 +289,7 @@ def test_the_table_and_the_labels_name_every_cell(run: Run, cells: int) -> None:
         assert (labels[0][0], labels[1][0]) == (f"caption {batch.texts[0]}", f"image {batch.images[0]}")
 
 
-def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path: Path) -> None:
+def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path):
     """γ is between negatives and positives, μ a third of the distance of the medians."""
     run, alone = (open_run(import_clip(tmp_path / "runs", f"clip-{n}", images=n)) for n in (24, 1))
     v, w = (np.asarray(rows, np.float64) for rows in run.embeddings("dev"))

@@ -1,11 +1,9 @@
 """Slices: expressions, what they refuse, and recall by slice against loops."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from coder_core.api import InputError, Run, open_run, slices
+from coder_core.api import InputError, open_run, slices
 from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED
@@ -27,7 +25,7 @@ COLUMNS = slices.Columns(
 CONDITION = "not a condition"
 
 
-def test_expressions_and_plain_words_select_captions() -> None:
+def test_expressions_and_plain_words_select_captions():
     nines = "9" + "0" * 400
     expressions = {
         (0,): ['"dog" in words'],
@@ -86,7 +84,7 @@ def test_expressions_and_plain_words_select_captions() -> None:
         (CONDITION, ["not colors", "__import__", "'a' in " * 60 + "words", "not " * 120 + "x"]),
     ],
 )
-def test_everything_else_of_python_and_typing_errors_are_refused(fact: str, expressions: list[str]) -> None:
+def test_everything_else_of_python_and_typing_errors_are_refused(fact, expressions):
     for expression in expressions:
         with pytest.raises(InputError) as raised:
             slices.search(expression, COLUMNS)
@@ -96,7 +94,7 @@ def test_everything_else_of_python_and_typing_errors_are_refused(fact: str, expr
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> None:
+def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
     pairs = [(image, way) for image in range(150) for way in range(5)]
     words = ("cat", "dog", "man")
     captions = [f"{words[image % 3]} {'red ' * (way % 2)}scene {image}" for image, way in pairs]
@@ -131,7 +129,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path: Path, direction: str) -> No
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
 
 
-def test_a_large_split_is_counted_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=100, pictures=False))
     monkeypatch.setattr(table, "MOST_IMAGES", 60)
     images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")
@@ -143,7 +141,7 @@ def test_a_large_split_is_counted_by_a_sample(tmp_path: Path, monkeypatch: pytes
     assert row.recall_0 == pytest.approx(100 * right[reported].mean())
 
 
-def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run: Run) -> None:
+def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run):
     columns, (images, texts) = slices.slice_columns(run, "dev"), run.scoring("dev")
     nearest = np.argsort(-(texts @ texts[12]))[:51]
     assert np.flatnonzero(slices.select("12 in neighbours", columns)).tolist() == sorted(nearest)
@@ -154,7 +152,7 @@ def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run: Run) -> None:
     assert inside.sum() == 55
 
 
-def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path: Path) -> None:
+def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
     words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 600))]
     run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
     columns, most = slices.slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)
@@ -170,7 +168,7 @@ def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path: Path) -> None:
     assert recalls.set_index("expression")["queries"].to_dict() == counts
 
 
-def test_the_usual_slices_can_all_be_selected(run: Run) -> None:
+def test_the_usual_slices_can_all_be_selected(run):
     columns = slices.slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
     usual = slices.usual_slices(columns)
     assert {one.kind for one in usual} >= {"length", "kind of word", "diversity", "word", "tag"}

@@ -1,21 +1,18 @@
 """The Train form: choices, refusals and arguments that training understands; the sample weights of a run."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from coder_core import train
-from coder_core.api import InputError, Run, RunSummary, list_runs, open_run
+from coder_core.api import InputError, list_runs, open_run
 from coder_core.api.training import start as starting
 from coder_core.api.training.sample_weights import correlations, weight_table, weighting
 from coder_core.api.training.start import DEMO, DataSet, TeacherRun
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config, settings
+from coder_core.config.schema import settings
 from coder_core.files.sealed import write_sealed
 from coder_core.runs.status import write_status
 from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
@@ -25,26 +22,26 @@ from tests.support.tiny_runs import tiny_config, write_tiny_data
 DATA = DataSet(DEMO, DEMO)
 
 
-def parsed(words: tuple[str, ...]) -> Config:
+def parsed(words):
     """Configuration that the command line makes of the arguments."""
     return train.read_arguments(words[1:], PRESETS[words[0]].config).config
 
 
-def told(changes: dict[str, Any], *options: Any, name: str = "new", data: DataSet = DATA) -> tuple[str, ...]:
+def told(changes, *options, name="new", data=DATA):
     """The arguments for a run of the demo preset."""
     return starting.arguments("demo", name, data, changes, *options)[0]
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-def test_an_unchanged_preset_is_told_in_three_words(preset: str) -> None:
+def test_an_unchanged_preset_is_told_in_three_words(preset):
     values = {option.key: option.value for option in starting.options(preset)}
     words, _ = starting.arguments(preset, "new", DATA, values)
     assert words == (preset, "--name=new", "--data=demo")
 
 
-def test_every_option_is_understood_as_it_is_meant() -> None:
+def test_every_option_is_understood_as_it_is_meant():
     """Another value for every option at once: what the command line reads is what was chosen."""
-    changes: dict[str, Any] = {}
+    changes = {}
     for option in starting.options("demo"):
         if option.kind == "switch":
             changes[option.key] = not option.value
@@ -61,7 +58,7 @@ def test_every_option_is_understood_as_it_is_meant() -> None:
         assert value == changes.get(option.key, option.value), option.key
 
 
-def test_nothing_that_names_a_file_is_an_option() -> None:
+def test_nothing_that_names_a_file_is_an_option():
     keys = {option.key for option in starting.options("coder-f30k-bert")}
     assert not keys & {"data", "pictures", "bert", "concept_list", "name"}
     free = {key for key, setting in settings().items() if setting.value_type is str and not setting.choices}
@@ -83,12 +80,12 @@ def test_nothing_that_names_a_file_is_an_option() -> None:
         ({"word_vectors": "/etc/passwd"}, "random, learned"),
     ],
 )
-def test_what_training_would_refuse_is_refused_before(changes: dict[str, Any], fact: str) -> None:
+def test_what_training_would_refuse_is_refused_before(changes, fact):
     with pytest.raises(InputError, match=fact):
         told(changes)
 
 
-def test_a_name_is_a_name_and_doubtful_values_are_warnings() -> None:
+def test_a_name_is_a_name_and_doubtful_values_are_warnings():
     for name in ("", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"):
         with pytest.raises(InputError, match="--name"):
             told({}, name=name)
@@ -98,7 +95,7 @@ def test_a_name_is_a_name_and_doubtful_values_are_warnings() -> None:
         starting.arguments("nothing", "new", DATA, {})
 
 
-def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> None:
+def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path):
     inside, outside = tmp_path / "data", tmp_path / "elsewhere"
     write_tiny_data(inside / "one")
     write_tiny_data(inside / "two" / "precomp")
@@ -122,7 +119,7 @@ def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("layout", [flickr8k, coco, parquet, webdataset, img2dataset])
-def test_pictures_with_captions_are_data_too(layout: Callable[[Path], None], tmp_path: Path) -> None:
+def test_pictures_with_captions_are_data_too(layout, tmp_path):
     folder = tmp_path / "data" / "photographs"
     folder.mkdir(parents=True)
     layout(folder)
@@ -133,7 +130,7 @@ def test_pictures_with_captions_are_data_too(layout: Callable[[Path], None], tmp
     assert not taken & set(starting.presets(DataSet("features", "")))
 
 
-def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) -> None:
+def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
     config, runs = tiny_config(tmp_path / "data", "first", epochs=1), tmp_path / "runs"
     for name, state in {"first": "finished", "undone": "stopped"}.items():
         write_status(write_configured(runs, replace(config, name=name)), state, step=1, steps=2)
@@ -143,7 +140,7 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) 
     alike |= {"word_threshold": config.data.word_threshold}
     summaries = list_runs(runs)
 
-    def teachers(runs: list[RunSummary], data: DataSet = data, **changes: object) -> list[TeacherRun]:
+    def teachers(runs, data=data, **changes):
         return starting.teacher_runs(runs, "demo", data, alike | changes)
 
     (teacher,) = teachers(summaries)
@@ -164,7 +161,7 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path: Path) 
         told(boosted, name="third", data=data)
 
 
-def write_weights(root: Path, kind: str, document: dict[str, Any], **arrays: np.ndarray) -> Run:
+def write_weights(root, kind, document, **arrays):
     """A run of 8 images whose analysis holds sample weights of 40 pairs, drawn at random, and these arrays."""
     folder = write_sealed(root / kind, {"config.toml": f'name = "{kind}"\n'})
     weights = np.random.default_rng(2).random(40).astype(np.float32)
@@ -174,7 +171,7 @@ def write_weights(root: Path, kind: str, document: dict[str, Any], **arrays: np.
 
 
 @pytest.mark.parametrize("direction", [-1, 1])
-def test_every_pair_has_its_weight_and_its_measures(tmp_path: Path, direction: int) -> None:
+def test_every_pair_has_its_weight_and_its_measures(tmp_path, direction):
     """Larger is more diverse, whatever Γ the raw scores were written with."""
     names = ("diversity", "discrepancy")
     raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}
@@ -200,7 +197,7 @@ def test_every_pair_has_its_weight_and_its_measures(tmp_path: Path, direction: i
         assert noted.statistics[column].tolist() == list(document[column].values())
 
 
-def test_weights_without_neighbours_have_no_measures(tmp_path: Path, run: Run) -> None:
+def test_weights_without_neighbours_have_no_measures(tmp_path, run):
     hal = write_weights(tmp_path, "hal", {})
     assert list(correlations(weight_table(hal, "dev", "image"))) == ["weight", "CODER"]
     assert weighting(hal, "dev").statistics.empty

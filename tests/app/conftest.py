@@ -8,12 +8,11 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
@@ -28,9 +27,9 @@ from coder_core.runs.status import write_status
 from tests.support.clip_runs import import_clip
 from tests.support.concept_runs import write_concept_run
 from tests.support.numerics import numerics_unchanged
-from tests.support.pages import PROJECT, Opened, open_page
+from tests.support.pages import PROJECT, open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
-from tests.support.visits import SIZE, Listener, Visit, payloads, picture
+from tests.support.visits import SIZE, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
@@ -43,7 +42,7 @@ ROOTS = ("none", "one", "two", "damaged", "imported")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Tests of a browser file need Chromium and begin among the slow ones."""
     for item in items:
         if item.path.name.endswith("browser.py"):
@@ -54,17 +53,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class _Listener(BaseHTTPRequestHandler):
     seen: ClassVar[list[str]] = []
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.seen.append(self.path)
         self.send_response(204)
         self.end_headers()
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, format, *arguments):
         """Silence."""
 
 
 @pytest.fixture(scope="session")
-def listener() -> Iterator[tuple[int, list[str]]]:
+def listener():
     """A server that hostile captions would call; its port, and the paths it was asked for."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Listener)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -76,7 +75,7 @@ def listener() -> Iterator[tuple[int, list[str]]]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_search_for_components() -> Iterator[None]:
+def _one_search_for_components():
     """Every AppTest searches all installed packages for components, 0.1 s; what is installed does not change here."""
     search = cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
@@ -85,13 +84,13 @@ def _one_search_for_components() -> Iterator[None]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
+def opened(monkeypatch):
     """Open a page with AppTest: `opened(root, page, **query)`."""
     return partial(open_page, monkeypatch)
 
 
 @pytest.fixture(scope="session")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def roots(tmp_path_factory):
     """Folders of runs: none, one, a pair, one without pictures beside a damaged one, one beside imported ones."""
     base = tmp_path_factory.mktemp("app")
     folders = {name: base / name for name in ROOTS}
@@ -106,7 +105,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return folders
 
 
-def write_pair(root: Path) -> Path:
+def write_pair(root):
     """Runs "demo-baseline" and, better, "demo"."""
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
         write_run(root, name, loss=loss, noise=noise, images=20)
@@ -114,14 +113,14 @@ def write_pair(root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def weighted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def weighted_root(tmp_path_factory):
     """Runs trained with sample weights."""
     with numerics_unchanged():
         return train_weighted(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, listener: Listener, weighted_root: Path) -> Path:
+def runs(tmp_path_factory, listener, weighted_root):
     """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
 
     Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
@@ -157,14 +156,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory, listener: Listener, weighted_
 
 
 @pytest.fixture(scope="session")
-def port(tmp_path_factory: pytest.TempPathFactory, runs: Path) -> Iterator[int]:
+def port(tmp_path_factory, runs):
     """Port of a server of `runs` and the data sets beside it."""
     with serve(runs, tmp_path_factory.mktemp("server") / "log") as port:
         yield port
 
 
 @contextmanager
-def serve(root: Path, log: Path) -> Iterator[int]:
+def serve(root, log):
     """Serve a folder of runs as `streamlit run` does; yields the port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -185,7 +184,7 @@ def serve(root: Path, log: Path) -> Iterator[int]:
         server.wait(timeout=20)
 
 
-def answers(port: int) -> bool:
+def answers(port):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
             return True
@@ -194,7 +193,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser():
     """Chromium through Playwright; skipped where there is none."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
@@ -206,7 +205,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def tab(browser: Any, port: int) -> Iterator[Visit]:
+def tab(browser, port):
     """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time.
 
     A link to a page is the first request to the server, which must not list the files of pages/ as Streamlit does.
@@ -221,7 +220,7 @@ def tab(browser: Any, port: int) -> Iterator[Visit]:
 
 
 @pytest.fixture
-def visit(tab: Visit) -> Iterator[Visit]:
+def visit(tab):
     """The shared tab, cleared before the test and checked after it."""
     tab.errors.clear()
     tab.foreign.clear()

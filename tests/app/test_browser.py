@@ -3,8 +3,6 @@
 import math
 import re
 import sys
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -17,7 +15,7 @@ from tests.app.conftest import IMAGES, serve
 from tests.app.test_jobs import until_over
 from tests.support.pages import PAGES, PROJECT
 from tests.support.run_folders import write_run
-from tests.support.visits import CHART, PATIENCE, Listener, Visit, given_runs, payloads, picture
+from tests.support.visits import CHART, PATIENCE, Visit, given_runs, payloads, picture
 
 SHOTS = PROJECT / "artifacts" / "screenshots"
 CORNERS = 32
@@ -49,12 +47,12 @@ AGAIN = ("diversity?anchors", "retrieval?direction")  # the components of anothe
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_hostile_texts_stay_text_on_accessible_pages(visit: Visit, listener: Listener, page: str) -> None:
+def test_hostile_texts_stay_text_on_accessible_pages(visit, listener, page):
     port, requests = listener
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
     requests.clear()
-    values: dict[str, Any] = {"run": first, "versus": second, "watch": second}
+    values = {"run": first, "versus": second, "watch": second}
     values |= {"also": [picture(port, "more-concepts")], "concept": picture(port, "word1")}
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
@@ -82,7 +80,7 @@ def test_hostile_texts_stay_text_on_accessible_pages(visit: Visit, listener: Lis
 
 
 @pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")
-def test_pictures_for_the_documentation(browser: Any, tmp_path: Path) -> None:
+def test_pictures_for_the_documentation(browser, tmp_path):
     root = given_runs()
     assert root is not None
     with serve(root, tmp_path / "log") as port:
@@ -96,7 +94,7 @@ def test_pictures_for_the_documentation(browser: Any, tmp_path: Path) -> None:
                 real.page.screenshot(path=SHOTS / f"{page}-{width}x{height}.png")
 
 
-def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit: Visit) -> None:
+def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit):
     page = visit.page
     visit.open("start", charts=False)
     visit.check_accessibility()
@@ -111,7 +109,7 @@ def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit: Vis
             assert visit.violations("[data-testid=stPopoverBody]", colours_only=dark) == []
             page.keyboard.press("Escape")
         thumbnail = page.locator(".cl-card img").first
-        image = int(re.search(r"scene (\d+)", thumbnail.get_attribute("alt") or "")[1])  # type: ignore[index]
+        image = int(re.search(r"scene (\d+)", thumbnail.get_attribute("alt") or "")[1])
         assert f"image {image} · " in page.locator(".cl-card").first.inner_text()
         thumbnail.click()
         large = page.get_by_role("dialog").get_by_role("img")
@@ -122,7 +120,7 @@ def test_start_page_popovers_dialogs_and_imported_runs_are_accessible(visit: Vis
         page.keyboard.press("Escape")
 
 
-def lasso(visit: Visit, pane: int) -> int:
+def lasso(visit, pane):
     """Draw a circle over half the height of a map; how many points are selected."""
     map_area = visit.page.locator(".st-key-joint-map .nsewdrag").nth(pane)
     map_area.scroll_into_view_if_needed()
@@ -147,7 +145,7 @@ HIGHLIGHTED = """() => {
 }"""
 
 
-def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit: Visit) -> None:
+def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit):
     visit.open("joint?map=PCA")
     for pane in (0, 1):
         count = lasso(visit, pane)
@@ -167,7 +165,7 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit: Visit) -> No
             assert visit.page.get_by_text(" selected: ").count() == 0
 
 
-def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
+def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
     visit.open("similarity")
     plot = visit.page.locator(f".st-key-matrix-similarity-1 {CHART} .nsewdrag").first
     plot.scroll_into_view_if_needed()
@@ -176,7 +174,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
     visit.page.mouse.move(*cell)
     label = visit.page.locator(".st-key-matrix-similarity-1 .hoverlayer .hovertext").first
     label.wait_for()
-    caption, image = re.search(r"caption (\d+): \w.* · image (\d+)", label.text_content()).groups()  # type: ignore[union-attr]
+    caption, image = re.search(r"caption (\d+): \w.* · image (\d+)", label.text_content()).groups()
     visit.page.mouse.click(*cell)
     visit.reach(f"pair-caption={caption}")
     answer = visit.page.get_by_text(f"Image {image} with caption {caption}")
@@ -193,7 +191,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit: Visit) -> None:
     assert left_over < 70  # the axis title, and no blank space below it
 
 
-def test_a_narrow_window_stacks_columns_and_keeps_cards_readable(visit: Visit) -> None:
+def test_a_narrow_window_stacks_columns_and_keeps_cards_readable(visit):
     visit.page.set_viewport_size({"width": 760, "height": 1000})
     for path in ("retrieval?run=demo-baseline&versus=demo", "similarity"):
         visit.open(path)
@@ -207,7 +205,7 @@ def test_a_narrow_window_stacks_columns_and_keeps_cards_readable(visit: Visit) -
     assert visit.page.locator(".st-key-pair-panel").bounding_box()["y"] < charts[0]["y"]
 
 
-def test_tips_open_by_keyboard_and_touch_and_columns_sort(visit: Visit, browser: Any) -> None:
+def test_tips_open_by_keyboard_and_touch_and_columns_sort(visit, browser):
     visit.open("clusters?run=demo-baseline&versus=demo")
     tooltip = visit.page.get_by_role("tooltip").or_(visit.page.locator("[data-testid=stTooltipContent]"))
     visit.page.get_by_role("button", name="Help for agreement").focus()
@@ -241,7 +239,7 @@ BALL = """chart => {
 }"""
 
 
-def test_a_click_on_a_mark_chooses_the_concept(visit: Visit) -> None:
+def test_a_click_on_a_mark_chooses_the_concept(visit):
     visit.open("concepts?run=concepts&concept=dog")
     visit.page.mouse.click(*visit.page.locator(f".st-key-concept-graph-0 {CHART}").evaluate(BALL))
     visit.reach("concept=ball")
@@ -259,7 +257,7 @@ for step in range(1, 1_000_000):
 """
 
 
-def test_two_tabs_show_one_run(visit: Visit, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_tabs_show_one_run(visit, runs, monkeypatch):
     """Follow a job that only counts steps."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
     mine = write_run(runs, "mine", images=8, pictures=False)

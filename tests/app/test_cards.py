@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,13 +27,13 @@ EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y
         cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
     ],
 )
-def test_nothing_from_outside_becomes_markup(markup: str) -> None:
+def test_nothing_from_outside_becomes_markup(markup):
     assert "<img src=http" not in markup
     assert "&lt;img src=http" in markup
     assert "\"'" not in markup
 
 
-def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -> None:
+def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path):
     texts = {"captions": [EVIL] * 20, "picture_names": [EVIL[5:9]] * 4}
     write_run(tmp_path / "runs", "a", images=4, pictures=False, **texts)
     [run] = list_runs(tmp_path / "runs")
@@ -44,7 +43,7 @@ def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path: Path) -
     assert markup.count("&lt;img src=http") == 5 + 2  # five captions, two columns
 
 
-def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered() -> None:
+def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered():
     html = table_html([EVIL, "b"], np.array([[0.5, np.nan], [0.1, 0.2]]), "cosine")
     assert "<img" not in html
     assert "&lt;img src=http" in html
@@ -52,7 +51,7 @@ def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered() -> None:
     assert numbered(["a", "dog", "a", "a"]) == ["a", "dog", "a (2)", "a (3)"]
 
 
-def test_results_keep_their_order_and_show_text_and_ids_without_a_picture() -> None:
+def test_results_keep_their_order_and_show_text_and_ids_without_a_picture():
     first = cards.Result(1, 0.912, False, "no", ids="image 3 · 3.jpg")
     markup = cards.results_html([first, cards.Result(2, 0.5, True, "yes")])
     assert markup.count("✓ match") == 1
@@ -62,7 +61,7 @@ def test_results_keep_their_order_and_show_text_and_ids_without_a_picture() -> N
     assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
 
 
-def test_every_term_is_one_plain_sentence() -> None:
+def test_every_term_is_one_plain_sentence():
     for term, sentence in TERMS.items():
         assert sentence.endswith("."), term
         assert "](" not in sentence, term
@@ -70,7 +69,7 @@ def test_every_term_is_one_plain_sentence() -> None:
         tip("nothing of the kind")
 
 
-def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
+def test_latex_is_escaped_and_rounded_as_each_quantity_needs():
     nan = float("nan")
     columns = {"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, nan], "MD": [0.0123, -0.2]}
     columns |= {"seed": [0.0, 3.0], "σ": [nan, nan], "μ": [262.84, -1.0]}
@@ -80,7 +79,7 @@ def test_latex_is_escaped_and_rounded_as_each_quantity_needs() -> None:
     assert text.startswith("\\begin{tabular}{lrrrrr}\n\\toprule\nrun\\_name & R@1 & MD & seed")
 
 
-def test_csv_starts_no_formula() -> None:
+def test_csv_starts_no_formula():
     text = downloads.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
 
@@ -90,7 +89,7 @@ MARKDOWN += ("1. a", "12) a", ":smile:", "www.evil.example")
 
 
 @pytest.mark.parametrize("text", MARKDOWN)
-def test_a_name_in_a_heading_is_no_markdown(text: str) -> None:
+def test_a_name_in_a_heading_is_no_markdown(text):
     escaped = cards.literal(text)
     assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]|^\d*[-+.)]\s|:(?=[a-z/])|www\.", escaped)
     assert escaped.replace("\\", "").replace("\u2060", "") == text

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
 
 from app import charts
@@ -13,7 +12,7 @@ EVIL = '<a href="http://127.0.0.1:9/x">%{x}<b>$\\alpha$'
 COLOURS = charts.tone("light")
 
 
-def figures(name: str) -> dict[str, go.Figure]:
+def figures(name):
     metrics = {f"{d}_r{k}": 10.0 * k for d in ("i2t", "t2i") for k in (1, 5, 10)}
     frame = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
     changes = pd.DataFrame({"rank_a": [1, 200], "rank_b": [3, 40]})
@@ -36,14 +35,14 @@ def figures(name: str) -> dict[str, go.Figure]:
 
 
 @pytest.mark.parametrize("kind", list(figures("x")))
-def test_names_cannot_become_markup(kind: str) -> None:
+def test_names_cannot_become_markup(kind):
     text = str(figures(EVIL)[kind].to_plotly_json())
     assert "<a" not in text
     assert "%{x}<" not in text
     assert "127.0.0.1:9" in text
 
 
-def test_rank_matrix_by_hand() -> None:
+def test_rank_matrix_by_hand():
     """One query from rank 1 to 3, two from 200 to 40, one stays at 1."""
     changes = pd.DataFrame({"rank_a": [1, 200, 150, 1], "rank_b": [3, 40, 11, 1]})
     counts = charts.rank_matrix(changes, "a", "b", COLOURS).data[0].customdata
@@ -52,12 +51,12 @@ def test_rank_matrix_by_hand() -> None:
     np.testing.assert_array_equal(counts, expected)
 
 
-def test_bands_of_ranks() -> None:
+def test_bands_of_ranks():
     ranks = np.array([1, 2, 5, 6, 10, 11, 100, 101])
     assert charts.rank_band(ranks).tolist() == [0, 1, 1, 2, 2, 3, 4, 5]
 
 
-def test_histogram_counts_every_value_once() -> None:
+def test_histogram_counts_every_value_once():
     values = {"a": np.random.default_rng(0).normal(size=500), "b": np.zeros(7)}
     figure = charts.histogram(values, "x", "images", COLOURS)
     assert [int(sum(bar.y)) for bar in figure.data] == [500, 7]
@@ -66,7 +65,7 @@ def test_histogram_counts_every_value_once() -> None:
     assert not charts.histogram({}, "x", "images", COLOURS).data
 
 
-def test_one_run_is_blue_and_two_are_vermilion_and_blue() -> None:
+def test_one_run_is_blue_and_two_are_vermilion_and_blue():
     assert charts.run_colour(0, 1, COLOURS) == charts.run_colour(1, 2, COLOURS) == "#0072B2"
     assert charts.run_colour(0, 2, COLOURS) == "#D55E00"
     assert charts.tone("dark") is charts.DARK
@@ -74,15 +73,15 @@ def test_one_run_is_blue_and_two_are_vermilion_and_blue() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_colours_can_be_read_on_their_ground(theme: str) -> None:
+def test_colours_can_be_read_on_their_ground(theme):
     """WCAG contrast: 4.5 for text, 3 for marks."""
 
-    def luminance(colour: str) -> float:
+    def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    def contrast(one: str, two: str) -> float:
+    def contrast(one, two):
         high, low = sorted((luminance(one), luminance(two)), reverse=True)
         return (high + 0.05) / (low + 0.05)
 
@@ -93,7 +92,7 @@ def test_colours_can_be_read_on_their_ground(theme: str) -> None:
         assert contrast(mark, colours.paper) >= 3, mark
 
 
-def test_density_counts_every_anchor_once_and_skips_missing_values() -> None:
+def test_density_counts_every_anchor_once_and_skips_missing_values():
     x, y = np.array([0.0, 0.0, 1.0, np.nan]), np.array([0.0, 0.0, 1.0, 1.0])
     counts = charts.density(x, y, "x", "y", "captions", COLOURS, diagonal=True).data[0].customdata
     assert counts.sum() == 3
@@ -102,13 +101,13 @@ def test_density_counts_every_anchor_once_and_skips_missing_values() -> None:
     assert not charts.density(np.zeros(0), np.zeros(0), "x", "y", "captions", COLOURS).data
 
 
-def test_bands_of_occurrences() -> None:
+def test_bands_of_occurrences():
     bars = charts.occurrence_bands({"a": np.array([0, 0, 1, 5, 6, 100, 101])}, 10, COLOURS).data[0]
     assert list(bars.x) == ["none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100"]
     assert list(bars.y) == [2, 2, 1, 0, 0, 1, 1]
 
 
-def test_hover_texts_are_what_the_mouse_reads() -> None:
+def test_hover_texts_are_what_the_mouse_reads():
     recall = charts.recall_bars({"a": {"i2t_r1": 12.34}, "b <x>": {"i2t_r1": 50}}, charts.LIGHT)
     rows = charts.hover_texts(recall)
     assert rows.iloc[0].tolist() == ["a", "image → text, R@1: 12.3 %"]
@@ -127,11 +126,11 @@ def test_hover_texts_are_what_the_mouse_reads() -> None:
 PLANE = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
 
 
-def kinds(count: int = 4) -> charts.Kinds:
+def kinds(count=4):
     return charts.kinds(pd.Series(["image"] + ["caption"] * (count - 1)), LIGHT, ("image", "caption"))
 
 
-def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None:
+def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice():
     selected = np.array([True, False, True, False])
     areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
     marks = Marks(selected, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
@@ -152,13 +151,13 @@ def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice() -> None
     assert {tuple(t.marker.symbol) for t in points if t.xaxis == "x"} == {("diamond",), ("circle",) * 3}
 
 
-def test_nothing_chosen_fades_nothing() -> None:
+def test_nothing_chosen_fades_nothing():
     figure = charts.joint_map([Map("a", PLANE, kinds())], 1, np.arange(4), list("abcd"), Marks(), LIGHT)
     assert all(trace.selectedpoints is None for trace in figure.data)
     assert not figure.layout.shapes
 
 
-def test_more_points_than_are_drawn_stand_on_a_ground_of_all() -> None:
+def test_more_points_than_are_drawn_stand_on_a_ground_of_all():
     rng = np.random.default_rng(0)
     plane = rng.normal(size=(500, 2))
     drawn = np.arange(0, 500, 10)
@@ -170,7 +169,7 @@ def test_more_points_than_are_drawn_stand_on_a_ground_of_all() -> None:
     assert sum(len(trace.customdata) for trace in figure.data[1:]) == 50
 
 
-def test_many_kinds_leave_one_grey_for_the_rest() -> None:
+def test_many_kinds_leave_one_grey_for_the_rest():
     values = pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50)
     colouring = charts.kinds(values, DARK)
     assert len(colouring.names) == MOST_KINDS + 1
@@ -180,7 +179,7 @@ def test_many_kinds_leave_one_grey_for_the_rest() -> None:
     assert (colouring.codes == MOST_KINDS).sum() == 40
 
 
-def test_ramps_of_ranks_changes_and_plain_numbers() -> None:
+def test_ramps_of_ranks_changes_and_plain_numbers():
     ranks = charts.ramp("rank", np.array([1.0, 10.0, 1000.0, np.nan]), LIGHT)
     np.testing.assert_allclose(ranks.values[:3], [0, 1, 3])
     assert ranks.labels == ("1", "10", "100", "1,000")
@@ -195,14 +194,14 @@ def test_ramps_of_ranks_changes_and_plain_numbers() -> None:
     np.testing.assert_allclose(both[1].values, [2, 3])
 
 
-def test_similarity_curves_are_shares() -> None:
+def test_similarity_curves_are_shares():
     counts = [[np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])]]
     figure = charts.similarity_curves(["a"], np.linspace(-1, 1, 5), *counts, LIGHT)
     np.testing.assert_allclose(figure.data[0].y, [0, 0, 25, 75])
     np.testing.assert_allclose(figure.data[1].y, [0, 100, 0, 0])
 
 
-def test_densities_of_any_number_of_runs_have_area_one_and_one_axis() -> None:
+def test_densities_of_any_number_of_runs_have_area_one_and_one_axis():
     edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
     matching = [*np.array([[0, 0, 0, 0, 1, 3, 0, 0], [0, 0, 0, 0, 0, 0, 5, 0], [0] * 7 + [2]])]
     others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3

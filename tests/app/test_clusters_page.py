@@ -1,7 +1,6 @@
 """The Clusters page: offered, opened, prototypes beside offline clusters."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,14 +12,13 @@ from coder_core.api import open_run
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened
 from tests.support.run_folders import write_prototypes, write_run
 
 NAMES = ("demo-baseline", "demo")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     base = tmp_path_factory.mktemp("clusters") / "runs"
     for name, noise in zip(NAMES, (3.0, 1.5), strict=True):
         make_clusters(write_run(base, name, noise=noise, images=20), "dev", ClusterSettings(6))
@@ -28,11 +26,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def test_clusters_are_offered_for_the_runs_that_have_none(root: Path, opened: Opened) -> None:
+def test_clusters_are_offered_for_the_runs_that_have_none(root, opened):
     assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
 
 
-def test_everything_about_one_cluster(root: Path, opened: Opened) -> None:
+def test_everything_about_one_cluster(root, opened):
     app = opened(root, "clusters", k="6")
     assert app.value("k") == 6
     assert app.saying("AMI of the two runs")
@@ -55,7 +53,7 @@ def test_everything_about_one_cluster(root: Path, opened: Opened) -> None:
     assert app.saying("by chance")
 
 
-def test_a_damaged_clustering_is_named(root: Path, opened: Opened) -> None:
+def test_a_damaged_clustering_is_named(root, opened):
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
     app = opened(root, "clusters", k="7")
@@ -63,14 +61,14 @@ def test_a_damaged_clustering_is_named(root: Path, opened: Opened) -> None:
     assert app.labels("Cluster ") == ["Cluster demo"]
 
 
-def test_the_map_can_be_coloured_by_cluster(root: Path, opened: Opened) -> None:
+def test_the_map_can_be_coloured_by_cluster(root, opened):
     for name in NAMES:
         make_clusters(root / name, "dev", ClusterSettings())
     app = opened(root, "joint", map="PCA", colour="cluster", area="a:-9,-9,9,-9,9,9,-9,9")
     assert app.value("colour") == "cluster"
 
 
-def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, opened: Opened) -> None:
+def test_prototypes_stand_before_offline_clusters(root, tmp_path, opened):
     run = open_run(write_run(tmp_path, "pgc", images=20))
     rng = np.random.default_rng(0)
     labels = {"pairs": rng.integers(0, 5, 100), "cosines": rng.random(100), "members": np.arange(9)}
@@ -85,13 +83,13 @@ def test_prototypes_stand_before_offline_clusters(root: Path, tmp_path: Path, op
     assert not app.cards()
 
 
-def test_concepts_stand_beside_the_words(tmp_path: Path, opened: Opened) -> None:
+def test_concepts_stand_beside_the_words(tmp_path, opened):
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
     assert opened(tmp_path, "clusters", k="3").saying("Marking concepts")
     assert opened(tmp_path, "joint").saying("instance embeddings")
 
 
-def test_the_opened_cluster_has_a_ring() -> None:
+def test_the_opened_cluster_has_a_ring():
     columns = {"cluster": [4, 2], "size": [9, 5], "agreement": [50.0, 80.0], "words": ["<b>a", "b"]}
     table = pd.DataFrame(columns)
     figure = charts.cluster_map(table, 2, LIGHT)

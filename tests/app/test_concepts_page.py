@@ -1,7 +1,5 @@
 """The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what is absent in others."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,12 +9,11 @@ from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.api.concepts import graph_of, summarise_attention
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened
 from tests.support.run_folders import damage, import_run_folder, write_run
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     base = tmp_path_factory.mktemp("concepts") / "runs"
     write_concept_run(base, "one")
     write_concept_run(base, "two", beta=0.8)
@@ -27,7 +24,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-def test_two_runs_with_concepts_stand_side_by_side(root: Path, opened: Opened) -> None:
+def test_two_runs_with_concepts_stand_side_by_side(root, opened):
     app = opened(root, "concepts", run="one", versus="two")
     figures = len(app.get("plotly_chart"))
     assert app.texts().count("training captions (") == 2  # the concept's readers in either run
@@ -36,7 +33,7 @@ def test_two_runs_with_concepts_stand_side_by_side(root: Path, opened: Opened) -
     app.change(pairs_of="one")
 
 
-def test_every_control(root: Path, opened: Opened) -> None:
+def test_every_control(root, opened):
     app = opened(root, "concepts", run="one", versus="—", concept="ball", caption="7")
     assert app.value("concept") == "ball"
     assert "“ball”" in app.header[-2].value
@@ -57,7 +54,7 @@ def test_every_control(root: Path, opened: Opened) -> None:
     assert f"{best:.3f}" in app.cards()[0]
 
 
-def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, opened: Opened) -> None:
+def test_a_run_without_concepts_is_named_and_the_other_shown(root, opened):
     app = opened(root, "concepts", run="plain", versus="two")
     assert app.value("run") == "plain"
     assert app.saying("plain", "Only two")
@@ -65,19 +62,19 @@ def test_a_run_without_concepts_is_named_and_the_other_shown(root: Path, opened:
 
 
 @pytest.mark.parametrize("names", [["plain"], ["clip"], ["plain", "other"]])
-def test_what_is_absent_and_which_preset_has_it(root: Path, names: list[str], opened: Opened) -> None:
+def test_what_is_absent_and_which_preset_has_it(root, names, opened):
     app = opened(root, "concepts", run=names[0], versus="other" if "other" in names else "—")
     assert app.saying(*names, "coder-flickr8k")
     assert not app.header
 
 
-def test_a_caption_leads_to_its_concepts(root: Path, opened: Opened) -> None:
+def test_a_caption_leads_to_its_concepts(root, opened):
     app = opened(root, "diversity", run="one", versus="—", caption="7")
     assert 'href="concepts?run=one&amp;versus=%E2%80%94&amp;split=dev&amp;caption=7"' in app.texts()
     assert 'href="concepts?' not in app.change(run="plain").texts()
 
 
-def test_the_graph_draws_every_kind_every_edge_and_the_ring(root: Path) -> None:
+def test_the_graph_draws_every_kind_every_edge_and_the_ring(root):
     view = open_run(root / "one").concepts("dev")
     assert view is not None
     graph = graph_of(view, np.arange(5))
@@ -90,7 +87,7 @@ def test_the_graph_draws_every_kind_every_edge_and_the_ring(root: Path) -> None:
     assert list(ring.x) == graph.nodes.loc[graph.nodes["concept"] == 2, "x"].tolist()
 
 
-def test_bars_count_every_sample_once_and_sides_have_their_sign() -> None:
+def test_bars_count_every_sample_once_and_sides_have_their_sign():
     figure = charts.concepts_read({"a": np.array([0.99999, 1.0, 3.0, 500.0])}, "captions", LIGHT)
     assert sum(figure.data[0].y) == pytest.approx(100)
     assert figure.data[0].customdata[0] == 2

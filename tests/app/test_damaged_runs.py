@@ -3,10 +3,7 @@
 import json
 import shutil
 import tomllib
-from collections.abc import Callable
 from itertools import cycle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,22 +14,22 @@ from coder_core.api import InputError, list_runs, open_run
 from coder_core.files.lines import seal_line
 from coder_core.files.manifest import render_manifest
 from coder_core.runs.status import write_status
-from tests.support.pages import PAGES, Opened
+from tests.support.pages import PAGES
 from tests.support.run_folders import cut, flip, reseal, synthetic, write_embeddings, write_run
 
-VALUES: tuple[Any, ...] = (True, "![x](y)", [[["x"]]], {"a": {}})
+VALUES = (True, "![x](y)", [[["x"]]], {"a": {}})
 
 
-def small(root: Path, *names: str, images: int = 8, **options: Any) -> list[Path]:
+def small(root, *names, images=8, **options):
     """Runs without pictures."""
     return [write_run(root, name, images=images, pictures=False, **options) for name in names]
 
 
-def halve(path: Path) -> None:
+def halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-FAULTS: dict[str, tuple[str, Callable[[Path], None]]] = {
+FAULTS = {
     "cut": ("image_ranks.npy", cut),
     "flipped": ("text_embeddings.npy", flip),
     "halved": ("captions.json", halve),
@@ -41,7 +38,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], None]]] = {
 """A run → a file of its analysis, and how it is damaged."""
 
 
-def spoil(document: dict[str, Any], value: Any, depth: int) -> dict[str, Any]:
+def spoil(document, value, depth):
     """Every value at this depth replaced."""
     if depth == 0:
         return dict.fromkeys(document, value)
@@ -50,7 +47,7 @@ def spoil(document: dict[str, Any], value: Any, depth: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def spoilt(tmp_path_factory):
     """A good pair among runs with wrong values in configuration, manifest, status and history."""
     root = tmp_path_factory.mktemp("spoilt") / "runs"
     small(root, "good", "good-baseline")
@@ -74,7 +71,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", ["", "overview", "start", "train", "diversity"])
-def test_pages_name_damaged_runs_and_show_the_others(opened: Opened, spoilt: Path, page: str) -> None:
+def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
     app = opened(spoilt, page, curves=["good", "history-0", "history-1", "status-0"])
     if page != "start":
         assert {"good", "good-baseline"} <= set(app.selectbox(key="run").options)
@@ -84,7 +81,7 @@ def test_pages_name_damaged_runs_and_show_the_others(opened: Opened, spoilt: Pat
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def faulty(tmp_path_factory):
     """A good pair beside a run of each of FAULTS."""
     root = tmp_path_factory.mktemp("faulty") / "runs"
     small(root, "good-baseline", "good")
@@ -94,7 +91,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("page", "name"), zip(PAGES, cycle(FAULTS), strict=False))
-def test_a_damaged_file_is_named_on_every_page(opened: Opened, faulty: Path, page: str, name: str) -> None:
+def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
     file, _ = FAULTS[name]
     app = opened(faulty, page, run=name, versus="good", split="dev")
     assert app.value("run") == name
@@ -107,7 +104,7 @@ def test_a_damaged_file_is_named_on_every_page(opened: Opened, faulty: Path, pag
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_damaged_file_leaves_the_other_runs_alone(opened: Opened, faulty: Path, name: str) -> None:
+def test_a_damaged_file_leaves_the_other_runs_alone(opened, faulty, name):
     file, _ = FAULTS[name]
     app = opened(faulty, "overview", run="good", versus=name, split="dev", curves=["good-baseline"])
     assert app.saying(name, file)
@@ -116,7 +113,7 @@ def test_a_damaged_file_leaves_the_other_runs_alone(opened: Opened, faulty: Path
     assert not opened(faulty, "retrieval", run="good-baseline", versus="good").saying(file)
 
 
-def test_a_file_halved_while_the_app_runs_is_noticed(opened: Opened, tmp_path: Path) -> None:
+def test_a_file_halved_while_the_app_runs_is_noticed(opened, tmp_path):
     """Also in a table that is mapped into memory, where reading past its end would kill the server."""
     [torn] = small(tmp_path, "torn")
     app = opened(tmp_path, "retrieval")
@@ -130,7 +127,7 @@ def test_a_file_halved_while_the_app_runs_is_noticed(opened: Opened, tmp_path: P
     ("name", "clue"),  # not evaluated, still training, and no run
     [("new", "coder_core.evaluate"), ("going", "Train page"), ("gone", "folder of runs")],
 )
-def test_a_run_that_cannot_be_shown_is_named(opened: Opened, tmp_path: Path, name: str, clue: str) -> None:
+def test_a_run_that_cannot_be_shown_is_named(opened, tmp_path, name, clue):
     small(tmp_path, "good")
     if name != "gone":
         [folder] = small(tmp_path, name)
@@ -147,14 +144,14 @@ def test_a_run_that_cannot_be_shown_is_named(opened: Opened, tmp_path: Path, nam
     assert app.get("plotly_chart")
 
 
-def test_a_split_without_an_analysis_stays_chosen(opened: Opened, tmp_path: Path) -> None:
+def test_a_split_without_an_analysis_stays_chosen(opened, tmp_path):
     small(tmp_path, "good", "good-baseline")
     app = opened(tmp_path, "diversity", run="good", versus="good-baseline", split="test")
     assert any("good" in refusal and "test" in refusal for refusal in app.refusals())
     assert app.value("split") == "test"
 
 
-def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opened, tmp_path: Path) -> None:
+def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened, tmp_path):
     """The sections below show the other runs."""
     good, torn = small(tmp_path, "good", "torn")
     cut(torn / "analysis" / "dev" / "image_ranks.npy")
@@ -167,7 +164,7 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened: Opene
     assert [row["run"] for row in separation] == ["good"]
 
 
-def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) -> None:
+def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
     """A manifest exchanged for that of another run is intact in itself."""
     [good] = small(tmp_path, "good", images=20)
     [exchanged] = small(tmp_path, "exchanged", images=20, seed=1, noise=4)
@@ -185,7 +182,7 @@ def test_metrics_of_another_run_are_not_shown(opened: Opened, tmp_path: Path) ->
     assert rows["exchanged"] == "–"
 
 
-def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened: Opened, tmp_path: Path) -> None:
+def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened, tmp_path):
     """A resealed run with the captions of another, of fewer images by its ranks; and a sound one of one more image."""
     _, short = small(tmp_path, "good", "short")
     file = short / "analysis" / "dev" / "image_ranks.npy"

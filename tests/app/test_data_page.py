@@ -1,7 +1,6 @@
 """The Data page: mismatched pairs, the check of pictures and captions as a job, duplicates, leaks, empty captions."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
 from tests.app.test_jobs import until_over
-from tests.support.pages import Opened
 from tests.support.run_folders import reseal, write_halves, write_run
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """A run of dev whose pictures hold a copy and a torn file, with the train split of its data beside it, which has a
     picture and a caption of dev."""
     base = tmp_path_factory.mktemp("data-page")
@@ -44,11 +42,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _data(root, monkeypatch):
     monkeypatch.setenv("CODER_DEMO", str(root.parent / "demo-data"))
 
 
-def test_mismatched_pairs_are_listed_and_opened(root: Path, opened: Opened) -> None:
+def test_mismatched_pairs_are_listed_and_opened(root, opened):
     app = opened(root, "data", run="demo-baseline", versus="demo")
     [rows] = app.rows("suspicion")
     assert len(rows) == 50
@@ -73,7 +71,7 @@ def test_mismatched_pairs_are_listed_and_opened(root: Path, opened: Opened) -> N
     assert [len(rows) for rows in app.rows("suspicion")] == [1]
 
 
-def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path: Path, opened: Opened) -> None:
+def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path, opened):
     [first, second], wrong = write_halves(tmp_path / "runs")
     again_run = shutil.copytree(second, first.parent / "again")
     document = (again_run / "config.toml").read_text()
@@ -95,9 +93,7 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path: Path, open
     assert "+" not in app.segmented_control(key="judge").options
 
 
-def test_the_check_is_kept(
-    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path))
     query = {"run": "demo", "versus": "—", "list": "Duplicate pictures"}
     app = opened(root, "data", **query)
@@ -122,7 +118,7 @@ def test_the_check_is_kept(
     st.cache_resource.clear()
 
 
-def test_duplicates_leaks_and_bad_pictures(root: Path, opened: Opened) -> None:
+def test_duplicates_leaks_and_bad_pictures(root, opened):
     check_content(splits_of_run(open_run(root / "demo")))
     app = opened(root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures")
     [rows] = app.rows("likeness")
@@ -143,7 +139,7 @@ def test_duplicates_leaks_and_bad_pictures(root: Path, opened: Opened) -> None:
     assert "broken: " in str(app.tables())
 
 
-def test_empty_captions_in_every_order(root: Path, opened: Opened) -> None:
+def test_empty_captions_in_every_order(root, opened):
     app = opened(root, "data", run="demo", versus="—", list="Empty captions")
     [rows] = app.rows("content words")
     assert (rows[0]["content words"], rows[0]["words"]) == ("0", "2")
@@ -154,7 +150,7 @@ def test_empty_captions_in_every_order(root: Path, opened: Opened) -> None:
         assert values == sorted(values, reverse=order == "generic")
 
 
-def test_a_large_split_has_a_sample(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_split_has_a_sample(root, opened, monkeypatch):
     drawn = draw_sample(10, open_run(root / "demo").image_of_text("dev"), scores=100)
     assert drawn is not None
     monkeypatch.setattr(Run, "sample", lambda self, split, **_: drawn)

@@ -6,13 +6,12 @@ import pandas as pd
 
 from coder_core.api import diversity_changes, open_run, rank_correlation
 from coder_core.api.retrieval import fitting_images
-from tests.support.pages import Opened, Roots
 
 SLIDERS = {"epsilon": 0.3, "mu": 0.2, "gamma": 0.1, "tau": 0.05}
 SIDES = ("split", "batch", "bank")
 
 
-def test_every_setting(roots: Roots, opened: Opened) -> None:
+def test_every_setting(roots, opened):
     app = opened(roots["two"], "diversity").change(**SLIDERS)
     for anchors, measure, over in itertools.product(("text", "image"), ("std", "entropy"), SIDES):
         if app.value("anchors") != anchors:
@@ -22,7 +21,7 @@ def test_every_setting(roots: Roots, opened: Opened) -> None:
         assert app.saying(number.capitalize(), 7)
 
 
-def test_ambiguity_by_captions_alone_is_beside_diversity(roots: Roots, opened: Opened) -> None:
+def test_ambiguity_by_captions_alone_is_beside_diversity(roots, opened):
     app = opened(roots["two"], "diversity").change(fits=True)
     run = open_run(roots["two"] / "demo")
     fits = fitting_images(run, "dev")
@@ -34,7 +33,7 @@ def test_ambiguity_by_captions_alone_is_beside_diversity(roots: Roots, opened: O
     assert "fits" not in app.keys("toggle")
 
 
-def test_sliders_begin_at_the_values_of_training(roots: Roots, opened: Opened) -> None:
+def test_sliders_begin_at_the_values_of_training(roots, opened):
     app = opened(roots["two"], "diversity")
     assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]
     assert app.saying("demo-baseline", "eq. 4")
@@ -43,7 +42,7 @@ def test_sliders_begin_at_the_values_of_training(roots: Roots, opened: Opened) -
     assert app.change(mu=0.25).texts().count("μ = 0.25\n") == 2
 
 
-def test_anchors_are_ranked_by_change_and_walked(roots: Roots, opened: Opened) -> None:
+def test_anchors_are_ranked_by_change_and_walked(roots, opened):
     app = opened(roots["two"], "diversity")
     first, second = (open_run(roots["two"] / name).diversity("dev") for name in ("demo-baseline", "demo"))
     moves = diversity_changes(first, second)["change"]
@@ -55,7 +54,7 @@ def test_anchors_are_ranked_by_change_and_walked(roots: Roots, opened: Opened) -
     assert app.click("caption-previous").value("caption") == best
 
 
-def test_words_that_no_caption_holds(roots: Roots, opened: Opened) -> None:
+def test_words_that_no_caption_holds(roots, opened):
     app = opened(roots["two"], "diversity").change(words="zebra")
     assert app.refusals()
     assert "caption" not in app.keys("number_input")  # nothing is open

@@ -4,7 +4,6 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -20,7 +19,7 @@ ORIGINS = (b"http://evil.example", b"null", b"http://127.0.0.1:8502", b"http://1
 ORIGINS += (b"http://localhost:8501", b"https://127.0.0.1:8501")
 
 
-def test_this_machine_is_allowed() -> None:
+def test_this_machine_is_allowed():
     for host in (b"localhost", b"127.0.0.1", b"localhost:8501", b"127.0.0.1:1", b"LOCALHOST:80"):
         assert is_allowed([(b"host", host)])
         assert is_allowed([(b"host", host), (b"origin", b"http://" + host)])
@@ -36,23 +35,23 @@ def test_this_machine_is_allowed() -> None:
         [OWN, (b"origin", b"http://127.0.0.1:8501"), (b"origin", b"http://evil.example")],
     ],
 )
-def test_everybody_else_is_not(headers: list[tuple[bytes, bytes]]) -> None:
+def test_everybody_else_is_not(headers):
     assert not is_allowed(headers)
 
 
-def response(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any) -> list[dict[str, Any]]:
+def response(kind, host, answers, **scope):
     """The guard's response to a request with this Host, over an app with these answers (none: not reached)."""
-    sent: list[dict[str, Any]] = []
+    sent = []
 
-    async def behind(scope: Any, receive: Any, send: Any) -> None:
+    async def behind(scope, receive, send):
         assert answers, "reached"
         for message in answers:
             await send(message)
 
-    async def receive() -> dict[str, str]:
+    async def receive():
         return {"type": f"{kind}.connect"}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message):
         sent.append(message)
 
     request = {"type": kind, "headers": [(b"host", host)], **scope}
@@ -69,14 +68,14 @@ def response(kind: str, host: bytes, answers: list[dict[str, Any]], **scope: Any
         ("websocket", {"websocket.http.response": {}}, "websocket.http.response.start"),
     ],
 )
-def test_the_app_behind_is_not_reached(kind: str, extensions: dict[str, Any], answer: str) -> None:
+def test_the_app_behind_is_not_reached(kind, extensions, answer):
     sent = response(kind, b"evil.example", [], extensions=extensions)
     assert sent[0]["type"] == answer
     assert sent[0].get("status", 403) == 403
 
 
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept"])
-def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind: str) -> None:
+def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind):
     theirs = [(b"Referrer-Policy", b"unsafe-url"), (b"etag", b"1")]
     [answer] = response(kind.partition(".")[0], OWN[1], [{"type": kind, "headers": theirs}])
     headers = dict(answer["headers"])
@@ -103,7 +102,7 @@ PAIR = "run=x-baseline&versus=x&split=dev"
         ("/train", "run=gone", "/train", "versus=—&run=gone"),
     ],
 )
-def test_what_is_missing_is_added(path: str, query: str, page: str, completed: str) -> None:
+def test_what_is_missing_is_added(path, query, page, completed):
     address = complete(path, query, RUNS)
     assert address is not None
     assert urlsplit(address).path == page
@@ -111,14 +110,14 @@ def test_what_is_missing_is_added(path: str, query: str, page: str, completed: s
     assert path == "/" or complete(page, urlsplit(address).query, RUNS) is None
 
 
-def test_other_addresses_stay_and_without_a_run_the_start_page_comes_first() -> None:
+def test_other_addresses_stay_and_without_a_run_the_start_page_comes_first():
     for path in ("/static/js/index.js", "/_stcore/health", "/start", "/none", "//overview"):
         assert complete(path, "", RUNS) is None
     assert complete("/", "", []) == "/start"
     assert complete("/overview", "", []) is None
 
 
-def test_accepted_connections_send_at_once() -> None:
+def test_accepted_connections_send_at_once():
     """Opened as Streamlit opens its socket: asyncio sets TCP_NODELAY only where the protocol is named."""
     with socket.socket(socket.AF_INET) as listening, socket.socket() as client:
         listening.bind(("127.0.0.1", 0))

@@ -1,8 +1,6 @@
 """Heat maps of words over pictures, in a real browser."""
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +13,14 @@ from coder_core.features import main as features
 from tests.support.heat_runs import train, write_heat_runs
 from tests.support.numerics import numerics_unchanged
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
-from tests.support.visits import CHART, Listener, Visit, payloads, picture
+from tests.support.visits import CHART, payloads, picture
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 CAPTION = CAPTIONS[DEV[1]][1]  # the fourth of dev: "number 7: a disc, drawn"
 
 
 @pytest.fixture(scope="module")
-def heat(runs: Path) -> Path:
+def heat(runs):
     """`runs` with those of `write_heat_runs`, "bare", whose features are a detector's: without boxes and tower, "tar",
     pretrained, and "parquet", trained on regions, whose pictures lie inside such files."""
     folder = runs.parent
@@ -42,13 +40,13 @@ def heat(runs: Path) -> Path:
     return runs
 
 
-def drawn(visit: Visit, position: int = 0) -> dict[str, Any]:
+def drawn(visit, position=0):
     """The trace, picture and frame of a heat map once it is there."""
     chart = f".st-key-heat-{position} {CHART}"
     visit.settle()
     visit.page.locator(f"{chart} .plot-container").wait_for()
     visit.settle()
-    figure: dict[str, Any] = visit.page.evaluate(
+    figure = visit.page.evaluate(
         """chart => {
           const { _fullData, layout } = document.querySelector(chart)
           const rows = Array.from(_fullData[0].z || [_fullData[0].y], row => Array.from(row))
@@ -59,16 +57,16 @@ def drawn(visit: Visit, position: int = 0) -> dict[str, Any]:
     return figure
 
 
-def picked(visit: Visit) -> str:
+def picked(visit):
     """The word whose regions are lit."""
     return str(visit.page.locator(".st-key-word [aria-checked=true]").inner_text())
 
 
-def assert_close(figure: dict[str, Any], values: np.ndarray, atol: float = 1e-5) -> None:
+def assert_close(figure, values, atol=1e-5):
     np.testing.assert_allclose(np.ravel(figure["rows"]), values, atol=atol)
 
 
-def test_a_word_is_picked_and_its_regions_are_lit(visit: Visit, heat: Path) -> None:
+def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
     plain, scored = (open_run(heat / name) for name in ("plain", "words"))
     visit.open("retrieval?run=plain&versus=words&query-text=3&heat=true")
     expected = [heat_map(run, "dev", CAPTION, 1, "cosine") for run in (plain, scored)]
@@ -100,7 +98,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit: Visit, heat: Path) -> N
     np.testing.assert_allclose(row, expected[1].values[other], atol=0.006)
 
 
-def test_a_hostile_text_and_an_upload_have_maps(visit: Visit, heat: Path, listener: Listener) -> None:
+def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):
     """Draw them with the towers of a pretrained run, and with those that made a run's features."""
     port, requests = listener
     text = payloads(port)[3]
@@ -130,7 +128,7 @@ def test_a_hostile_text_and_an_upload_have_maps(visit: Visit, heat: Path, listen
     assert requests == []
 
 
-def test_an_anchor_and_regions_without_boxes(visit: Visit, heat: Path) -> None:
+def test_an_anchor_and_regions_without_boxes(visit, heat):
     visit.open("diversity?run=bare&versus=—&caption=3&heat=true")
     figure, run = drawn(visit), open_run(heat / "bare")
     assert figure["type"] == "bar"
@@ -144,7 +142,7 @@ def test_an_anchor_and_regions_without_boxes(visit: Visit, heat: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["retrieval?query-text=3", "diversity?caption=3"])
-def test_pictures_inside_tar_and_parquet_are_shown(visit: Visit, heat: Path, page: str) -> None:
+def test_pictures_inside_tar_and_parquet_are_shown(visit, heat, page):
     visit.open(f"{page}&run=tar&versus=parquet&heat=true")
     for position, name in enumerate(("tar", "parquet")):
         figure, known = drawn(visit, position), heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +13,19 @@ NOTHING = (sys.executable, "-c", "pass")
 
 
 @pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path))
     return tmp_path
 
 
-def until_over(name: str, seconds: float = 200) -> None:
+def until_over(name, seconds=200):
     end = time.monotonic() + seconds
     while (job := jobs.current(name)) is not None and job.running:
         assert time.monotonic() < end
         time.sleep(0.05)
 
 
-def test_two_names_are_two_jobs_and_one_name_is_one(root: Path) -> None:
+def test_two_names_are_two_jobs_and_one_name_is_one(root):
     training = jobs.start(WAIT)
     layout = jobs.start(WAIT, "layout-0123")
     try:
@@ -46,12 +45,12 @@ def test_two_names_are_two_jobs_and_one_name_is_one(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-rf", "A", "a\n"])
-def test_a_job_name_cannot_leave_its_folder(name: str) -> None:
+def test_a_job_name_cannot_leave_its_folder(name):
     with pytest.raises(ValueError, match="a job is named"):
         jobs.folder_of(name)
 
 
-def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root: Path) -> None:
+def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root):
     work = root / ".work"
     old, recent, running = "layout-old", "layout-recent", "layout-running"
     for name in (old, recent):
@@ -74,7 +73,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root: P
         jobs.stop(running)
 
 
-def test_a_pipe_in_place_of_a_job_is_left_alone_without_waiting_for_its_writer(root: Path) -> None:
+def test_a_pipe_in_place_of_a_job_is_left_alone_without_waiting_for_its_writer(root):
     (root / ".work").mkdir()
     os.mkfifo(root / ".work" / "layout-pipe")
     jobs.forget("layout-pipe")

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
 from tests.app.test_jobs import WAIT, until_over
-from tests.support.pages import Opened
 from tests.support.run_folders import flip, write_run
 
 EVERYTHING = "a:-9,-9,9,-9,9,9,-9,9"
@@ -25,13 +23,13 @@ FURTHER = "a:-999,-999,999,-999,999,999,-999,999"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     base = write_pair(tmp_path_factory.mktemp("joint") / "runs")
     write_run(base, "smaller", images=12, pictures=False)
     return base
 
 
-def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, opened: Opened) -> None:
+def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root, opened):
     app = opened(root, "joint")
     assert len(app.labels("Compute")) == 1
     assert not (root / ".work").exists()
@@ -40,7 +38,7 @@ def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root: Path, ope
     assert not app.change(map="pca").labels("Compute")
 
 
-def test_every_colour_with_everything_selected(root: Path, opened: Opened) -> None:
+def test_every_colour_with_everything_selected(root, opened):
     app = opened(root, "joint", map="PCA", area=EVERYTHING, focus="caption-7", colour="words")
     assert app.value("colour") == "words"
     assert app.saying(120, 120, 20, 100)
@@ -57,7 +55,7 @@ def test_every_colour_with_everything_selected(root: Path, opened: Opened) -> No
     assert all("caption 7 · image 1 · 1.png<br>scene 1, told in way 2" in figure for figure in figures)
 
 
-def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
+def test_one_run_alone_and_an_empty_area(root, opened):
     app = opened(root, "joint", area="a:50,50,60,50,60,60").change(versus="—")
     assert not app.tables()
     app.change(slice="image == 3")
@@ -75,12 +73,10 @@ def test_one_run_alone_and_an_empty_area(root: Path, opened: Opened) -> None:
         ("t-SNE", "Both, centred", 20, 100),
     ],
 )
-def test_each_modality(
-    root: Path, opened: Opened, method: str, shown: str, images: int, captions: int
-) -> None:
+def test_each_modality(root, opened, method, shown, images, captions):
     modalities = shown.lower().removeprefix("both, ")
     if method == "t-SNE":
-        settings = LayoutSettings("tsne", perplexity=5.0, modalities=modalities)  # type: ignore[arg-type]
+        settings = LayoutSettings("tsne", perplexity=5.0, modalities=modalities)
         make_layouts([root / name for name in ("demo-baseline", "demo")], "dev", settings)
     query = {"map": method, "modalities": shown, "area": FURTHER, "find": "told", "perplexity": "5"}
     app = opened(root, "joint", **query)
@@ -96,7 +92,7 @@ def test_each_modality(
     assert not app.saying("selected:")
 
 
-def test_a_single_match_is_opened_and_a_text_without_one_is_quoted(root: Path, opened: Opened) -> None:
+def test_a_single_match_is_opened_and_a_text_without_one_is_quoted(root, opened):
     app = opened(root, "joint", map="PCA", find="caption 7")
     assert app.saying("“caption 7”", 1)
     assert app.saying("Caption 7", "image 1")
@@ -104,13 +100,13 @@ def test_a_single_match_is_opened_and_a_text_without_one_is_quoted(root: Path, o
     assert app.saying("“<b>unicorn</b>”")
 
 
-def test_runs_on_other_samples_are_not_laid_over_each_other(root: Path, opened: Opened) -> None:
+def test_runs_on_other_samples_are_not_laid_over_each_other(root, opened):
     app = opened(root, "joint", area=EVERYTHING, run="demo", versus="smaller")
     assert app.saying("demo", "smaller", "different samples")
     assert app.saying("100 captions")
 
 
-def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, opened: Opened) -> None:
+def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root, opened):
     runs = [root / name for name in ("demo-baseline", "demo")]
     made = make_layouts(runs, "dev", LayoutSettings("tsne", perplexity=10.0))
     assert not opened(root, "joint", map="t-SNE", perplexity="10").labels("Compute")
@@ -120,7 +116,7 @@ def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root: Path, opened: Open
     assert app.labels("Compute")
 
 
-def test_commands_run_beside_the_app_and_are_cancelled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_beside_the_app_and_are_cancelled(root, monkeypatch):
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     run = next(run for run in all_runs() if run.name == "demo")
     command = jobs.module_command("coder_core.project", str(run.path), "--split", "dev", "--method", "pca")
@@ -147,7 +143,7 @@ def test_commands_run_beside_the_app_and_are_cancelled(root: Path, monkeypatch: 
     assert jobs.how_it_ended("layout-wait") == ""
 
 
-def test_a_large_split_is_sampled(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_split_is_sampled(root, opened, monkeypatch):
     drawn = draw_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
     assert drawn is not None
     monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)

@@ -2,13 +2,13 @@
 
 from urllib.parse import parse_qs, urlsplit
 
-from tests.support.visits import CHART, Visit
+from tests.support.visits import CHART
 
 DEFAULT = {"run": ["demo-baseline"], "versus": ["demo"], "split": ["dev"]}
 PAIR = "run=demo-baseline&versus=demo&split=dev"
 
 
-def test_the_bare_address_names_its_runs_and_a_saved_view_opens_it(visit: Visit) -> None:
+def test_the_bare_address_names_its_runs_and_a_saved_view_opens_it(visit):
     visit.open("?figures=SVG")
     assert urlsplit(visit.page.url).path == "/overview"
     assert visit.query() == DEFAULT | {"figures": ["SVG"]}
@@ -33,7 +33,7 @@ def test_the_bare_address_names_its_runs_and_a_saved_view_opens_it(visit: Visit)
     view.wait_for(state="detached")
 
 
-def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visit) -> None:
+def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit):
     address = "overview?run=demo&versus=demo-baseline&split=dev"
     visit.open(address)
     assert visit.page.url.endswith(f"/{address}")
@@ -48,7 +48,7 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit: Visi
         assert visit.query() == swapped
 
 
-def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit: Visit) -> None:
+def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit):
     """The measure, which is not a step of its own, follows to no other page."""
     visit.open(f"diversity?{PAIR}&measure=Entropy&caption=7")
     visit.page.get_by_role("combobox", name="Compared with").click()
@@ -66,7 +66,7 @@ def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit:
     assert visit.query() == DEFAULT
 
 
-def test_a_run_that_is_not_there_is_named_and_the_link_stays_as_it_was(visit: Visit) -> None:
+def test_a_run_that_is_not_there_is_named_and_the_link_stays_as_it_was(visit):
     visit.open("train?run=gone&versus=demo&split=dev&at=5", charts=False)
     assert visit.page.url.endswith("/train?run=gone&versus=demo&split=dev&at=5")
     visit.follow("Diversity")

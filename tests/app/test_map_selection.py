@@ -12,12 +12,12 @@ from app.frame import sidebar
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 
 
-def test_points_inside_a_square_by_hand() -> None:
+def test_points_inside_a_square_by_hand():
     plane = np.array([[1, 1], [3, 1], [-1, 1], [1, 3], [1.999, 0.001]])
     assert map_selection.inside(plane, SQUARE).tolist() == [True, False, False, False, True]
 
 
-def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule() -> None:
+def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule():
     bow = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
     plane = np.array([[0.2, 1.0], [1.8, 1.0], [1.0, 1.8], [1.0, 0.2]])
     assert map_selection.inside(plane, bow).tolist() == [True, True, False, False]
@@ -26,7 +26,7 @@ def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule() -> None:
     assert map_selection.inside(three, hollow).tolist() == [True, False, True]
 
 
-def test_inside_agrees_with_winding_angles_on_random_stars() -> None:
+def test_inside_agrees_with_winding_angles_on_random_stars():
     rng = np.random.default_rng(0)
     plane = rng.normal(size=(500, 2))
     for corners in (7, 60):
@@ -39,7 +39,7 @@ def test_inside_agrees_with_winding_angles_on_random_stars() -> None:
         np.testing.assert_array_equal(map_selection.inside(plane, [tuple(c) for c in star.tolist()]), winding)
 
 
-def test_a_choice_survives_the_url() -> None:
+def test_a_choice_survives_the_url():
     lassoed = Selection((Area(0, SQUARE), Area(1, ((0.125, -3.5), (10.0, 4.0), (5.0, 6.0)))), (7, 12))
     text = map_selection.to_text(lassoed)
     assert text == "a:0,0,2,0,2,2,0,2!b:0.125,-3.5,10,4,5,6!p:7,12"
@@ -48,13 +48,13 @@ def test_a_choice_survives_the_url() -> None:
     assert not Selection()
 
 
-def test_nonsense_in_the_url_chooses_nothing() -> None:
+def test_nonsense_in_the_url_chooses_nothing():
     areas = "a:1,2,3 a:1,2,3,4,5,6,7 c:1,2,3,4,5,6 a:1,2,3,4,5,nan a:1e5,2,3,4,5,6 a:inf,2,3,4,5,6"
     for text in (*areas.split(), "p:", "p:-1", "p:1.5", "../../etc", "<script>", "9" * 5000):
         assert map_selection.from_text(text) == Selection(), text
 
 
-def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them() -> None:
+def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them():
     lasso = {"xref": "x2", "yref": "y2", "x": [0.0, 2.00004, 2.0], "y": [0.0, 0.0, 2.0]}
     box = {"xref": "x", "yref": "y", "x": [3.0, 1.0], "y": [4.0, 2.0]}
     drawn = {"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}}
@@ -67,7 +67,7 @@ def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them() -> None:
     assert not map_selection.from_chart({"selection": {"lasso": [{"x": [1, 2], "y": [1]}]}})
 
 
-def test_a_long_lasso_is_thinned_and_still_holds_what_it_held() -> None:
+def test_a_long_lasso_is_thinned_and_still_holds_what_it_held():
     angle = np.linspace(0, 2 * np.pi, 2000, endpoint=False)
     lasso = {"xref": "x", "x": (8 + 3 * np.cos(angle)).tolist(), "y": (2 + 3 * np.sin(angle)).tolist()}
     drawn = map_selection.from_chart({"selection": {"lasso": [lasso]}})
@@ -78,7 +78,7 @@ def test_a_long_lasso_is_thinned_and_still_holds_what_it_held() -> None:
     assert (map_selection.inside(plane, drawn.areas[0].corners) != expected).mean() < 0.002
 
 
-def test_areas_on_either_map_choose_the_same_samples_on_both() -> None:
+def test_areas_on_either_map_choose_the_same_samples_on_both():
     first = np.array([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0], [9.0, 1.0]])
     second = first[[2, 0, 1, 3]]  # sample 1 lies at (1, 1) on the second map
     areas = Selection((Area(0, SQUARE), Area(1, SQUARE)), (3, 99))
@@ -86,7 +86,7 @@ def test_areas_on_either_map_choose_the_same_samples_on_both() -> None:
     assert map_selection.points_in(Selection((Area(1, SQUARE),)), [first]).tolist() == []  # one map only
 
 
-def test_focus_is_a_sample_of_the_split() -> None:
+def test_focus_is_a_sample_of_the_split():
     assert map_selection.focus_point("image-3", 10, 50) == 3
     assert map_selection.focus_point("caption-7", 10, 50) == 17
     for text in ("image-10", "caption-50", "caption--1", "image", None, "image-3\n", "x"):
@@ -94,13 +94,13 @@ def test_focus_is_a_sample_of_the_split() -> None:
     assert [map_selection.focus_name(p, 10) for p in (3, 17)] == ["image-3", "caption-7"]
 
 
-QUERIES: dict[str, list[int]] = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
+QUERIES = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
 QUERIES |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
 QUERIES |= {"": [], "  ": [], "(": [], ".*": []}
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_search_by_number_file_and_words(query: str) -> None:
+def test_a_search_by_number_file_and_words(query):
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
     modality, rows = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2]
     table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
@@ -108,7 +108,7 @@ def test_a_search_by_number_file_and_words(query: str) -> None:
     assert map_selection.matching_points(table, names, query).tolist() == QUERIES[query]
 
 
-def test_pairs_of_an_image_and_of_a_caption() -> None:
+def test_pairs_of_an_image_and_of_a_caption():
     owner = np.array([0, 0, 1, 2])
     pairs, total = map_selection.pairs_of(np.array([0]), owner, 3, 10)
     assert pairs.tolist() == [[0, 3], [0, 4]]
@@ -120,19 +120,19 @@ def test_pairs_of_an_image_and_of_a_caption() -> None:
     assert map_selection.pairs_of(np.zeros(0, dtype=int), owner, 3, 2)[1] == 0
 
 
-def test_points_give_their_customdata_once_each() -> None:
+def test_points_give_their_customdata_once_each():
     points = [{"customdata": [3], "point_index": 0}, {"customdata": 3}, {"customdata": [1, "x"]}]
     points.append({"point_index": 9})
     assert selection.selected_points({"selection": {"points": points}}) == [3, 1]
     assert selection.selected_points({}) == []
 
 
-def test_neighbours_stay_inside() -> None:
+def test_neighbours_stay_inside():
     for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
         assert selection.neighbour([5, 9, 2], current, step) == expected
 
 
-def test_outcomes_are_counted_and_filtered_by_change() -> None:
+def test_outcomes_are_counted_and_filtered_by_change():
     columns = {"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]}
     changes = pd.DataFrame(columns)
     assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
@@ -140,7 +140,7 @@ def test_outcomes_are_counted_and_filtered_by_change() -> None:
     assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]
 
 
-def test_tenths_by_hand() -> None:
+def test_tenths_by_hand():
     """Twenty anchors, the two lowest are missed."""
     spread = np.arange(20.0)[::-1]
     ranks = np.where(spread < 2, 50, 0)
@@ -151,14 +151,14 @@ def test_tenths_by_hand() -> None:
     assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty
 
 
-def test_words_match_in_any_order_and_case() -> None:
+def test_words_match_in_any_order_and_case():
     captions = ["A red ring", "a ring, and a RED star", "blue"]
     assert selection.matching(captions, "ring red").tolist() == [0, 1]
     assert selection.matching(captions, "  ").tolist() == [0, 1, 2]
     assert selection.matching(captions, "zebra").tolist() == []
 
 
-def test_failures_are_found_on_both_sides() -> None:
+def test_failures_are_found_on_both_sides():
     """Order 5 9 2 7; 9 and 7 failed."""
     failed = np.zeros(10, dtype=bool)
     failed[[9, 7, 1]] = True
@@ -172,7 +172,7 @@ def test_failures_are_found_on_both_sides() -> None:
     assert selection.next_failure([], failed, 3, 1) == 3
 
 
-def test_the_largest_fall_and_rise_come_first() -> None:
+def test_the_largest_fall_and_rise_come_first():
     changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
     assert selection.largest_change(changes, -1).tolist() == [1, 3, 0, 2]
     assert selection.largest_change(changes, 1).tolist() == [2, 0, 1, 3]
@@ -189,5 +189,5 @@ def test_the_largest_fall_and_rise_come_first() -> None:
         (["a"], ("a", NO_RUN)),
     ],
 )
-def test_the_baseline_is_the_first_of_the_default_pair(names: list[str], pair: tuple[str, str]) -> None:
+def test_the_baseline_is_the_first_of_the_default_pair(names, pair):
     assert sidebar.default_pair(names) == pair

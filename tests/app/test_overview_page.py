@@ -3,7 +3,6 @@
 import html
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened, Roots
 from tests.support.run_folders import write_run
 
 
-def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path: Path, opened: Opened) -> None:
+def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
     root = tmp_path / "runs"
     for name, images in (("a", 12), ("b", 12), ("c", 12), ("elsewhere", 14), ("new", 12)):
         folder = write_run(root, name, images=images, pictures=False)
@@ -36,7 +34,7 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path: Path, opened:
     assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
 
 
-def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, opened: Opened) -> None:
+def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     root = tmp_path / "runs"
     for seed, name in enumerate(("a", "b", "c")):
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
@@ -60,7 +58,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path: Path, ope
     assert len(app.figures()) == 4
 
 
-def test_an_imported_run_has_no_configuration_curves_or_model(roots: Roots, opened: Opened) -> None:
+def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
     app = opened(roots["imported"], "overview", run="clip", versus="demo")
     assert any('"imported"' in json.dumps(table) for table in app.tables())
     assert app.saying("clip", "imported")
@@ -71,7 +69,7 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots: Roots, open
     assert app.change(text="a red ring").refusals()
 
 
-def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened) -> None:
+def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
     write_run(tmp_path, "demo", images=20)
     app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
     app.change(view_name="<b>mine</b>").click("save-view")
@@ -90,7 +88,7 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path: Path, opened: Opened)
     assert saved_views(tmp_path)["first"].startswith("overview?")
 
 
-def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path: Path) -> None:
+def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path):
     file, addresses = tmp_path / ".views.json", ("https://x.org/?y", "javascript:1", 3)
     for content in ("{", '["a"]', '{"": "joint?run=a"}', *(json.dumps({"a": value}) for value in addresses)):
         file.write_text(content)

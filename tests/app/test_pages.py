@@ -1,14 +1,13 @@
 """Every page: with any kind of run, from a link, beside runs of other samples or without embeddings, asked nonsense."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import ABOUT_SCORES, PAGES, Opened, Roots
+from tests.support.pages import ABOUT_SCORES, PAGES
 from tests.support.run_folders import write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
@@ -24,7 +23,7 @@ WITHOUT_EMBEDDINGS += ("image_ranks", "text_ranks", "image_best", "text_best")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """Runs alpha, beta and gamma, "scored" with beta's scores in place of embeddings, and "other" of other samples."""
     base = tmp_path_factory.mktemp("pages") / "runs"
     for number, name in enumerate(("alpha", "beta", "gamma")):
@@ -40,20 +39,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["none", "damaged", "imported"])
 @pytest.mark.parametrize("page", [*PAGES, "start"])
-def test_every_page_opens(roots: Roots, kind: str, page: str, opened: Opened) -> None:
+def test_every_page_opens(roots, kind, page, opened):
     app = opened(roots[kind], page)
     assert app.title[0].value.endswith("?")
     assert len(app.refusals()) == 1 or kind != "none" or page == "start"
 
 
-def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots: Roots, opened: Opened) -> None:
+def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots, opened):
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
     assert not app.button
     assert len(app.main.get("page_link")) == 2
 
 
-def test_the_baseline_is_first_and_a_damaged_run_is_named(roots: Roots, opened: Opened) -> None:
+def test_the_baseline_is_first_and_a_damaged_run_is_named(roots, opened):
     app = opened(roots["two"], "overview")
     assert (app.value("run"), app.value("versus")) == ("demo-baseline", "demo")
     assert app.change(versus="—").query_params["versus"] == "—"
@@ -63,7 +62,7 @@ def test_the_baseline_is_first_and_a_damaged_run_is_named(roots: Roots, opened: 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_link_opens_its_runs_where_they_can_be_compared(root: Path, page: str, opened: Opened) -> None:
+def test_a_link_opens_its_runs_where_they_can_be_compared(root, page, opened):
     for versus, shown in (("beta", {"gamma", "beta"}), ("—", {"gamma"})):
         app = opened(root, page, run="gamma", versus=versus)
         assert (app.value("run"), app.value("versus")) == ("gamma", versus)
@@ -74,7 +73,7 @@ def test_a_link_opens_its_runs_where_they_can_be_compared(root: Path, page: str,
 
 
 @pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "slices"])
-def test_every_figure_is_a_table_too_on_request(roots: Roots, page: str, opened: Opened) -> None:
+def test_every_figure_is_a_table_too_on_request(roots, page, opened):
     app = opened(roots["two"], page, values="true", map="PCA")
     assert app.value("values")
     figures = {chart.proto.alt for chart in app.get("plotly_chart")}
@@ -87,7 +86,7 @@ def test_every_figure_is_a_table_too_on_request(roots: Roots, page: str, opened:
 
 
 @pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "clusters"])
-def test_a_run_that_scores_pairs(root: Path, page: str, opened: Opened) -> None:
+def test_a_run_that_scores_pairs(root, page, opened):
     app, alone = (opened(root, page, run=run, versus=to) for run, to in (("beta", "scored"), ("scored", "—")))
     if page in ABOUT_SCORES:
         for shown in (app, alone):
@@ -100,7 +99,7 @@ def test_a_run_that_scores_pairs(root: Path, page: str, opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("page", PARAMETERS)
-def test_strange_values_change_nothing(roots: Roots, tmp_path: Path, page: str, opened: Opened) -> None:
+def test_strange_values_change_nothing(roots, tmp_path, page, opened):
     root = write_concept_run(tmp_path / "runs", "one").parent if page == "concepts" else roots["two"]
     plain = opened(root, page)
     for value in STRANGE:
@@ -111,7 +110,7 @@ def test_strange_values_change_nothing(roots: Roots, tmp_path: Path, page: str, 
 
 
 @pytest.mark.parametrize("value", STRANGE)
-def test_strange_runs_and_splits_show_nothing(roots: Roots, value: str, opened: Opened) -> None:
+def test_strange_runs_and_splits_show_nothing(roots, value, opened):
     app = opened(roots["two"], "diversity", run=value, versus=value, split=value)
     assert app.refusals()
     assert "<script>" not in app.texts()

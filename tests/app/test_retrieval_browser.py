@@ -1,7 +1,6 @@
 """Tables, filters and figures of Retrieval, Diversity and Data, used with mouse and keyboard in a real browser."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,17 +12,16 @@ from coder_core.api import margins as margin_table
 from coder_core.api.retrieval import gain_in_words
 from coder_core.api.slices import select, slice_columns
 from tests.app.conftest import IMAGES
-from tests.support.visits import Visit
 
 PAIR = "run=demo-baseline&versus=demo"
 
 
-def row_number(visit: Visit, row: int) -> int:
+def row_number(visit, row):
     """The caption of a table's row."""
-    return int(re.search(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[1])  # type: ignore[index]
+    return int(re.search(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[1])
 
 
-def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visit: Visit, runs: Path) -> None:
+def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visit, runs):
     visit.open(f"retrieval?{PAIR}&at=1")
     rows = visit.page.locator("tbody tr")
     assert rows.first.get_attribute("aria-selected") == "true"
@@ -64,11 +62,11 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
         np.testing.assert_array_equal(table[name], filtered[column])
 
 
-def test_a_click_on_any_thumbnail_opens_the_large_picture(visit: Visit, runs: Path) -> None:
+def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
     visit.open(f"retrieval?{PAIR}&query-text=7")
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     card = visit.page.locator(".cl-card").nth(12)
-    image = int(re.search(r"image (\d+) · \d+\.png", card.inner_text())[1])  # type: ignore[index]
+    image = int(re.search(r"image (\d+) · \d+\.png", card.inner_text())[1])
     assert card.locator("img").get_attribute("title") == f"scene {image}, told in way 0"
     dialog = visit.page.get_by_role("dialog")
     for thumbnail, number in (
@@ -97,7 +95,7 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit: Visit, runs: Pa
     visit.page.locator(".st-key-matrix-similarity-1 .js-plotly-plot").wait_for()
 
 
-def click_bar(visit: Visit, chart: str, trace: int, position: int) -> None:
+def click_bar(visit, chart, trace, position):
     """Click on a bar, or with a trace of −1 on the middle of a heat map's cell of this row and column 0."""
     point = visit.page.evaluate(
         """([key, trace, position]) => {
@@ -114,7 +112,7 @@ def click_bar(visit: Visit, chart: str, trace: int, position: int) -> None:
     visit.page.mouse.click(*point)
 
 
-def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visit: Visit, runs: Path) -> None:
+def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visit, runs):
     visit.open(f"retrieval?{PAIR}&query-text=7")
     second = open_run(runs / "demo")
     changes = compare(open_run(runs / "demo-baseline"), second, "dev")
@@ -147,7 +145,7 @@ def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visi
     visit.reach("hub-image=")
     assert hubs[visit.number("Hub")] == hubs[band == largest].max()
     row = visit.page.get_by_role("grid", name="images").locator("tbody tr").nth(2)
-    image = int(re.search(r"image (\d+)", row.inner_text())[1])  # type: ignore[index]
+    image = int(re.search(r"image (\d+)", row.inner_text())[1])
     row.locator("td").last.click()
     visit.reach(f"hub-image={image}(&|$)")
     assert row.get_attribute("aria-selected") == "true"
@@ -159,7 +157,7 @@ def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visi
     assert downloaded.loc[3, "file"] == "3.png"
 
 
-def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) -> None:
+def test_a_third_run_is_chosen_shown_and_carried_on(visit, runs):
     visit.open(f"retrieval?{PAIR}")
     visit.page.get_by_role("combobox", name="Also").click()
     visit.page.get_by_role("option", name="demo-late").click()
@@ -182,7 +180,7 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit: Visit, runs: Path) ->
     assert visit.page.get_by_text(re.compile("of 3.*demo-baseline and demo")).count() > 0
 
 
-def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit: Visit, runs: Path) -> None:
+def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit, runs):
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     visit.open(f"diversity?{PAIR}&anchors=Images")
     assert visit.page.get_by_label("Download as CSV").count() == 0
@@ -204,7 +202,7 @@ def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit: 
     assert float(values["R@sum"]) == pytest.approx(pair[1].metrics("dev")["rsum"], abs=0.05)
 
 
-def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path) -> None:
+def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
     visit.open(f"slices?{PAIR}", charts=False)
     row = visit.page.get_by_role("grid", name="slices").locator("tbody tr").first
     expression = row.locator("td, th").first.inner_text().strip()
@@ -225,7 +223,7 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit: Visit, runs: Path
     visit.reach("^((?!slice=).)*$")
 
 
-def test_the_report_is_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp_path: Path) -> None:
+def test_the_report_is_a_file_that_opens_from_disk(visit, runs, tmp_path):
     visit.open(f"overview?{PAIR}")
     sentence = gain_in_words(open_run(runs / "demo-baseline"), open_run(runs / "demo"), "dev")
     assert visit.page.get_by_text(sentence).count() == 1
@@ -237,7 +235,7 @@ def test_the_report_is_a_file_that_opens_from_disk(visit: Visit, runs: Path, tmp
     assert 'class="own"' in file.read_text()
 
 
-def test_a_row_of_the_data_page_opens_its_pair(visit: Visit) -> None:
+def test_a_row_of_the_data_page_opens_its_pair(visit):
     visit.open(f"data?{PAIR}", charts=False)
     expected = row_number(visit, 2)
     visit.page.locator("tbody tr").nth(2).click()

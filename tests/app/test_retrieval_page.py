@@ -5,7 +5,6 @@ import json
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +16,12 @@ from coder_core.api import open_run, sampling
 from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.runs.derived.hub_correction import correct_hubs
-from tests.support.pages import Opened, Roots
 from tests.support.run_folders import write_run
 
 DIRECTIONS = {"text": "t2i", "image": "i2t"}
 
 
-def test_likely_matches_are_a_filter_and_a_number(roots: Roots, opened: Opened) -> None:
+def test_likely_matches_are_a_filter_and_a_number(roots, opened):
     runs = [open_run(roots["two"] / name) for name in ("demo-baseline", "demo")]
     vectors = text_vectors(runs[1], "dev")
     assert vectors is not None
@@ -41,9 +39,7 @@ def test_likely_matches_are_a_filter_and_a_number(roots: Roots, opened: Opened) 
         assert guesses.probably_right(1)[int(app.value("query-text") or 0)]
 
 
-def test_likely_matches_sampled(
-    roots: Roots, tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_likely_matches_sampled(roots, tmp_path, opened, monkeypatch):
     shutil.copytree(roots["one"] / "demo", tmp_path / "demo")
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 20 * 100 - 1)
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 30)
@@ -67,7 +63,7 @@ def test_likely_matches_sampled(
     assert opened(tmp_path, "reviews").change(queue="likely").saying(30, 100)
 
 
-def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path: Path, opened: Opened) -> None:
+def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path, opened):
     for name, noise in (("beta", 2.0), ("gamma", 3.0)):
         write_run(tmp_path, name, images=12, noise=noise)
     run = open_run(tmp_path / "gamma")
@@ -76,7 +72,7 @@ def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path: Path, 
     first = int(np.flatnonzero(ranks > 0)[0])
     fits = f"{owner[first]}.png#{first % 5}\t{best[first][0]}.png\n"
     file, crowd = tmp_path / "positives.tsv", tmp_path / "CrowdFlowerAnnotations.txt"
-    query: dict[str, Any] = {"run": "beta", "versus": "gamma", "look": "Judgements"}
+    query = {"run": "beta", "versus": "gamma", "look": "Judgements"}
     app = opened(tmp_path, "retrieval", **query)
     assert "judged" not in app.keys("toggle")
     assert "positives.tsv" not in app.headings()
@@ -105,8 +101,8 @@ def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path: Path, 
     assert f"<b>{first}" not in app.texts()
 
 
-def test_judgements_of_coco(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"  # type: ignore[union-attr,index]
+def test_judgements_of_coco(tmp_path, opened, monkeypatch):
+    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"
     images = list(json.loads((package / "eccv_image_to_caption.json").read_text()))[:12]
     names = [f"{name}.jpg" for name in images]
     write_run(tmp_path, "coco", images=12, pictures=False, picture_names=names)
@@ -122,7 +118,7 @@ def test_judgements_of_coco(tmp_path: Path, opened: Opened, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("root", "direction"), [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
 )
-def test_outcomes_near_misses_and_hubs(roots: Roots, root: str, direction: str, opened: Opened) -> None:
+def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
     app = opened(roots[root], "retrieval", at="5").change(direction=direction)
     pair = "outcome" in app.keys("segmented_control")
     for outcome in ("fixed", "broken", "both wrong", "both right") if pair else ("found", "missed"):
@@ -136,7 +132,7 @@ def test_outcomes_near_misses_and_hubs(roots: Roots, root: str, direction: str, 
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_hub_correction_is_listed(roots: Roots, tmp_path: Path, direction: str, opened: Opened) -> None:
+def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
     run = open_run(shutil.copytree(roots["one"] / "demo", tmp_path / "demo"))
     analysis = run.analysis("dev")
     pair = EmbeddingPair(np.array(analysis.image_embeddings), np.array(analysis.text_embeddings))
@@ -156,7 +152,7 @@ def test_hub_correction_is_listed(roots: Roots, tmp_path: Path, direction: str, 
         assert all(queries[int(number or 0)] for number in numbers)
 
 
-def test_next_failure_is_a_failure(roots: Roots, opened: Opened) -> None:
+def test_next_failure_is_a_failure(roots, opened):
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
     app = opened(roots["two"], "retrieval")
     walked = [app.click("query-text-failure-1").value("query-text") for _ in range(3)]
@@ -167,7 +163,7 @@ def test_next_failure_is_a_failure(roots: Roots, opened: Opened) -> None:
     assert linked.value("query-text") == 7  # also where the filter leaves it out
 
 
-def test_the_rank_change_and_the_links_of_a_query(roots: Roots, opened: Opened) -> None:
+def test_the_rank_change_and_the_links_of_a_query(roots, opened):
     runs = (open_run(roots["two"] / name) for name in ("demo-baseline", "demo"))
     first, second = (int(run.ranks("dev")["t2i"][3]) + 1 for run in runs)
     app = opened(roots["two"], "retrieval", query_text="3")
@@ -178,7 +174,7 @@ def test_the_rank_change_and_the_links_of_a_query(roots: Roots, opened: Opened) 
     assert app.texts().count(f'href="diversity?{state}Captions&amp;caption=') == 1
 
 
-def test_an_upload_that_is_no_picture_is_refused(roots: Roots, opened: Opened) -> None:
+def test_an_upload_that_is_no_picture_is_refused(roots, opened):
     app = opened(roots["two"], "retrieval", ask="Picture")
     assert app.refusals()
     torn, large = b"\x89PNG\r\n\x1a\n" + bytes(200), bytes(10_000_001)
@@ -191,7 +187,7 @@ def test_an_upload_that_is_no_picture_is_refused(roots: Roots, opened: Opened) -
 @pytest.mark.parametrize(
     ("root", "runs"), [("two", ("demo-baseline", "demo")), ("imported", ("clip-pictures", "—"))]
 )
-def test_a_picture_asks_as_its_sample(roots: Roots, root: str, runs: tuple[str, str], opened: Opened) -> None:
+def test_a_picture_asks_as_its_sample(roots, root, runs, opened):
     app = opened(roots[root], "retrieval", run=runs[0], versus=runs[1], ask="Picture")
     pictures, shown = roots["two"].parent / "two-pictures", 1 + (runs[1] != "—")
     app.upload("mine.png", (pictures / "7.png").read_bytes())
@@ -206,7 +202,7 @@ def test_a_picture_asks_as_its_sample(roots: Roots, root: str, runs: tuple[str, 
     assert not app.cards()
 
 
-def test_a_free_text_needs_a_run_with_a_model(roots: Roots, opened: Opened) -> None:
+def test_a_free_text_needs_a_run_with_a_model(roots, opened):
     app = opened(roots["one"], "retrieval", ask="Free text")
     before = app.refusals()
     app.change(text="a red ring")
@@ -214,7 +210,7 @@ def test_a_free_text_needs_a_run_with_a_model(roots: Roots, opened: Opened) -> N
     assert len(app.refusals()) == 1
 
 
-def test_without_pictures_ids_and_captions_take_their_place(roots: Roots, opened: Opened) -> None:
+def test_without_pictures_ids_and_captions_take_their_place(roots, opened):
     app = opened(roots["damaged"], "retrieval", query_text="0")
     assert app.texts().count('class="cl-card') == 10
     assert "<img" not in app.texts()
@@ -226,7 +222,7 @@ def test_without_pictures_ids_and_captions_take_their_place(roots: Roots, opened
     assert all(row["sample"]["small"].startswith("caption ") for row in table["rows"])
 
 
-def test_saved_queries_of_an_imported_run(roots: Roots, opened: Opened) -> None:
+def test_saved_queries_of_an_imported_run(roots, opened):
     app = opened(roots["imported"], "retrieval", run="clip-pictures", versus="clip", ask="Free text")
     [table] = app.tables()
     assert [row["cells"] for row in table["rows"]] == [["query 0"], ["query 1"], ["query 2"]]

@@ -1,8 +1,6 @@
 """A queue judged by keys in two tabs, texts that would do harm, a card's menu, the way to a training, a report."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from coder_core.data.reviews import read_reviews
 from coder_core.report import main as write_report
 from tests.app.conftest import IMAGES
-from tests.support.visits import Listener, Visit
 
 CAPTIONS = 5 * IMAGES
 RUN = {"run": "demo", "versus": "—", "split": "dev"}
@@ -19,18 +16,18 @@ NOTE = "<img src={to}/a> ![w]({to}/b) [v]({to}/c) \u202ewml"
 
 
 @pytest.fixture
-def to(listener: Listener) -> Iterator[str]:
+def to(listener):
     """The listener's address, from which nothing is requested during the test."""
     listener[1].clear()
     yield f"http://127.0.0.1:{listener[0]}"
     assert listener[1] == []
 
 
-def queue(visit: Visit, reviewer: str, name: str) -> None:
+def queue(visit, reviewer, name):
     visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False)
 
 
-def press(visit: Visit, key: str, done: int) -> None:
+def press(visit, key, done):
     """Press a key and wait until so many pairs are done."""
     visit.page.bring_to_front()
     visit.page.keyboard.press(key)
@@ -38,7 +35,7 @@ def press(visit: Visit, key: str, done: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(runs: Path, tab: Visit) -> Iterator[Path]:
+def judged(runs, tab):
     """The file of reviews with five verdicts and one taken back, given with keys in two tabs at once."""
     anna, ben = tab, tab.another_tab()
     queue(anna, "anna", "Most ambiguous")
@@ -55,7 +52,7 @@ def judged(runs: Path, tab: Visit) -> Iterator[Path]:
     (runs / "reviews.jsonl").unlink()
 
 
-def test_verdicts_tags_and_notes_of_two_reviewers(judged: Path, visit: Visit, to: str) -> None:
+def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
     before = read_reviews(judged).by_reviewer
     verdicts = [review.verdict for review in before["anna"].values()]
     assert verdicts == ["wrong-caption", "too-vague", "label-right"]
@@ -91,7 +88,7 @@ def test_verdicts_tags_and_notes_of_two_reviewers(judged: Path, visit: Visit, to
         visit.show(shown) if shown else visit.unsliced()
 
 
-def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged: Path, visit: Visit) -> None:
+def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged, visit):
     before = list(read_reviews(judged).verdicts.values()).count("also-matches")
     queue(visit, "ben", "Near misses")
     progress = visit.page.get_by_text(re.compile(r"^\d+ of \d+ ")).first.inner_text()
@@ -104,7 +101,7 @@ def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged: Path, v
     assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 2
 
 
-def test_a_report_requests_nothing(judged: Path, runs: Path, visit: Visit, to: str, tmp_path: Path) -> None:
+def test_a_report_requests_nothing(judged, runs, visit, to, tmp_path):
     report = tmp_path / "report.html"
     arguments = [str(runs / "demo"), "--split", "dev", "--reviews", str(judged), "--out", str(report)]
     assert write_report([*arguments, "--question", NOTE.format(to=to)]) == 0

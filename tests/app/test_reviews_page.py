@@ -1,7 +1,5 @@
 """The Reviews page and verdicts on cards, without a browser: what is recorded, what it changes, what is refused."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,11 @@ from app.components.words import gain_cell
 from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.reviews import Review, append_review, read_reviews
-from tests.support.pages import Opened, Page
 from tests.support.run_folders import write_run
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, monkeypatch):
     """One run of 20 images; the reviews of its data, which is built in, lie beside the runs."""
     monkeypatch.delenv("CODER_REVIEWS", raising=False)
     write_run(tmp_path / "runs", "demo", images=20, noise=3.0, pictures=False)
@@ -25,17 +22,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def file(root: Path) -> Path:
+def file(root):
     return root / "reviews.jsonl"
 
 
-def done(app: Page) -> int:
+def done(app):
     """Pairs of the queue that are judged or skipped."""
     progress = app.get("progress")[0].proto.text
     return int(progress.split(" of 50")[0].split()[-1])
 
 
-def test_a_queue_steps_on_and_undo_brings_the_pair_back(file: Path, root: Path, opened: Opened) -> None:
+def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):
     app = opened(root, "reviews", reviewer="anna", queue="Near misses")
     assert not file.exists(), "looking writes nothing"
     app.click("queue-also-matches")
@@ -52,7 +49,7 @@ def test_a_queue_steps_on_and_undo_brings_the_pair_back(file: Path, root: Path, 
     assert review.image == ReviewedSplit.of(run, "dev").keys[run.image_of_text("dev")[caption]]
 
 
-def test_a_queue_holds_the_captions_of_the_slice(root: Path) -> None:
+def test_a_queue_holds_the_captions_of_the_slice(root):
     [run] = list_runs(root)
     for queue in ("ambiguous", "near", "likely"):
         every, inside = judging.queue(run, "dev", queue), np.arange(40, 90)
@@ -64,7 +61,7 @@ def test_a_queue_holds_the_captions_of_the_slice(root: Path) -> None:
 
 
 @pytest.fixture
-def missed(file: Path, root: Path) -> int:
+def missed(file, root):
     """A caption whose first result two reviewers judged to match it as well; they agree on a wrong caption of image 3."""
     run = open_run(root / "demo")
     split, captions = ReviewedSplit.of(run, "dev"), run.captions("dev")
@@ -79,7 +76,7 @@ def missed(file: Path, root: Path) -> int:
     return missed
 
 
-def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed: int, root: Path, opened: Opened) -> None:
+def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, root, opened):
     app = opened(root, "reviews", reviewer="ben")
     [judged] = app.rows("tags")
     assert len(judged) == 6
@@ -94,7 +91,7 @@ def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed: int, root: P
     assert {"evaluate", "--reviews"} <= set(app.code[0].value.replace("coder_core.", "").split())
 
 
-def test_recall_by_verdicts_follows_the_slice(missed: int, file: Path, root: Path, opened: Opened) -> None:
+def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     run = open_run(root / "demo")
     split = ReviewedSplit.of(run, "dev")
     [recall] = opened(root, "reviews", reviewer="ben").rows("R@1 labels")
@@ -118,7 +115,7 @@ def test_recall_by_verdicts_follows_the_slice(missed: int, file: Path, root: Pat
     assert hits["reviewed_1"] == pytest.approx(100 * (right | (captions == missed)).mean())
 
 
-def test_samples_and_cards_of_other_pages_are_judged(file: Path, root: Path, opened: Opened) -> None:
+def test_samples_and_cards_of_other_pages_are_judged(file, root, opened):
     app = opened(root, "retrieval", reviewer="anna")
     assert app.texts().count("data-review=") > 20
     app.click("sample-too-vague")
@@ -137,7 +134,7 @@ def test_samples_and_cards_of_other_pages_are_judged(file: Path, root: Path, ope
     assert "sample-undo" not in app.keys("button")
 
 
-def test_a_file_that_holds_something_else_is_named(file: Path, root: Path, opened: Opened) -> None:
+def test_a_file_that_holds_something_else_is_named(file, root, opened):
     file.write_text('{"verdict": "wrong"}\n')
     for page in ("reviews", "diversity"):
         app = opened(root, page)
@@ -145,7 +142,7 @@ def test_a_file_that_holds_something_else_is_named(file: Path, root: Path, opene
         assert not [key for key in app.keys("button") if key.endswith("too-vague")]
 
 
-def test_a_named_file(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_named_file(root, opened, monkeypatch, tmp_path):
     monkeypatch.setenv("CODER_REVIEWS", str(tmp_path / "mine.jsonl"))
     app = opened(root, "diversity").click("sample-label-right")
     assert [review.verdict for review in read_reviews(tmp_path / "mine.jsonl").all] == ["label-right"]
@@ -156,7 +153,7 @@ def test_a_named_file(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "elsewhere.jsonl").exists()
 
 
-def test_large_pictures_and_cells_can_be_judged(file: Path, root: Path, opened: Opened) -> None:
+def test_large_pictures_and_cells_can_be_judged(file, root, opened):
     [run] = list_runs(root)
     markup = captions_html(Choice(run, None, "dev"), 3)
     assert markup.count('data-review="too-vague" data-pair="3 ') == 5
@@ -168,8 +165,8 @@ def test_large_pictures_and_cells_can_be_judged(file: Path, root: Path, opened: 
     assert review.pair == ReviewedSplit.of(open_run(root / "demo"), "dev").pair(2, 20)
 
 
-def test_letters_are_verdicts_on_the_reviews_page_alone(root: Path, opened: Opened) -> None:
-    def letters(page: str) -> set[str]:
+def test_letters_are_verdicts_on_the_reviews_page_alone(root, opened):
+    def letters(page):
         return {button.proto.shortcut.upper() for button in opened(root, page).button} & set("MWVDLU")
 
     assert {"W", "V", "D"} <= letters("reviews")

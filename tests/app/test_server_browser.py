@@ -5,7 +5,6 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import streamlit
@@ -18,9 +17,7 @@ PAGES = {"/": 307, "/overview?run=../../etc": 307, "/_stcore/health": 200, "/_st
 """An address → the status of its answer; 307 leads to the address with its runs."""
 
 
-def answer(
-    port: int, path: str, host: str, origin: str = "", method: str = "GET"
-) -> http.client.HTTPResponse:
+def answer(port, path, host, origin="", method="GET"):
     """The answer to a request with this Host and, if it is not "", Origin."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
@@ -34,7 +31,7 @@ def answer(
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_foreign_host_or_origin_is_refused(port: int, path: str) -> None:
+def test_a_foreign_host_or_origin_is_refused(port, path):
     address = f"127.0.0.1:{port}"
     for host in (address, f"localhost:{port}"):
         assert answer(port, path, host, f"http://{host}").status == PAGES[path]
@@ -44,11 +41,11 @@ def test_a_foreign_host_or_origin_is_refused(port: int, path: str) -> None:
     assert answer(port, "/_stcore/upload_file/a/b", address, "http://evil.example", "PUT").status == 403
 
 
-def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
+def test_every_answer_forbids_frames_and_foreign_content(port):
     address, stranger = f"127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
     index = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
     [script, *_] = re.findall(r"\./(static/js/[\w.-]+\.js)", index)
-    requests: dict[tuple[Any, ...], int] = {(path, address): status for path, status in PAGES.items()}
+    requests = {(path, address): status for path, status in PAGES.items()}
     requests |= {(path, address): 200 for path in ("/start", f"/{script}")}
     requests |= {("/none/none.js", address): 200, ("/media/none.png", address): 404}
     requests |= {("/", "evil.example"): 403, ("/_stcore/stream", address, stranger): 403}
@@ -67,7 +64,7 @@ def test_every_answer_forbids_frames_and_foreign_content(port: int) -> None:
         assert not re.search(r"\*|https?:|(?<!127\.0\.0\.1):\d", policy)
 
 
-def test_no_foreign_page_may_frame_the_app(browser: Any, port: int, tmp_path: Path) -> None:
+def test_no_foreign_page_may_frame_the_app(browser, port, tmp_path):
     tab = browser.new_context().new_page()
     page = tmp_path / "foreign.html"
     page.write_text(f"<iframe src=http://127.0.0.1:{port}/train></iframe>")
@@ -77,7 +74,7 @@ def test_no_foreign_page_may_frame_the_app(browser: Any, port: int, tmp_path: Pa
     tab.context.close()
 
 
-def test_the_server_listens_on_this_machine_only_and_reports_nothing() -> None:
+def test_the_server_listens_on_this_machine_only_and_reports_nothing():
     config = tomllib.loads((PROJECT / ".streamlit" / "config.toml").read_text())
     server = config["server"]
     assert server["address"] == "127.0.0.1"

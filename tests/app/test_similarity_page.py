@@ -1,8 +1,6 @@
 """The Similarity page: every control, one run and two, an imported one, blocks, a click, values that mean nothing."""
 
 import itertools
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,21 +12,20 @@ from app.views.similarity import steps, steps_html, values_html
 from coder_core.api import open_run
 from coder_core.api.similarity import Pair, values_from_similarities
 from tests.support.clip_runs import import_clip
-from tests.support.pages import Opened, Page, Roots
 from tests.support.run_folders import write_run
 
 COLOURS = charts.tone("light")
 
 
 @pytest.mark.parametrize(("root", "count"), [("one", 4), ("imported", 9)])
-def test_every_matrix_of_every_run(roots: Roots, root: str, count: int, opened: Opened) -> None:
+def test_every_matrix_of_every_run(roots, root, count, opened):
     app = opened(roots[root], "similarity")
     assert len(app.figures()) == count
     assert app.saying(64, 100, "seed 0")
     assert [button.label for button in app.get("download_button")][:2] == ["CSV", "Parquet"]
 
 
-def test_every_batch_and_order(roots: Roots, opened: Opened) -> None:
+def test_every_batch_and_order(roots, opened):
     app = opened(roots["two"], "similarity")
     sources, orders = ("seed", "hardest", "split", "chosen"), ("diversity", "cluster", "drawn")
     for number, (source, order) in enumerate(itertools.product(sources, orders)):
@@ -40,7 +37,7 @@ def test_every_batch_and_order(roots: Roots, opened: Opened) -> None:
         assert len(app.figures()) == 9
 
 
-def test_sliders_begin_with_training_and_say_so(roots: Roots, opened: Opened) -> None:
+def test_sliders_begin_with_training_and_say_so(roots, opened):
     app = opened(roots["two"], "similarity")
     assert [app.value(key) for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
     assert app.saying("demo", "μ = 0.1", "γ = 0.3", "ε = 0.1")
@@ -48,7 +45,7 @@ def test_sliders_begin_with_training_and_say_so(roots: Roots, opened: Opened) ->
     assert "0.02 × " in app.change(mu=0.02).texts()
 
 
-def test_more_than_256_are_shown_as_blocks(tmp_path: Path, opened: Opened) -> None:
+def test_more_than_256_are_shown_as_blocks(tmp_path, opened):
     write_run(tmp_path, "demo", images=70, pictures=False)
     app = opened(tmp_path, "similarity", pairs="300")
     assert app.saying("2 × 2 pairs")
@@ -57,7 +54,7 @@ def test_more_than_256_are_shown_as_blocks(tmp_path: Path, opened: Opened) -> No
     assert app.saying("70 images", "350 captions")
 
 
-def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots: Roots, opened: Opened) -> None:
+def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots, opened):
     query = {"batch-of": "Selection", "chosen": "0-9", "pair-image": "1", "pair-caption": "2"}
     app = opened(roots["one"], "similarity", **query)
     assert app.saying("Image 1", "caption 2", "image 0")
@@ -65,22 +62,22 @@ def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots: Roots, opene
     assert app.change(pair_image=15).saying("not in this batch")
 
 
-def test_a_click_is_only_believed_when_it_is_a_cell() -> None:
+def test_a_click_is_only_believed_when_it_is_a_cell():
     assert events.clicked_cell({"row": 2, "column": 3}, (4, 5)) == (2, 3)
     cells = [{"row": row, "column": 0} for row in (4, -1, "1", True, 1.5)]
     for value in (*cells, {"row": 1}, [1, 2], None, "x"):
         assert events.clicked_cell(value, (4, 5)) is None, value
 
 
-def pair(**changed: Any) -> Pair:
-    values: dict[str, Any] = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065}
+def pair(**changed):
+    values = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065}
     values |= {"largest": 1.8, "diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409}
     values |= {"total_plain": 12.0, "total": 15.0, "share_plain": 0.6158, "share": 0.6268, "positive": 0.7}
     values |= {"loss_plain": -0.282, "loss_value": -0.26, "loss": Loss()}
     return Pair(**values | changed)
 
 
-def test_every_number_of_the_formula_is_filled_in() -> None:
+def test_every_number_of_the_formula_is_filled_in():
     text = "\n".join(" | ".join(step) for step in steps(pair(), "std"))
     for part in (
         "S | cosine of the two embeddings | 0.5000",
@@ -97,7 +94,7 @@ def test_every_number_of_the_formula_is_filled_in() -> None:
     assert "H | of the anchor’s" in "\n".join(" | ".join(step) for step in steps(pair(), "entropy"))
 
 
-def test_an_own_pair_and_a_pair_without_partner_say_less() -> None:
+def test_an_own_pair_and_a_pair_without_partner_say_less():
     nan = float("nan")
     own = {symbol: value for symbol, _, value in steps(pair(own=True, plain=nan, exponent=nan), "std")}
     assert own["x, p"] == "–"
@@ -109,7 +106,7 @@ def test_an_own_pair_and_a_pair_without_partner_say_less() -> None:
     assert "<b>" not in values_html({"<b>": rows})
 
 
-def test_the_colours_end_where_the_values_end_and_one_cell_does_not_bleach_them() -> None:
+def test_the_colours_end_where_the_values_end_and_one_cell_does_not_bleach_them():
     values = np.linspace(-0.4, 0.1, 20_000).reshape(100, 200)
     values[0, 0] = 1_000.0
     scale = charts.heat_scale([values, np.full((2, 2), np.nan)], 0.3, "γ")
@@ -134,14 +131,14 @@ BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
         (0.0, [0, 0.8, 1], [BLUE, GREY, "#ECD0BB"]),  # as strong as far from the centre
     ],
 )
-def test_a_colour_tells_the_side_of_gamma(centre: float, positions: list[float], colours: list[str]) -> None:
+def test_a_colour_tells_the_side_of_gamma(centre, positions, colours):
     made = charts.colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
     assert [colour for _, colour in made] == colours
     assert [position for position, _ in made] == pytest.approx(positions)
 
 
 @pytest.mark.parametrize(("gamma", "mark"), [(0.0, "γ 0"), (0.3, "γ 0.3 →"), (-0.5, "← γ -0.5")])
-def test_the_colour_bar_marks_gamma(gamma: float, mark: str) -> None:
+def test_the_colour_bar_marks_gamma(gamma, mark):
     values, names = np.linspace(-0.4, 0.1, 400).reshape(20, 20), [""] * 20
     scale = charts.heat_scale([values], gamma, "γ")
     figure = charts.heat_map(values, names, names, scale, COLOURS, unit="S", row_name="", column_name="")
@@ -151,14 +148,14 @@ def test_the_colour_bar_marks_gamma(gamma: float, mark: str) -> None:
     assert len(marked) >= 4
 
 
-def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, opened: Opened) -> None:
+def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened):
     root = tmp_path / "runs"
     import_clip(root, "clip", images=20)
     write_run(root, "trained", images=20)
     loss = values_from_similarities(open_run(root / "clip"), "dev").loss
     fitted, paper = [loss.temperature, loss.gamma], [0.1, 0.3]
 
-    def values(app: Page) -> list[Any]:
+    def values(app):
         return [app.value(key) for key in ("mu", "gamma")]
 
     app = opened(root, "similarity", run="clip", versus="—")
@@ -173,7 +170,7 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path: Path, o
     assert values(app) == paper
 
 
-def test_a_heat_map_names_its_cells_and_keeps_text_plain() -> None:
+def test_a_heat_map_names_its_cells_and_keeps_text_plain():
     evil = "<a href='http://127.0.0.1:9/x'>%{x}"
     values, rows, columns = np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"]
     names = {"unit": evil, "row_name": "anchors", "column_name": "images"}

@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -14,17 +12,17 @@ from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
 from coder_core.api.slices import slice_metrics
-from tests.support.pages import Opened, numbers
+from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]
-LINK: dict[str, Any] = {"run": "base", "versus": "last", "also": ["b", "c", "d", "e"]}
+LINK = {"run": "base", "versus": "last", "also": ["b", "c", "d", "e"]}
 SLICE = '"0" in words or "1" in words'
 TWO_OF_FIVE = {"run": "base", "versus": "last", "split": "dev", "slice": SLICE}
 
 
 @pytest.fixture(scope="module")
-def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def six(tmp_path_factory):
     root = tmp_path_factory.mktemp("six") / "runs"
     for seed, name in enumerate(NAMES):
         write_run(root, name, images=16, noise=2.6 - 0.1 * seed, seed=seed, pictures=False)
@@ -32,23 +30,23 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ranks(six: Path) -> pd.DataFrame:
+def ranks(six):
     """Rank of every caption's image in every run, from 1."""
     return pd.DataFrame({name: open_run(six / name).ranks("dev")["t2i"] + 1 for name in NAMES})
 
 
 @pytest.fixture(scope="module")
-def inside(six: Path) -> np.ndarray:
+def inside(six):
     """Captions of the slice: "way 0" or "way 1", 32 of the 80."""
     words = [set(caption.replace(",", " ").split()) for caption in open_run(six / "last").captions("dev")]
     return np.flatnonzero([bool(present & {"0", "1"}) for present in words])
 
 
-def names_of_traces(figure: dict[str, Any]) -> list[str]:
+def names_of_traces(figure):
     return [trace["name"] for trace in figure["data"] if "name" in trace]
 
 
-def test_six_runs_are_side_by_side_and_in_links(six: Path, ranks: pd.DataFrame, opened: Opened) -> None:
+def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     app = opened(six, "retrieval", **LINK)
     right = ranks <= 1
     assert app.saying("by all", int(right.all(axis=1).sum()))
@@ -75,7 +73,7 @@ def test_six_runs_are_side_by_side_and_in_links(six: Path, ranks: pd.DataFrame, 
     assert all(link["also"] == LINK["also"] and link["versus"] == ["last"] for link in links)
 
 
-def test_filters_near_misses_and_hubs_of_six_runs(six: Path, ranks: pd.DataFrame, opened: Opened) -> None:
+def test_filters_near_misses_and_hubs_of_six_runs(six, ranks, opened):
     app = opened(six, "retrieval", **LINK)
     right = ranks <= 1
     app.change(answered_by="by all but base")
@@ -88,7 +86,7 @@ def test_filters_near_misses_and_hubs_of_six_runs(six: Path, ranks: pd.DataFrame
     assert [row["run"] for row in app.rows("skewness")[0]] == NAMES
 
 
-def test_diversity_of_six_runs(six: Path, opened: Opened) -> None:
+def test_diversity_of_six_runs(six, opened):
     app = opened(six, "diversity", **LINK)
     assert names_of_traces(app.figures()[0]) == NAMES
     [table, _] = app.tables()
@@ -103,7 +101,7 @@ def test_diversity_of_six_runs(six: Path, opened: Opened) -> None:
     assert [row["diversity"] for row in rows] == [f"{value:.4f}" for value in diversity]
 
 
-def test_a_page_about_two_runs_keeps_the_others_in_links(six: Path, opened: Opened) -> None:
+def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     app = opened(six, "similarity", **LINK)
     assert app.saying(6, "base and last")
     assert all("also=b&amp;also=c" in link for link in re.findall(r'href="([^"]*run=[^"]*)"', app.texts()))
@@ -118,7 +116,7 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six: Path, opened: Open
     assert [row["run"] for row in app.rows("answered")[0]] == ["base", "b"]
 
 
-def test_figures_and_numbers_follow_the_slice(six: Path, inside: np.ndarray, opened: Opened) -> None:
+def test_figures_and_numbers_follow_the_slice(six, inside, opened):
     run = open_run(six / "last")
     app = opened(six, "diversity", **TWO_OF_FIVE)
     assert app.saying(len(inside), "80 captions")
@@ -133,7 +131,7 @@ def test_figures_and_numbers_follow_the_slice(six: Path, inside: np.ndarray, ope
     assert app.saying(len(inside), "80 captions")
 
 
-def test_the_overview_follows_it(six: Path, ranks: pd.DataFrame, inside: np.ndarray, opened: Opened) -> None:
+def test_the_overview_follows_it(six, ranks, inside, opened):
     """Slices of 32 captions and all 16 images, of one image's captions, and of none."""
     run, base = open_run(six / "last"), open_run(six / "base")
     app = opened(six, "overview", **TWO_OF_FIVE)

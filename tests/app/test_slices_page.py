@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +10,13 @@ import pytest
 from app.choice import Choice, slice_mask
 from coder_core.api import open_run
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
-from tests.support.pages import Opened
 from tests.support.run_folders import write_run
 
 DOGS = '"dog" in words and not "way 0" in caption'
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """Two runs on 60 images with dogs or cats."""
     folder, animals = tmp_path_factory.mktemp("slices"), ("two cats", "a dog")
     captions = [f"{animals[i % 2]} in scene {i}, way {way}" for i in range(60) for way in range(5)]
@@ -27,7 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_table_of_slices_tells_gains_from_noise(root: Path, opened: Opened) -> None:
+def test_the_table_of_slices_tells_gains_from_noise(root, opened):
     [table] = [rows for rows in opened(root, "slices").rows("slice") if rows]
     by_slice = {row["slice"]: row for row in table}
     assert by_slice['"dog" in words']["queries"] == "150"
@@ -38,7 +36,7 @@ def test_the_table_of_slices_tells_gains_from_noise(root: Path, opened: Opened) 
         assert row["is it noise?"] == ("may be noise" if low <= 0 <= high else "beyond noise")
 
 
-def test_a_slice_narrows_tables_and_figures(root: Path, opened: Opened) -> None:
+def test_a_slice_narrows_tables_and_figures(root, opened):
     for page in ("retrieval", "diversity"):
         app = opened(root, page, slice=DOGS)
         assert app.saying(120, 300)
@@ -52,7 +50,7 @@ def test_a_slice_narrows_tables_and_figures(root: Path, opened: Opened) -> None:
     assert "two cats" not in str(app.figures()[0])
 
 
-def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) -> None:
+def test_words_neighbours_and_mistakes_in_the_field(root, opened):
     app = opened(root, "diversity").change(slice=' dog "way 3" ')  # a click after the spaces is not lost
     assert app.saying("“dog”", "“way 3”", 30, 300)
     number = app.value("caption")
@@ -66,7 +64,7 @@ def test_words_neighbours_and_mistakes_in_the_field(root: Path, opened: Opened) 
     assert app.saying("__import__")
 
 
-def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
+def test_tags_of_reviews_are_slices(root, opened):
     file = root / "reviews.jsonl"
     key, text = ReviewedSplit.of(open_run(root / "demo"), "dev").pair(1, 7)
     append_review(file, Review(key, text, "too-vague", "anna", ("Odd <b>",)))
@@ -77,7 +75,7 @@ def test_tags_of_reviews_are_slices(root: Path, opened: Opened) -> None:
         file.unlink()
 
 
-def test_a_page_about_one_run_keeps_the_slice_of_the_sidebar(root: Path) -> None:
+def test_a_page_about_one_run_keeps_the_slice_of_the_sidebar(root):
     base, last = (open_run(root / name).summary for name in ("demo-baseline", "demo"))
     solved = np.flatnonzero(open_run(root / "demo").ranks("dev")["t2i"] == 0)
     choice = Choice(base, last, "dev", "rank == 1", slice_run=last, mask=slice_mask(last, "dev", "rank == 1"))

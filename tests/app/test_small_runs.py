@@ -1,15 +1,12 @@
 """Pages about splits of one or two images, and about runs that answer every query first."""
 
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import Opened
 from tests.support.run_folders import write_run
 
 KINDS = {"1 x 1": (1, 1, 1.0), "2 x 2": (2, 1, 1.0), "all first": (8, 4, 0.05)}
@@ -20,7 +17,7 @@ TEXTS = {"anchors": "Captions", "direction": "Caption → images"}
 IMAGES = {"anchors": "Images", "direction": "Image → captions"}
 SPLIT = {"over": "Whole split", "measure": "Standard deviation"}
 CHANGES, NEAR, HUBS = ({"look": look} for look in ("Rank changes", "Near misses", "Hubs"))
-VIEWS: list[tuple[str, dict[str, Any]]] = [
+VIEWS = [
     ("overview", PAIR | {"curves": ["demo", "concepts"]}),
     ("similarity", PAIR),
     ("joint", PAIR | {"find": "scene"}),
@@ -42,7 +39,7 @@ STEPS = {
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(request, tmp_path_factory):
     """A pair "demo-baseline" and "demo", and "concepts" with a concept branch, all of the same samples."""
     folder = tmp_path_factory.mktemp("small") / "runs"
     images, per_image, noise = KINDS[request.param]
@@ -57,7 +54,7 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize(("page", "query"), VIEWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_view_of_a_small_split(root: Path, opened: Opened, page: str, query: dict[str, Any]) -> None:
+def test_every_view_of_a_small_split(root, opened, page, query):
     app = opened(root, page, **query)
     for step in ({}, *STEPS.get(page, [])):
         if step:

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from coder_core.api import InputError, open_run
 from coder_core.data.pictures import read_picture
 from coder_core.embed import main
 from coder_core.runs.analysis.tables import DOCUMENT_TOWERS
-from tests.support.pages import PROJECT, Opened
+from tests.support.pages import PROJECT
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, draw
 from tests.support.run_folders import reseal
 from tests.support.tiny_towers import write_tiny_clip
@@ -34,7 +33,7 @@ class Towers:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory):
     """A run "clip" of a tiny CLIP and a run "own" of a user's own towers, of the same twelve pictures."""
     base = tmp_path_factory.mktemp("towers")
     LAYOUTS["kaggle"](base / "data")
@@ -51,7 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "runs"
 
 
-def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(root: Path) -> None:
+def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(root):
     run = open_run(root / "clip")
     v, w = run.embeddings("dev")
     np.testing.assert_allclose(run.encode_text(CAPTIONS[NAMES[3]]), w[6:8], atol=1e-6)
@@ -63,7 +62,7 @@ def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(root: Pat
     assert len(run.search(CAPTIONS[NAMES[0]][0], split="dev", top=5)) == 5
 
 
-def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root: Path, opened: Opened) -> None:
+def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root, opened):
     app = opened(root, "retrieval", run="clip", versus="—", ask="Free text")
     app.change(text="a ring")
     assert app.refusals() == []
@@ -75,7 +74,7 @@ def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root: Path, open
     assert any(caption in app.texts() for caption in CAPTIONS[NAMES[0]])
 
 
-def test_own_towers_answer_once_they_are_allowed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_towers_answer_once_they_are_allowed(root, monkeypatch):
     monkeypatch.syspath_prepend(str(root.parent / "code"))
     with pytest.raises(InputError, match="towers_of_a_stranger:Towers"):
         open_run(root / "own").encode_text(["a"])
@@ -85,7 +84,7 @@ def test_own_towers_answer_once_they_are_allowed(root: Path, monkeypatch: pytest
     np.testing.assert_allclose(row, [0, 1, 0], atol=1e-6)
 
 
-def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root: Path) -> None:
+def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root):
     program = (
         "import socket, sys; socket.socket.connect = None\n"
         "from coder_core.api import list_runs, open_run\n"
@@ -97,7 +96,7 @@ def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root:
     subprocess.run([sys.executable, "-P", "-c", program, str(root)], env=environment, check=True)
 
 
-def test_other_towers_are_refused(root: Path, tmp_path: Path) -> None:
+def test_other_towers_are_refused(root, tmp_path):
     folder = shutil.copytree(root / "clip", tmp_path / "clip")
     file = folder / "analysis" / "dev" / f"{DOCUMENT_TOWERS}.json"
     towers = json.loads(file.read_text())

@@ -5,9 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import psutil
@@ -17,12 +15,10 @@ import streamlit as st
 from app import jobs, training
 from app.ask import RunSummary, ask, ask_both, joint_space, retrieval
 from app.components.words import latest, time_left
-from app.training import TrainingRun
 from coder_core.api import list_runs
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import read_status, write_status
 from coder_core.training.launch import start_run
-from tests.support.pages import Opened, Page
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -32,7 +28,7 @@ TINY |= {"word_threshold": 1}
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(tmp_path, monkeypatch):
     """An empty folder of runs beside a folder of one small data set; whatever is left running is ended."""
     write_tiny_data(tmp_path / "data" / "tiny")
     monkeypatch.setenv("CODER_DATA", str(tmp_path / "data"))
@@ -46,13 +42,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             psutil.wait_procs([psutil.Process(job.pid)], timeout=20)
 
 
-def fill(app: Page, epochs: int) -> None:
+def fill(app, epochs):
     """Name the run "mine", on the small data set with a small model."""
     app.change(data="tiny", name="mine", set=["epochs", "seed", *TINY])
     app.change(**{f"demo-{key}": value for key, value in (TINY | {"epochs": epochs}).items()})
 
 
-def until(condition: Callable[[], bool], seconds: float = 280) -> None:
+def until(condition, seconds=280):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -61,23 +57,23 @@ def until(condition: Callable[[], bool], seconds: float = 280) -> None:
     raise AssertionError("it did not happen in time")
 
 
-def fresh() -> list[TrainingRun]:
+def fresh():
     """State that a newly started app sees."""
     st.cache_data.clear()
     return training.training_runs()
 
 
-def mine() -> TrainingRun:
+def mine():
     """Facts that the page reads about a run: from files, not from a session."""
     return next(entry for entry in fresh() if entry.name == "mine")
 
 
-def step(run: Path) -> int:
+def step(run):
     """Steps that the run says it has taken."""
     return int((read_status(run) or {}).get("step", 0)) if run.is_dir() else 0
 
 
-def test_the_saved_epoch_is_the_one_the_run_calls_best() -> None:
+def test_the_saved_epoch_is_the_one_the_run_calls_best():
     columns = {"metrics.rsum": [250.0, 261.0, 262.0], "best": [True, True, False]}  # chosen on half of dev
     epochs = pd.DataFrame(columns)
     assert latest(epochs) == " · R@sum on dev 262.0, best 261.0 (saved)"
@@ -86,7 +82,7 @@ def test_the_saved_epoch_is_the_one_the_run_calls_best() -> None:
     assert latest(epochs[:0]) == ""
 
 
-def test_the_time_left_is_measured(root: Path) -> None:
+def test_the_time_left_is_measured(root):
     run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90})
     # 2 s a step; an evaluation before step 20, and before that another start of the same run
     times = {"step": [4, 5, 10, 20, 30, 40, 50], "time": [0.0, 2, 1000, 1500, 1520, 1540, 1560]}
@@ -96,7 +92,7 @@ def test_the_time_left_is_measured(root: Path) -> None:
     assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
 
 
-def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root: Path, opened: Opened) -> None:
+def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, opened):
     app = opened(root, "train")
     assert app.selectbox(key="data").options == ["demo", "tiny"]
     assert "train-start" in app.keys("button")
@@ -112,7 +108,7 @@ def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root: Pa
 
 
 @pytest.mark.parametrize("kind", ["imported", "damaged", "interrupted", "elsewhere"])
-def test_every_kind_of_run(root: Path, kind: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_run(root, kind, opened, monkeypatch):
     run = write_run(root, "demo", images=12, pictures=False)
     if kind == "imported":
         import_run_folder(root, "clip", images=12)
@@ -129,7 +125,7 @@ def test_every_kind_of_run(root: Path, kind: str, opened: Opened, monkeypatch: p
     assert app.saying("config.toml") if kind == "damaged" else app.figures()
 
 
-def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root: Path, opened: Opened) -> None:
+def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root, opened):
     run, elsewhere = write_run(root, "demo", images=6, pictures=False), root / "elsewhere"
     write_status(run, "stopped", step=10, steps=30, evaluated=3)
     (run / "history.jsonl").unlink()
@@ -142,7 +138,7 @@ def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root: Path, op
     assert not list(elsewhere.iterdir())
 
 
-def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path: Path) -> None:
+def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path):
     """While a run trains, what pages computed of any run stays, so that they are as quick as before."""
     for name in ("finished", "trains"):
         write_run(tmp_path / "runs", name, images=6, pictures=False)
@@ -160,7 +156,7 @@ def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path: Path) -> No
     assert ask(joint_space.modality_gap, after[1], "dev") is gap
 
 
-def test_a_preset_in_a_link(root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preset_in_a_link(root, opened, monkeypatch):
     app = opened(root, "train", preset="f30k-bigru")
     assert (app.value("data"), app.value("preset")) == ("tiny", "f30k-bigru")
     monkeypatch.setenv("CODER_DATA", str(root))
@@ -169,7 +165,7 @@ def test_a_preset_in_a_link(root: Path, opened: Opened, monkeypatch: pytest.Monk
     assert app.saying("f30k-bigru")
 
 
-def test_presets_of_towers_and_a_missing_model(root: Path, opened: Opened) -> None:
+def test_presets_of_towers_and_a_missing_model(root, opened):
     flickr8k(root.parent / "data" / "photographs")
     app = opened(root, "train", preset="clip-lora")
     preset = app.selectbox(key="preset")
@@ -181,7 +177,7 @@ def test_presets_of_towers_and_a_missing_model(root: Path, opened: Opened) -> No
     assert "clip-lora" not in app.selectbox(key="preset").options
 
 
-def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opened) -> None:
+def test_impossible_values_and_names_cannot_be_started(root, opened):
     write_run(root, "taken", images=12, pictures=False)
     app = opened(root, "train")
     assert app.number_input(key="demo-batch_size").min == 2
@@ -201,7 +197,7 @@ def test_impossible_values_and_names_cannot_be_started(root: Path, opened: Opene
     assert not list((root / ".work").glob("*"))
 
 
-def test_boosting_and_weights_have_fields_of_their_own(root: Path, opened: Opened) -> None:
+def test_boosting_and_weights_have_fields_of_their_own(root, opened):
     app = opened(root, "train")
     assert "boosting_teacher" not in app.multiselect(key="set").options
     app.change(demo_boosting="am")
@@ -212,7 +208,7 @@ def test_boosting_and_weights_have_fields_of_their_own(root: Path, opened: Opene
     assert "train-start" in app.keys("button")
 
 
-def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, opened: Opened) -> None:
+def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):
     config = tiny_config(root.parent / "data" / "tiny", "first", epochs=1)
     start_run(config, root, quiet())
     app = opened(root, "train").change(demo_boosting="rm")
@@ -225,7 +221,7 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root: Path, opened: Open
     assert f"--boosting-teacher={root / 'first'} --boosting-start=scratch" in app.code[0].value
 
 
-def test_strange_values_in_the_url_start_nothing(root: Path, opened: Opened) -> None:
+def test_strange_values_in_the_url_start_nothing(root, opened):
     parameters = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
     for value in ("../../etc", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"):
         app = opened(root, "train", **dict.fromkeys(parameters, value))
@@ -234,14 +230,14 @@ def test_strange_values_in_the_url_start_nothing(root: Path, opened: Opened) -> 
         assert not (root / ".work").exists()
 
 
-def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root: Path) -> None:
+def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root):
     for name in ("a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"):
         job = training.job_name(name)
         assert jobs.folder_of(job).parent == root / ".work"
         assert job != training.job_name(name + "x")
 
 
-def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
+def test_a_crash_of_the_app_does_not_touch_the_run(root):
     """The program that started the job is killed with its whole group; the job lives on and is found again."""
     job = "(sys.executable, '-c', 'import time; time.sleep(300)')"
     program = f"import sys, time; from app import jobs; jobs.start({job}, sys.argv[1]); time.sleep(300)"
@@ -259,7 +255,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Opened) -> None:
+def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     """A run that a link filled in starts only after a second click."""
     app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
     fill(app, epochs=4_000)
@@ -276,7 +272,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Open
     niceness = min(19, psutil.Process().nice() + 5)
     assert psutil.Process(job.pid).nice() >= niceness  # pages stay quick while it trains
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
-    assert mine().job.pid == job.pid  # type: ignore[union-attr]
+    assert mine().job.pid == job.pid
 
     opened(root, "train").click("train-stop")  # in a second tab, or after a reload
     until(lambda: not mine().alive)
@@ -290,13 +286,13 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root: Path, opened: Open
 
     opened(root, "train", watch="mine").click("train-evaluate")  # its best model is stored
     until(lambda: (found := mine().run) is not None and found.usable)
-    until(lambda: not training.evaluation(mine().run).running)  # type: ignore[arg-type, union-attr]
+    until(lambda: not training.evaluation(mine().run).running)
     assert "train-evaluate" not in opened(root, "train", watch="mine").keys("button")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_training_refuses_is_shown_in_its_own_words(root: Path, opened: Opened) -> None:
+def test_what_training_refuses_is_shown_in_its_own_words(root, opened):
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
     app = opened(root, "train")
     fill(app, epochs=2)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +9,13 @@ import pytest
 from app.components.cards import literal
 from coder_core.api import open_run
 from coder_core.api.training.sample_weights import CODER, WEIGHT, correlations, weight_table
-from tests.support.pages import Opened, numbers
+from tests.support.pages import numbers
 from tests.support.run_folders import import_run_folder, write_run
 from tests.support.visits import picture
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
+def root(tmp_path_factory, weighted_root):
     base = tmp_path_factory.mktemp("weights-page") / "runs"
     shutil.copytree(weighted_root, base)
     write_run(base, "plain", images=8)
@@ -24,7 +23,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, weighted_root: Path) -> Path:
     return base
 
 
-def test_two_runs_stand_side_by_side(root: Path, opened: Opened) -> None:
+def test_two_runs_stand_side_by_side(root, opened):
     for side in ("Captions", "Images"):
         app = opened(root, "weights", run="opposite", versus="combined", side=side)
         assert app.saying("combined", "λ = 32", 4)
@@ -34,7 +33,7 @@ def test_two_runs_stand_side_by_side(root: Path, opened: Opened) -> None:
     app.change(weights_of="opposite")
 
 
-def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, opened: Opened) -> None:
+def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root, opened):
     run = open_run(root / "combined")
     weights = run.analysis("dev").array("sample_weight")
     lowest, highest = int(weights.argmin()), int(weights.argmax())
@@ -62,7 +61,7 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root: Path, o
     assert app.refusals()
 
 
-def test_a_hostile_name_stays_chosen_in_a_copied_link(root: Path, tmp_path: Path, opened: Opened) -> None:
+def test_a_hostile_name_stays_chosen_in_a_copied_link(root, tmp_path, opened):
     names = [picture(9, kind) for kind in ("combined", "opposite")]
     for name, kind in zip(names, ("combined", "opposite"), strict=True):
         shutil.copytree(root / kind, tmp_path / name)
@@ -70,14 +69,14 @@ def test_a_hostile_name_stays_chosen_in_a_copied_link(root: Path, tmp_path: Path
     assert opened(tmp_path, "weights", **link).value("weights-of") == names[0]
 
 
-def test_weights_without_neighbours_show_what_they_have(root: Path, opened: Opened) -> None:
+def test_weights_without_neighbours_show_what_they_have(root, opened):
     app = opened(root, "weights", run="hal", versus="unweighted")
     assert app.saying("unweighted", "Only hal")
     assert app.get("plotly_chart")
     assert not app.rows("DISCREPANCY")
 
 
-def test_a_run_without_weights_is_named_with_one_that_has_them(root: Path, opened: Opened) -> None:
+def test_a_run_without_weights_is_named_with_one_that_has_them(root, opened):
     """Beside the first run where both are of the same samples, else alone."""
     app = opened(root, "weights", run="clip", versus="—")
     assert app.saying("clip", "--sample-weights diversity")
@@ -93,7 +92,7 @@ def test_a_run_without_weights_is_named_with_one_that_has_them(root: Path, opene
     assert app.get("plotly_chart")
 
 
-def test_unknown_words_of_a_query_are_named(root: Path, opened: Opened) -> None:
+def test_unknown_words_of_a_query_are_named(root, opened):
     app = opened(root, "retrieval", run="combined", versus="—", ask="Free text")
     app.change(text="a dog and a unicorn 🐶")
     assert app.texts().count('class="cl-card') == 6  # every image of the split

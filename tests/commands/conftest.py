@@ -1,7 +1,5 @@
 """Two trained runs, for the commands that evaluate."""
 
-from pathlib import Path
-
 import pytest
 
 from coder_core.training.launch import start_run
@@ -9,7 +7,7 @@ from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def runs(tmp_path_factory):
     """Two finished runs with different seeds on the same small data, which also has a test split."""
     root = tmp_path_factory.mktemp("evaluate")
     data = write_tiny_data(root / "data")

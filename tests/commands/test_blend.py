@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from safetensors.torch import load_file
 from coder_core.evaluate import main
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
@@ -23,7 +21,7 @@ from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import embedded_by_transformers
 from tests.support.tower_runs import tower_config
 
-LORA: dict[str, Any] = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
+LORA = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
 NAMES_OF = (  # our names of a tower's parts -> those of transformers, of pictures and of texts
     {"model": "vision_model", "projection": "visual_projection"},
     {"model": "text_model", "projection": "text_projection"},
@@ -31,28 +29,24 @@ NAMES_OF = (  # our names of a tower's parts -> those of transformers, of pictur
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads: None) -> None:
+def _one_thread(own_threads):
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module", params=["full", "lora"])
-def run(
-    towers_folder: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Path:
+def run(towers_folder, tmp_path_factory, request):
     values = LORA if request.param == "lora" else {}
     config = tower_config(towers_folder, epochs=2, learning_rate=1e-2, **values)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def zero_shot_metrics(towers_folder: Path, analysis: Analysis) -> dict[str, float]:
+def zero_shot_metrics(towers_folder, analysis):
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
     rows = embedded_by_transformers(towers_folder / "clip", pictures, analysis.captions)
     return dict(retrieval_metrics(*rows, analysis.image_of_text))
 
 
-def test_the_ends_are_the_run_and_the_zero_shot_model(
-    run: Path, towers_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_ends_are_the_run_and_the_zero_shot_model(run, towers_folder, tmp_path, capsys):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.rglob("*") if path.is_file()}
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
     files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}
@@ -81,11 +75,11 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(
     assert " best" not in printed
 
 
-def weights(run: Path, alpha: float | None) -> dict[str, np.ndarray]:
+def weights(run, alpha):
     """Weights of both towers, by transformers' names; adapters merged."""
     loaded = load_model(run)
-    towers: Any = loaded.towers
-    named: dict[str, np.ndarray] = {}
+    towers = loaded.towers
+    named = {}
     encoders, halves = (loaded.model.regions, loaded.model.words), (towers.image, towers.text)
     for encoder, half, names in zip(encoders, halves, NAMES_OF, strict=True):
         assert isinstance(encoder, TunedTower)
@@ -98,7 +92,7 @@ def weights(run: Path, alpha: float | None) -> dict[str, np.ndarray]:
     return named
 
 
-def test_in_the_middle_every_weight_is_the_mean(run: Path, towers_folder: Path) -> None:
+def test_in_the_middle_every_weight_is_the_mean(run, towers_folder):
     original = load_file(towers_folder / "clip" / "model.safetensors")
     tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
     assert tuned.keys() == original.keys() - {"logit_scale"}

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,23 +12,21 @@ from coder_core.demo import make_demo
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 from tests.support.run_folders import write_halves, write_run
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     write_split(tmp_path, "train")
     return write_split(tmp_path, "dev")
 
 
-def run(capsys: Capture, *arguments: object, status: int = 0) -> str:
+def run(capsys, *arguments, status=0):
     """Output of the command, which ends with this status."""
     assert main([str(argument) for argument in arguments]) == status
     printed = capsys.readouterr()
     return " ".join((printed.out + printed.err).split())
 
 
-def test_good_data_is_described(data: Path, capsys: Capture) -> None:
+def test_good_data_is_described(data, capsys):
     out = run(capsys, data)
     for text in ("train", "dev", "4 × 3 × 5", "float32", "Vocabulary: 6 words", "0 errors, 0 warnings"):
         assert text in out
@@ -40,7 +37,7 @@ def test_good_data_is_described(data: Path, capsys: Capture) -> None:
     assert document["vocabulary"] == 6
 
 
-def test_faults_have_the_words_of_training(data: Path, capsys: Capture) -> None:
+def test_faults_have_the_words_of_training(data, capsys):
     (data / "train_caps.txt").write_bytes(b"one\n\nthree\n\xff\n")
     array = features()
     array[2, 1] = np.nan
@@ -52,7 +49,7 @@ def test_faults_have_the_words_of_training(data: Path, capsys: Capture) -> None:
     assert "3 errors, 0 warnings" in out
 
 
-def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data: Path, capsys: Capture) -> None:
+def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data, capsys):
     (data / "train_ids.txt").write_text("".join(f"{i}\n" for i in range(4)))
     (data / "id_mapping.json").write_text('{"0": "a", "1": "b", "2": "\\ud800.jpg", "3": "d"}')
     assert "id_mapping.json, image 2: " in run(capsys, data, status=1)
@@ -62,20 +59,20 @@ def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data: Path, c
 
 
 @pytest.mark.parametrize("severity", ["note", "warning"])
-def test_data_that_training_accepts_keeps_the_status_zero(data: Path, capsys: Capture, severity: str) -> None:
+def test_data_that_training_accepts_keeps_the_status_zero(data, capsys, severity):
     array = features().astype("<f2" if severity == "note" else "<f4")
     array[1, 1] = 0 if severity == "warning" else 1
     write_split(data, "train", array=array)
     assert f"{severity}: " in run(capsys, data)
 
 
-def test_no_values_looks_at_headers_only(data: Path, capsys: Capture) -> None:
+def test_no_values_looks_at_headers_only(data, capsys):
     write_split(data, "train", array=features() * np.float32(np.nan))
     run(capsys, data, status=1)
     run(capsys, data, "--no-values")
 
 
-def test_train_must_exist_and_dev_should(tmp_path: Path, capsys: Capture) -> None:
+def test_train_must_exist_and_dev_should(tmp_path, capsys):
     write_split(tmp_path, "dev")
     assert '"train"; expected one of dev' in run(capsys, tmp_path, status=1)
     write_split(tmp_path / "other", "train")
@@ -84,14 +81,14 @@ def test_train_must_exist_and_dev_should(tmp_path: Path, capsys: Capture) -> Non
     assert "no dev split" in out
 
 
-def test_splits_that_differ_are_compared(data: Path, capsys: Capture) -> None:
+def test_splits_that_differ_are_compared(data, capsys):
     (data / "dev_caps.txt").write_text("".join(f"caption {i}\n" for i in range(4)))
     assert "note: dev and train: 1.0 and 2.0 captions an image" in run(capsys, data)
     write_split(data, "dev", array=features(size=6))
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
 
 
-def test_the_word_threshold_decides_the_vocabulary(data: Path, capsys: Capture) -> None:
+def test_the_word_threshold_decides_the_vocabulary(data, capsys):
     assert " 9 times" in run(capsys, data, "--word-threshold", 9, status=1)
     assert "Vocabulary: 14 words" in run(capsys, data, "--word-threshold", 1)
     run(capsys, data, "--word-threshold", 0, status=2)
@@ -100,7 +97,7 @@ def test_the_word_threshold_decides_the_vocabulary(data: Path, capsys: Capture) 
     assert "1 captions (12.5%) hold no known word; the first: 8" in run(capsys, data)
 
 
-def test_word_vectors_are_measured(data: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_word_vectors_are_measured(data, tmp_path, capsys):
     file = tmp_path / "v.txt"
     file.write_text("dog 1 2\na 3 4\n")
     flags = ("--word-vectors", file, "--word-size", 2)
@@ -112,7 +109,7 @@ def test_word_vectors_are_measured(data: Path, tmp_path: Path, capsys: Capture) 
     assert "expected 300" in run(capsys, data, *flags[:2], status=1)  # training's default
 
 
-def test_control_characters_never_reach_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
     evil = "\x1b]0;owned\x07[bold red]x"
     write_split(tmp_path, ids=["../" + evil, "b", "b", evil])
     images = [{"imgid": 0, "filename": evil, "split": evil, evil: 1, "sentences": [{"raw": "a"}]}]
@@ -122,9 +119,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path: Path, capsys: Cap
         assert not {"\x1b", "\x07"} & set(run(capsys, path, status=1))
 
 
-def test_the_built_in_data_has_no_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_the_built_in_data_has_no_fault(tmp_path, monkeypatch, capsys):
     out = run(capsys, make_demo(tmp_path / "made", images=60))
     assert "found" in out
     assert "0 errors, 0 warnings" in out
@@ -137,7 +132,7 @@ def test_the_built_in_data_has_no_fault(
     assert (other / "mine.txt").read_text() == "keep"
 
 
-def test_real_flickr8k_is_fit_for_training(capsys: Capture) -> None:
+def test_real_flickr8k_is_fit_for_training(capsys):
     folder = real_flickr8k()
     vectors = ["--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50]
     out = run(capsys, folder, *vectors)
@@ -145,9 +140,7 @@ def test_real_flickr8k_is_fit_for_training(capsys: Capture) -> None:
         assert text in out
 
 
-def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(
-    data: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, capsys):
     captions = (data / "dev_caps.txt").read_text().splitlines()
     (data / "dev_caps.txt").write_text("\n".join([captions[1].upper(), *captions[1:]]) + "\n")
     progress = tmp_path / "progress.json"
@@ -163,9 +156,7 @@ def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(
     assert "--content" in run(capsys, folder, status=1)
 
 
-def test_two_runs_that_trained_on_a_half_each_judge_train(
-    data: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_two_runs_that_trained_on_a_half_each_judge_train(data, tmp_path, capsys):
     halves, wrong = write_halves(tmp_path / "runs")
     assert main([*map(str, halves), "--content", "--json"]) == 0
     mismatched = json.loads(capsys.readouterr().out)["mismatched"]

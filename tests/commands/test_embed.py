@@ -14,13 +14,11 @@ from coder_core.files.sealed import read_manifest
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
 
-Capture = pytest.CaptureFixture[str]
-
 IMAGES = 12
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path):
     """Twelve images with five captions each, rows of any length, and pictures named by the ids."""
     folder = tmp_path / "clip"
     folder.mkdir()
@@ -33,39 +31,39 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def runs(files: Path) -> Path:
+def runs(files):
     return files.parent / "runs"
 
 
-def write_lines(file: Path, *lines: str) -> None:
+def write_lines(file, *lines):
     file.write_text("".join(f"{line}\n" for line in lines))
 
 
-def run_import(folder: Path, *more: str, name: str = "clip") -> int:
+def run_import(folder, *more, name="clip"):
     files = [f"--images={folder}/i.npy", f"--texts={folder}/t.npy", f"--captions={folder}/c.txt"]
     return main(["import", *files, f"--name={name}", f"--root={folder.parent / 'runs'}", *more])
 
 
-def with_pictures(folder: Path) -> list[str]:
+def with_pictures(folder):
     return [f"--ids={folder / 'ids.txt'}", f"--pictures={folder / 'pictures'}"]
 
 
-def refused(folder: Path, capsys: Capture, *more: str) -> str:
+def refused(folder, capsys, *more):
     """Message when the files are refused; nothing is left behind."""
     assert run_import(folder, *more) == 1
     assert not list((folder.parent / "runs").glob("*"))
     return capsys.readouterr().err
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def reverse(file: Path) -> None:
+def reverse(file):
     np.save(file, np.load(file)[::-1])
 
 
-def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files: Path, runs: Path, capsys: Capture) -> None:
+def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files, runs, capsys):
     assert run_import(files, *with_pictures(files)) == 0
     printed = capsys.readouterr().out
     for text in ("R@sum", "float16", "length 3 to 3"):
@@ -86,7 +84,7 @@ def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files: Path, runs: Path,
     assert Path(analysis.picture_folder) == files / "pictures"
 
 
-def test_the_api_knows_it_as_imported(files: Path, runs: Path) -> None:
+def test_the_api_knows_it_as_imported(files, runs):
     run_import(files, *with_pictures(files))
     run_import(files, name="again")
     summary = {run.name: run for run in list_runs(runs)}["clip"]
@@ -108,7 +106,7 @@ def test_the_api_knows_it_as_imported(files: Path, runs: Path) -> None:
         run.search("a red ring", split="dev")
 
 
-def test_damage_is_named(files: Path, runs: Path) -> None:
+def test_damage_is_named(files, runs):
     run_import(files)
     folder = runs / "clip" / "analysis" / "dev"
     manifest = read_manifest(folder)
@@ -123,9 +121,7 @@ def test_damage_is_named(files: Path, runs: Path) -> None:
     assert "imported.json" in summary.fault
 
 
-def test_another_split_leaves_the_first_as_it_was_and_one_is_replaced_only_on_request(
-    files: Path, runs: Path, capsys: Capture
-) -> None:
+def test_another_split_leaves_the_first_as_it_was_and_one_is_replaced_only_on_request(files, runs, capsys):
     run = runs / "clip"
     assert run_import(files) == 0
     before, fingerprint = contents(run), open_analysis(run, "dev").fingerprint
@@ -145,9 +141,7 @@ def test_another_split_leaves_the_first_as_it_was_and_one_is_replaced_only_on_re
     assert open_analysis(run, "test").fingerprint == of_test
 
 
-def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
-    files: Path, runs: Path, capsys: Capture
-) -> None:
+def test_a_split_of_another_model_or_in_a_trained_run_is_refused(files, runs, capsys):
     assert run_import(files) == 0
     for name in ("i", "t"):
         np.save(files / f"{name}.npy", np.load(files / f"{name}.npy")[:, :16])
@@ -169,16 +163,14 @@ def test_a_split_of_another_model_or_in_a_trained_run_is_refused(
         (["--name=a", "--root=pyproject.toml"], "pyproject.toml"),
     ],
 )
-def test_a_destination_is_refused_before_the_files_are_read(
-    flags: list[str], culprit: str, capsys: Capture
-) -> None:
+def test_a_destination_is_refused_before_the_files_are_read(flags, culprit, capsys):
     assert main(["import", "--images=x", "--texts=x", "--captions=x", *flags]) == 1
     message = capsys.readouterr().err
     assert culprit in message
     assert message.count("error:") == 1
 
 
-def test_one_id_a_caption_gives_any_number_of_captions(files: Path, runs: Path) -> None:
+def test_one_id_a_caption_gives_any_number_of_captions(files, runs):
     owner = np.array([0, 0, 1, 2, 2, 2, *range(3, IMAGES)])
     np.save(files / "t.npy", synthetic(IMAGES, noise=1.0)[1][: len(owner)])
     write_lines(files / "c.txt", *(f"caption {k}" for k in range(len(owner))))
@@ -189,13 +181,13 @@ def test_one_id_a_caption_gives_any_number_of_captions(files: Path, runs: Path) 
     assert run.analysis("dev").image_names[2] == "image-2"
 
 
-def test_images_stored_once_a_caption_are_read_once(files: Path, runs: Path) -> None:
+def test_images_stored_once_a_caption_are_read_once(files, runs):
     np.save(files / "i.npy", np.repeat(np.load(files / "i.npy"), 5, axis=0))
     assert run_import(files) == 0
     assert len(open_run(runs / "clip").embeddings("dev")[0]) == IMAGES
 
 
-def with_value(row: int, value: float) -> np.ndarray:
+def with_value(row, value):
     rows = np.random.default_rng(0).normal(size=(IMAGES, 32)).astype(np.float32)
     rows[row] = value
     return rows
@@ -221,16 +213,14 @@ def with_value(row: int, value: float) -> np.ndarray:
         (np.zeros(3, dtype=[("a", "f4")]), "i.npy"),
     ],
 )
-def test_every_wrong_array_is_named_and_none_is_unpickled(
-    files: Path, array: np.ndarray, culprit: str, capsys: Capture
-) -> None:
+def test_every_wrong_array_is_named_and_none_is_unpickled(files, array, culprit, capsys):
     np.save(files / "i.npy", array, allow_pickle=True)
     message = refused(files, capsys)
     assert culprit in message
     assert "allow_pickle" not in message
 
 
-def test_files_that_do_not_fit_are_refused(files: Path, capsys: Capture) -> None:
+def test_files_that_do_not_fit_are_refused(files, capsys):
     captions, ids = files / "c.txt", f"--ids={files / 'ids.txt'}"
     whole = captions.read_text()
     captions.write_text("a\n" * 59)
@@ -248,9 +238,7 @@ def test_files_that_do_not_fit_are_refused(files: Path, capsys: Capture) -> None
     assert f"holds {len(content) - 100:,} bytes" in refused(files, capsys)
 
 
-def test_missing_pictures_and_collapsed_embeddings_are_warnings(
-    files: Path, runs: Path, capsys: Capture
-) -> None:
+def test_missing_pictures_and_collapsed_embeddings_are_warnings(files, runs, capsys):
     shutil.rmtree(files / "pictures")
     (files / "pictures").mkdir()
     rows = np.ones((60, 32), np.float32)
@@ -264,16 +252,14 @@ def test_missing_pictures_and_collapsed_embeddings_are_warnings(
     assert any("1.0000" in note for note in notes)
 
 
-def save_queries(folder: Path, texts: list[str], width: int = 32, rows: int = 2) -> list[str]:
+def save_queries(folder, texts, width=32, rows=2):
     """Write queries of random embeddings; return the flags that import them."""
     np.save(folder / "q.npy", 2.0 * np.random.default_rng(3).normal(size=(rows, width)))
     write_lines(folder / "q.txt", *texts)
     return [f"--queries={folder / 'q.npy'}", f"--query-texts={folder / 'q.txt'}"]
 
 
-def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
-    files: Path, runs: Path, capsys: Capture
-) -> None:
+def test_saved_queries_are_sealed_with_the_run_and_search_its_images(files, runs, capsys):
     assert run_import(files, *save_queries(files, ["a unicorn", "ein Hund 🐶"])) == 0
     assert "2 saved queries" in capsys.readouterr().out
     run = open_run(runs / "clip")
@@ -296,7 +282,7 @@ def test_saved_queries_are_sealed_with_the_run_and_search_its_images(
     assert again.analysis("dev").fingerprint != analysis.fingerprint
 
 
-def test_queries_that_do_not_fit_are_refused(files: Path, capsys: Capture) -> None:
+def test_queries_that_do_not_fit_are_refused(files, capsys):
     for texts, width, culprit in (
         (["a", "b"], 31, "i.npy and q.npy: 32 numbers an image, 31 a query"),
         (["a", "b"], 32, "q.npy: 3 rows for the 2 lines"),

@@ -4,7 +4,6 @@ import csv
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.report import main as report
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
@@ -29,17 +28,16 @@ from tests.support.run_folders import import_run_folder
 from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.tower_runs import tower_config
 
-Capture = pytest.CaptureFixture[str]
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 
 
-def evaluated(run: Path, split: str) -> Analysis:
+def evaluated(run, split):
     """The analysis of a split, evaluated now."""
     assert main([str(run), "--split", split]) == 0
     return open_analysis(run, split)
 
 
-def rows_of(folder: Path, *arguments: object, output: Capture | None = None) -> dict[str, dict[str, Any]]:
+def rows_of(folder, *arguments, output=None):
     """Rows that the command writes as JSON; `output` forgets what was printed before."""
     file = folder / "out.json"
     if output is not None:
@@ -48,14 +46,12 @@ def rows_of(folder: Path, *arguments: object, output: Capture | None = None) -> 
     return dict(json.loads(file.read_text())["runs"])
 
 
-def printed(output: Capture) -> str:
+def printed(output):
     """Everything printed, on one line."""
     return " ".join("".join(output.readouterr()).split())
 
 
-def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, runs[0], "--split", "test", "--csv", sheet)
     assert "R@sum" in printed(capsys)
@@ -69,7 +65,7 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(
     assert again == analysis.metrics
 
 
-def test_the_analysis_of_val_is_that_of_dev(runs: list[Path], tmp_path: Path) -> None:
+def test_the_analysis_of_val_is_that_of_dev(runs, tmp_path):
     (runs[0] / "analysis" / "dev").rename(tmp_path / "dev")
     assert main([str(runs[0]), "--split", "val"]) == 0
     assert "dev" in open_run(runs[0]).splits
@@ -77,8 +73,8 @@ def test_the_analysis_of_val_is_that_of_dev(runs: list[Path], tmp_path: Path) ->
     assert report([str(runs[0]), "--split", "val", "--out", str(tmp_path / "report.html")]) == 0
 
 
-def test_names_of_rows_in_a_terminal() -> None:
-    def row(run: str | None, **variant: Any) -> RunRow:
+def test_names_of_rows_in_a_terminal():
+    def row(run, **variant):
         folder = None if run is None else Path(run)
         return RunRow(folder, {}, [], Samples([], np.empty(0, np.int64), []), **variant)
 
@@ -91,7 +87,7 @@ def test_names_of_rows_in_a_terminal() -> None:
     assert names == ["first α=0", "first α=0.5 best", "first α=0.5 (5 × 1K)"]
 
 
-def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path: Path) -> None:
+def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path):
     """Every run has an equal share, and within a run the branches have β and 1 − β of it."""
     runs = [
         Path(shutil.copytree(FIXTURE / "checkpoints" / name, tmp_path / name))
@@ -110,9 +106,7 @@ def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path: Path) -> Non
     assert rows[str(runs[1])] == two.metrics
 
 
-def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
     ways = ["--ways", "2", "4", "500", "--ways-repeats", "4"]
     rows = rows_of(tmp_path, *runs, *ways, "--csv", sheet)
@@ -123,7 +117,7 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(
     pair = EmbeddingPair(one.image_embeddings, one.text_embeddings)
     scored = score_tiles([pair], np.asarray(one.image_of_text))
     for way in ("i2t", "t2i"):
-        for c, accuracy in c_way_accuracy(scored, (2, 4), way, repeats=4).items():  # type: ignore[arg-type]
+        for c, accuracy in c_way_accuracy(scored, (2, 4), way, repeats=4).items():
             assert first[f"{way}_{c}way"] == accuracy.mean
             assert first[f"{way}_{c}way_interval"] == accuracy.interval
             assert rows["ensemble"][f"{way}_{c}way"] >= 0
@@ -132,9 +126,7 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(
     assert float(lines[1]["t2i_4way"]) == rows[str(runs[1])]["t2i_4way"]
 
 
-def test_reviewed_labels_are_printed_beside_the_labels(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
     file = tmp_path / "reviews.jsonl"
     labels = rows_of(tmp_path, runs[0])[str(runs[0])]
     file.touch()
@@ -176,9 +168,7 @@ def test_reviewed_labels_are_printed_beside_the_labels(
     assert main([str(runs[0]), "--reviews", str(tmp_path / "none.jsonl")]) == 1
 
 
-def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp_path, capsys):
     rows = rows_of(tmp_path, *runs, "--split", "test", "--hub-correction")
     assert "on dev" in printed(capsys)
     assert list(rows) == [*map(str, runs), "ensemble", *(f"{run}, hubs corrected" for run in runs)]
@@ -200,7 +190,7 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(
         assert stored.metrics[f"{way}_r5"] == pytest.approx(100 * float((ranks < 5).mean()))
 
 
-def test_hub_correction_reads_the_pictures_of_the_run(towers_folder: Path, tmp_path: Path) -> None:
+def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):
     data, pictures = tmp_path / "data", tmp_path / "pictures"
     shutil.copytree(towers_folder / "data", data)
     (data / "Flicker8k_Dataset").rename(pictures)
@@ -210,7 +200,7 @@ def test_hub_correction_reads_the_pictures_of_the_run(towers_folder: Path, tmp_p
     assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
 
 
-def test_a_run_of_embeddings_is_evaluated_from_its_own(tmp_path: Path, capsys: Capture) -> None:
+def test_a_run_of_embeddings_is_evaluated_from_its_own(tmp_path, capsys):
     run = import_run_folder(tmp_path, "clip")
     row = rows_of(tmp_path, run, "--ways", "5")[str(run)]
     assert row["rsum"] == open_analysis(run, "dev").metrics["rsum"]
@@ -220,14 +210,14 @@ def test_a_run_of_embeddings_is_evaluated_from_its_own(tmp_path: Path, capsys: C
         assert f"embeddings of {missing}" in capsys.readouterr().err
 
 
-def test_probes_of_pictures_that_the_run_knows(runs: list[Path], tmp_path: Path, capsys: Capture) -> None:
+def test_probes_of_pictures_that_the_run_knows(runs, tmp_path, capsys):
     analysis = evaluated(runs[0], "dev")
     n = analysis.n_images
     first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(n)])
     v, w = analysis.image_embeddings, analysis.text_embeddings
     files, expected = [], {}
 
-    def entry(picture: str, caption: str, negative: str) -> dict[str, str]:
+    def entry(picture, caption, negative):
         return {"filename": f"{picture}.jpg", "caption": caption, "negative_caption": negative}
 
     for kind, shift in (("swap_obj", 1), ("add_att", 5)):
@@ -249,7 +239,7 @@ def test_probes_of_pictures_that_the_run_knows(runs: list[Path], tmp_path: Path,
     assert "bad.json entry '7'" in capsys.readouterr().err
 
 
-def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path], tmp_path: Path) -> None:
+def test_similarities_of_every_run_become_a_sheet_of_densities(runs, tmp_path):
     sheet = tmp_path / "similarities.csv"
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 0
     rows = list(csv.DictReader(sheet.open()))
@@ -266,9 +256,7 @@ def test_similarities_of_every_run_become_a_sheet_of_densities(runs: list[Path],
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities", "--curve"])
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(
-    tmp_path: Path, flag: str, capsys: Capture
-) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, flag, capsys):
     for file in (tmp_path / "missing" / "a", tmp_path / (300 * "a")):
         assert main([str(tmp_path / "no-run"), flag, str(file)]) == 1
         message = capsys.readouterr().err
@@ -290,16 +278,12 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
         (["nothing"], "nothing"),
     ],
 )
-def test_impossible_flags_are_refused(
-    runs: list[Path], flags: list[str], culprit: str, capsys: Capture
-) -> None:
+def test_impossible_flags_are_refused(runs, flags, culprit, capsys):
     assert main([str(runs[0]), *flags]) == 1
     assert culprit in capsys.readouterr().err
 
 
-def test_other_features_and_a_broken_split_are_refused(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_other_features_and_a_broken_split_are_refused(runs, tmp_path, capsys):
     data = write_tiny_data(tmp_path / "data")
     features = np.array(read_split(data, "dev").features)
     np.save(data / "dev_ims.npy", np.concatenate([features, features], axis=-1))

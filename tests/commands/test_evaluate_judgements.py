@@ -26,11 +26,8 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.run_folders import flip, ranks_of
 
-Capture = pytest.CaptureFixture[str]
-Truths = dict[str, dict[str, dict[int, list[int]]]]
 
-
-def row_of(run: Path, folder: Path, positives: object, split: str = "dev") -> dict[str, float]:
+def row_of(run, folder, positives, split="dev"):
     """The run's row with this file, or one of COCO's sets, of positives."""
     file = folder / "out.json"
     command = [str(run), f"--split={split}", f"--positives={positives}", f"--json={file}", "--overwrite"]
@@ -38,11 +35,11 @@ def row_of(run: Path, folder: Path, positives: object, split: str = "dev") -> di
     return dict(json.loads(file.read_text())["runs"][str(run)])
 
 
-def printed(output: Capture) -> str:
+def printed(output):
     return " ".join("".join(output.readouterr()).split())
 
 
-def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: Capture) -> None:
+def test_positives_beyond_the_labels(runs, tmp_path, capsys):
     file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
     assert main([*map(str, runs), f"--positives={file}", f"--json={document}"]) == 0
@@ -69,9 +66,7 @@ def test_positives_beyond_the_labels(runs: list[Path], tmp_path: Path, capsys: C
     assert "none.tsv" in capsys.readouterr().err
 
 
-def test_diversity_is_compared_with_the_disagreement_of_experts(
-    runs: list[Path], tmp_path: Path, capsys: Capture
-) -> None:
+def test_diversity_is_compared_with_the_disagreement_of_experts(runs, tmp_path, capsys):
     file = tmp_path / "ExpertAnnotations.txt"
     grades = [(1, 1, 1), (1, 2, 1), (1, 4, 1), (2, 3, 4)]
     fields = [(f"image {(i + 1) % 4}", f"image {i}#0", *map(str, grades[i])) for i in range(4)]
@@ -90,12 +85,12 @@ def test_diversity_is_compared_with_the_disagreement_of_experts(
 
 
 @pytest.fixture
-def coco(tmp_path: Path) -> tuple[Path, Truths]:
+def coco(tmp_path):
     """Embeddings of 40 of COCO's test images and five captions of each, and eccv-caption's judgements of them: of "eccv"
     and "cxc", the positives of images ("i2t") and of captions ("t2i")."""
-    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"  # type: ignore[union-attr,index]
+    package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"
 
-    def read(name: str) -> dict[int, list[int]]:
+    def read(name):
         content = json.loads((package / f"{name}.json").read_text())
         return {int(key): [int(value) for value in values] for key, values in content.items()}
 
@@ -112,20 +107,18 @@ def coco(tmp_path: Path) -> tuple[Path, Truths]:
     files = [tmp_path / name for name in ("I.npy", "T.npy", "C.txt")]
     embedded = read_embeddings(*files, ids=tmp_path / "ids.txt")
 
-    def answered(name: str, queries: list[int], candidates: list[int]) -> dict[int, list[int]]:
+    def answered(name, queries, candidates):
         positives = {query: set(answers) & set(candidates) for query, answers in read(name).items()}
         return {query: list(positives[query]) for query in queries if positives.get(query)}
 
-    truths: Truths = {"eccv": {}, "cxc": {}}
+    truths = {"eccv": {}, "cxc": {}}
     for name, of_way in truths.items():
         of_way["i2t"] = answered(f"{name}_image_to_caption", images, captions)
         of_way["t2i"] = answered(f"{name}_caption_to_image", captions, images)
     return import_run(embedded, tmp_path / "runs", "clip", "testall")[0], truths
 
 
-def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
-    coco: tuple[Path, Truths], tmp_path: Path, capsys: Capture
-) -> None:
+def test_cocos_extended_judgements_give_the_figures_of_their_own_program(coco, tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ujson is missing
         from eccv_caption import _metrics as theirs
@@ -135,7 +128,7 @@ def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
     captions = np.array([int(caption.split()[1]) for caption in analysis.captions])
     images = np.array([int(name[-16:-4]) for name in analysis.image_names])
 
-    def ranked(queries: np.ndarray, candidates: np.ndarray, rows: np.ndarray) -> dict[int, list[int]]:
+    def ranked(queries, candidates, rows):
         return dict(zip(queries.tolist(), candidates[np.argsort(-rows, 1)].tolist(), strict=True))
 
     rankings = {"i2t": ranked(images, captions, scores), "t2i": ranked(captions, images, scores.T)}
@@ -152,7 +145,7 @@ def test_cocos_extended_judgements_give_the_figures_of_their_own_program(
                 assert metrics[f"{way}_extended_r{k}"] == pytest.approx(100 * recall)
 
 
-def write_karpathy(folder: Path, names: list[str], ids: list[int]) -> None:
+def write_karpathy(folder, names, ids):
     """COCO's annotations with five captions of these ids for every image."""
     images = []
     for image, name in enumerate(names):
@@ -164,9 +157,7 @@ def write_karpathy(folder: Path, names: list[str], ids: list[int]) -> None:
     np.save(folder / "test_ims.npy", np.ones((len(names), 2, 3), np.float32))
 
 
-def test_captions_are_recognised_by_the_ids_of_their_layout(
-    coco: tuple[Path, Truths], tmp_path: Path, capsys: Capture
-) -> None:
+def test_captions_are_recognised_by_the_ids_of_their_layout(coco, tmp_path, capsys):
     run = coco[0]
     stored = open_analysis(run, "testall")
     assert stored.caption_ids is None
@@ -181,7 +172,7 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
     arrays |= {"image_embeddings": v, "text_embeddings": w}
     for name, samples in (("test", split), ("dev", replace(split, caption_ids=None))):
         facts = {"metrics": stored.metrics, "fingerprint": "0" * 64, "kind": "embeddings"}
-        write_analysis(run, name, **describe_samples(samples, 40), **facts, **arrays)  # type: ignore[arg-type]
+        write_analysis(run, name, **describe_samples(samples, 40), **facts, **arrays)
     written = open_analysis(run, "test", verify=True)
     assert np.asarray(written.caption_ids).tolist() == ids
     metrics = {name: row_of(run, tmp_path, "eccv", name) for name in ("testall", "test", "dev")}
@@ -206,14 +197,12 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(
         (["391895"], 1, r"image 0 \('391895'\): has 1 captions, COCO 5"),
     ],
 )
-def test_other_images_have_no_judgements_of_coco(names: list[str], captions: int, message: str) -> None:
+def test_other_images_have_no_judgements_of_coco(names, captions, message):
     with pytest.raises(InputError, match=message):
         coco_judgements("cxc", names, np.repeat(np.arange(len(names)), captions))
 
 
-def test_other_runs_and_a_missing_package_are_named(
-    runs: list[Path], coco: tuple[Path, Truths], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_runs_and_a_missing_package_are_named(runs, coco, capsys, monkeypatch):
     assert main([str(runs[0]), "--positives", "eccv"]) == 1
     assert "--positives eccv: image 0 ('image 0')" in printed(capsys)
     monkeypatch.setattr(coco_module, "PACKAGE", "eccv_caption_that_is_not_there")

@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["pro
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory):
     """Installed from a copy, so that no build folder is left in the repository."""
     folder = tmp_path_factory.mktemp("install")
     source = folder / "source"
@@ -40,7 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
-def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed: Path) -> None:
+def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed):
     folders = {"bin", "coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
@@ -49,15 +49,13 @@ def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed: P
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
 
 
-def open_terminal() -> None:
+def open_terminal():
     """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_closed(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_closed(installed, tmp_path):
     """A hang-up saves as SIGTERM does."""
     package, run = installed / "coder_core" / "__init__.py", tmp_path / "checkpoints" / "tiny"
     with package.open("a") as file:
@@ -88,7 +86,7 @@ def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_clo
     assert position(run)["step"] == status["step"]
 
 
-def test_the_pinned_versions_lie_in_the_ranges_of_the_package() -> None:
+def test_the_pinned_versions_lie_in_the_ranges_of_the_package():
     lines = (REPOSITORY / "requirements.txt").read_text("utf-8").splitlines()
     pins = {name: version for name, _, version in (line.partition("==") for line in lines) if version}
     extras = PROJECT["optional-dependencies"]

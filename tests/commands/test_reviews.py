@@ -1,16 +1,10 @@
 """The command on files of reviews."""
 
-from pathlib import Path
-
-import pytest
-
 from coder_core.data.reviews import Review, append_review, read_reviews
 from coder_core.reviews import main
 
 
-def test_merge_writes_every_line_once_and_overwrites_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_merge_writes_every_line_once_and_overwrites_nothing(tmp_path, capsys):
     paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     append_review(paths[0], Review("x.jpg", "a dog", "wrong-caption", "anna"))
     append_review(paths[1], Review("x.jpg", "a cat", "too-vague", "ben"))

@@ -2,8 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,19 +26,18 @@ SMALL = [
 ]
 POOLED = ["--image-pooling=max", "--text-pooling=mean", "--image-layers=3"]
 GPU = torch.cuda.is_available()
-Capture = pytest.CaptureFixture[str]
 
 
-def plain(text: str) -> str:
+def plain(text):
     """Without frames and line breaks."""
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
-def status_of(run: Path) -> dict[str, Any]:
+def status_of(run):
     return read_status(run) or {}
 
 
-def test_help_lists_every_preset_and_every_value(capsys: Capture) -> None:
+def test_help_lists_every_preset_and_every_value(capsys):
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     assert left.value.code == 0
@@ -50,7 +47,7 @@ def test_help_lists_every_preset_and_every_value(capsys: Capture) -> None:
         assert text in output, text
 
 
-def test_a_preset_with_other_values(data: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_preset_with_other_values(data, tmp_path, capsys):
     arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
     assert main(arguments) == 0
     config, about = read_config(tmp_path / "demo")
@@ -115,16 +112,14 @@ def test_a_preset_with_other_values(data: Path, tmp_path: Path, capsys: Capture)
         (["--resume=none"], "none"),
     ],
 )
-def test_impossible_arguments_fail_before_anything_is_written(
-    data: Path, tmp_path: Path, capsys: Capture, arguments: list[str], culprit: str
-) -> None:
+def test_impossible_arguments_fail_before_anything_is_written(data, tmp_path, capsys, arguments, culprit):
     root = tmp_path / "runs"
     assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
     assert culprit in plain(capsys.readouterr().err)
     assert not root.exists()
 
 
-def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: Capture) -> None:
+def test_without_dev_the_last_step_is_the_best(tmp_path, capsys):
     data = write_tiny_data(tmp_path / "data")
     for file in data.glob("dev_*"):
         file.unlink()
@@ -135,9 +130,7 @@ def test_without_dev_the_last_step_is_the_best(tmp_path: Path, capsys: Capture) 
 
 
 @pytest.mark.slow
-def test_no_argument_trains_the_demo_then_leaves_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path, monkeypatch):
     """On 20 pictures instead of a thousand, in one epoch."""
     monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=20)))
     for name in DEMO_RUNS:
@@ -156,7 +149,7 @@ def test_no_argument_trains_the_demo_then_leaves_it_alone(
     every_page_has_something_to_show(root, monkeypatch)
 
 
-def every_page_has_something_to_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def every_page_has_something_to_show(root, monkeypatch):
     """Every page has its runs in the sidebar, or one click away."""
     for page in PAGES:
         app = open_page(monkeypatch, root, page)

@@ -1,15 +1,12 @@
 """Impossible settings are refused and doubtful ones warned about, each by its flag."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from coder_core.config.checks import NOTHING_TRAINS, problems
 from coder_core.config.schema import Config, settings
-from coder_core.config.setting import Setting
 from tests.support.configs import changed
 
 NUMBERS = {key: known for key, known in settings().items() if known.value_type in (int, float)}
@@ -17,12 +14,12 @@ TOWERS = {"image_tower": "clip", "text_tower": "clip"}
 AM = {"loss": "btr-sum", "boosting": "am"}
 
 
-def places(severity: str = "error", **values: Any) -> list[str]:
+def places(severity="error", **values):
     """Flags of the faults of a configuration with these values."""
     return [fault.place for fault in problems(changed(Config(), **values)) if fault.severity == severity]
 
 
-def bounds(known: Setting) -> Iterator[tuple[float, bool]]:
+def bounds(known):
     """Values at the bounds of a setting and just outside them, and True where the value is allowed."""
     step = 1 if known.value_type is int else 1e-6
     closed = known.within.startswith("["), known.within.endswith("]")
@@ -37,19 +34,19 @@ def bounds(known: Setting) -> Iterator[tuple[float, bool]]:
 
 
 @pytest.mark.parametrize("key", NUMBERS)
-def test_values_at_and_beyond_the_bounds(key: str) -> None:
+def test_values_at_and_beyond_the_bounds(key):
     for value, allowed in bounds(NUMBERS[key]):
         assert (NUMBERS[key].fault(value) is None) == allowed, value
         assert allowed or NUMBERS[key].flag in places(**{key: value}), value
 
 
-def test_every_number_has_a_range() -> None:
+def test_every_number_has_a_range():
     """But gamma, which infonce does not read; dcl takes a cosine."""
     assert [key for key, known in NUMBERS.items() if not known.range] == ["gamma"]
     assert (places(gamma=1.5), places(gamma=1.5, loss="infonce")) == (["--gamma"], [])
 
 
-def test_bounds_that_protect_training() -> None:
+def test_bounds_that_protect_training():
     """A process that requests more threads than fit is ended, for example. Never saving or clipping is possible."""
     assert problems(changed(Config(), save_every=math.inf, clip_norm=math.inf)) == []
     largest = {"threads": 1024, "embeddings": 64, "beta": 1, "drop_regions": 0.5, "dimension": 65_536}
@@ -112,13 +109,13 @@ def test_bounds_that_protect_training() -> None:
         ("--weight-mmd", {"weight_mmd": 0.1}),
     ],
 )
-def test_values_that_do_not_go_together(flag: str, values: dict[str, Any]) -> None:
+def test_values_that_do_not_go_together(flag, values):
     values = {key: settings()[key].read(value) for key, value in values.items()}
     assert places(**values) == [flag]
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "/tmp/x", "-x", ".hidden", "a b", "a\n"])
-def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
+def test_a_name_that_is_no_folder_name_is_refused(name):
     assert [fault.place for fault in problems(replace(Config(), name=name))] == ["--name"]
 
 
@@ -136,6 +133,6 @@ def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
         ("--wrong-weight", {"wrong_weight": 0.5}, {"reviews": "reviews.jsonl"}),
     ],
 )
-def test_doubtful_values_are_warned_about(flag: str, doubtful: dict[str, Any], cure: dict[str, Any]) -> None:
+def test_doubtful_values_are_warned_about(flag, doubtful, cure):
     assert (places("warning", **doubtful), places(**doubtful)) == ([flag], [])
     assert problems(changed(Config(), **doubtful | cure)) == []

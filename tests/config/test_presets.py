@@ -2,7 +2,6 @@
 
 import tomllib
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import tomli_w
@@ -15,25 +14,25 @@ from coder_core.console.faults import InputError
 BASES = ["demo", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"]
 PAPERS = [name for name in PRESETS if "f30k-b" in name or "coco-b" in name]
 # CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128.
-CODER: dict[str, Any] = {"temperature": 0.1, "gamma": 0.3, "epsilon": 0.1, "bank_size": 4096}
+CODER = {"temperature": 0.1, "gamma": 0.3, "epsilon": 0.1, "bank_size": 4096}
 CODER |= {"learning_rate": 2e-4, "epochs": 30, "batch_size": 128, "schedule": "step", "decay_at": 0.5}
 CODER |= {"momentum": 0.995, "weight_instance": 3.0, "weight_memory": 1.0, "dimension": 1024}
 # Section 4.1: 400 concepts of 300 numbers, β 0.9; A.2: one layer; CVSE: 0.3; our smoothing: 10.
-CONCEPTS: dict[str, Any] = {"concepts": 400, "word_size": 300, "beta": 0.9, "gcn_layers": 1}
+CONCEPTS = {"concepts": 400, "word_size": 300, "beta": 0.9, "gcn_layers": 1}
 CONCEPTS |= {"concept_smoothing": 10.0, "concept_threshold": 0.3, "concept_rescale": True}
 CONCEPTS["weight_concept"] = 1.0
 # Diao et al. 2024, section IV-A: 2e-4, a tenth of it after 30 of 40 epochs, and after 10 of 20 on COCO.
-DBL: dict[str, Any] = {"scorer": "interaction", "interaction_size": 256, "interaction_sharpness": 9.0}
+DBL = {"scorer": "interaction", "interaction_size": 256, "interaction_sharpness": 9.0}
 DBL |= {"boosting_margin": 0.2, "boosting_split": 0.5, "word_size": 300, "dimension": 1024}
 DBL["learning_rate"] = 2e-4
 # Thomas and Kovashka 2022, section 3.5 and table 1; λ = 196.
-THOMAS: dict[str, Any] = {"sample_weights": "combined", "diversity_share": 1.0, "discrepancy_share": 4.0}
+THOMAS = {"sample_weights": "combined", "diversity_share": 1.0, "discrepancy_share": 4.0}
 THOMAS |= {"neighbours": 200, "neighbours_of_neighbours": 1000, "weight_scale": 196 / 32, "batch_size": 32}
 THOMAS |= {"learning_rate": 1e-4, "weight_decay": 1e-5, "schedule": "plateau", "plateau": 5}
 THOMAS |= {"embeddings": 3, "npairs_margin": 0.1}
 LORA = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 2e-4, "weight_decay": 0.01}
 FULL = {"image_tuning": "full", "text_tuning": "full", "learning_rate": 1e-5, "weight_decay": 0.1}
-PRINTED: dict[str, dict[str, Any]] = {
+PRINTED = {
     **{name: CODER | {"text_encoder": name.rpartition("-")[2]} for name in PAPERS},
     "dbl-f30k": DBL | {"epochs": 40, "decay_at": 30 / 40},
     "dbl-coco": DBL | {"epochs": 20, "decay_at": 10 / 20},
@@ -46,7 +45,7 @@ PRINTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
+def test_every_preset_is_valid_and_survives_toml(name):
     config = PRESETS[name].config
     assert [fault for fault in problems(config) if fault.severity == "error"] == []
     assert config.data.data
@@ -54,7 +53,7 @@ def test_every_preset_is_valid_and_survives_toml(name: str) -> None:
     assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
 
 
-def test_the_presets_that_were_promised() -> None:
+def test_the_presets_that_were_promised():
     promised = {*BASES, *(f"coder-{base}" for base in BASES), "coder-flickr8k-gpu"}
     promised |= {"demo-baseline", "flickr8k-baseline", "flickr8k-boosted"}
     assert promised <= set(PRESETS)
@@ -64,13 +63,13 @@ def test_the_presets_that_were_promised() -> None:
         assert PRESETS[name].config.memory.bank_size == 0
 
 
-def test_a_zero_shot_model_is_sent_to_the_command_that_evaluates_it() -> None:
+def test_a_zero_shot_model_is_sent_to_the_command_that_evaluates_it():
     with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model openai/clip"):
         find_preset("clip-zero-shot")
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_the_values_that_papers_print(name: str) -> None:
+def test_the_values_that_papers_print(name):
     config, expected = PRESETS[name].config, PRINTED[name]
     assert {key: settings()[key].of(config) for key in expected} == expected
     if name.startswith("coder-"):

@@ -1,8 +1,6 @@
 """Settings: help and range of each, to tables and flags and back, unknown keys and wrong values named."""
 
 from dataclasses import fields, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from coder_core.console.faults import InputError
 from coder_core.train import read_arguments
 
 
-def test_unknown_keys_are_named_with_the_known_ones() -> None:
+def test_unknown_keys_are_named_with_the_known_ones():
     document = to_document(Config())
     document["training"] |= {"epoch": 3, "lr": 0.1}
     with pytest.raises(InputError) as refused:
@@ -47,14 +45,14 @@ def test_unknown_keys_are_named_with_the_known_ones() -> None:
         ("data", "data", 3, "expected a value of type str"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_named(section: str, key: str, value: Any, message: str) -> None:
+def test_a_value_of_the_wrong_type_is_named(section, key, value, message):
     with pytest.raises(InputError) as refused:
         from_document({section: {key: value}})
     assert f"[{section}] key {key}" in str(refused.value)
     assert message in str(refused.value)
 
 
-def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> None:
+def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults():
     config = from_document({"objective": {"margin": 1}})
     assert config == replace(Config(), objective=replace(Config().objective, margin=1.0))
     assert isinstance(config.objective.margin, float)
@@ -62,7 +60,7 @@ def test_a_whole_number_serves_as_a_float_and_missing_keys_are_defaults() -> Non
         from_document({"data": 3})
 
 
-def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> None:
+def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text():
     sections = [getattr(Config(), section.name) for section in fields(Config)[1:]]
     keys = [declared.name for section in sections for declared in fields(section)]
     assert list(settings()) == keys
@@ -73,7 +71,7 @@ def test_every_field_is_a_setting_with_a_key_of_its_own_and_a_help_text() -> Non
         assert find_setting(setting.flag) is setting
 
 
-def test_a_range_in_words() -> None:
+def test_a_range_in_words():
     words = {
         "[0, inf)": "0 or more",
         "(0, inf]": "a value above 0",
@@ -86,7 +84,7 @@ def test_a_range_in_words() -> None:
     assert ranges == words
 
 
-def test_values_out_of_range_are_refused_in_a_file_too_all_at_once() -> None:
+def test_values_out_of_range_are_refused_in_a_file_too_all_at_once():
     training = {"epochs": 0, "save_every": float("inf"), "decay_at": 2.0, "seed": 2**31}
     with pytest.raises(InputError) as refused:
         from_document({"training": training}, "a.toml")
@@ -95,7 +93,7 @@ def test_values_out_of_range_are_refused_in_a_file_too_all_at_once() -> None:
     assert [fault.expected for fault in refused.value.faults] == [settings()[key].range for key in keys]
 
 
-def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named() -> None:
+def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named():
     config = with_settings(Config(), {"bank-size": 64, "margin": 1, "--loss": "infonce"})
     assert (config.memory.bank_size, config.objective.margin, config.objective.loss) == (64, 1.0, "infonce")
     with pytest.raises(InputError) as refused:
@@ -104,21 +102,21 @@ def test_settings_are_replaced_by_key_or_flag_and_all_faults_are_named() -> None
     assert [fault.place for fault in refused.value.faults] == [f"mine.toml row a, {flag}" for flag in flags]
 
 
-def test_a_switch_and_a_number_are_spelt_as_the_command_line_reads_them() -> None:
+def test_a_switch_and_a_number_are_spelt_as_the_command_line_reads_them():
     config = with_settings(Config(), {"gamma": -1.0, "concept_rescale": False, "clip_norm": float("inf")})
     assert changed_flags(Config(), config) == ["--no-concept-rescale", "--gamma=-1.0", "--clip-norm=inf"]
     assert read_arguments(changed_flags(Config(), config), Config()).config == config
     assert changed_flags(config, config) == []
 
 
-def test_the_settings_a_command_line_names_are_found_however_they_are_spelt() -> None:
+def test_the_settings_a_command_line_names_are_found_however_they_are_spelt():
     typed = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512"]
     typed += ["--root", "x", "--boosting-teacher=a"]
     keys = ["diversity_gradient", "boosting_teacher", "bank_size", "epochs"]
     assert [setting.key for setting in named_settings(typed)] == keys
 
 
-def another_value(setting: Setting) -> Any:
+def another_value(setting):
     """A value of a setting that is not its default."""
     if setting.value_type is bool:
         return not setting.default
@@ -129,7 +127,7 @@ def another_value(setting: Setting) -> Any:
     return setting.default + 1 if setting.largest is None else setting.largest
 
 
-def test_a_flag_sets_every_setting(tmp_path: Path) -> None:
+def test_a_flag_sets_every_setting(tmp_path):
     """Another value for every setting at once: what the command line reads is what was chosen."""
     values = {setting.key: another_value(setting) for setting in settings().values()}
     config = replace(with_settings(Config(), values), name="x")

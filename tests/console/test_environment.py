@@ -35,7 +35,7 @@ print(json.dumps([before, state()]))
 """
 
 
-def test_importing_coder_core_changes_nothing_of_the_process() -> None:
+def test_importing_coder_core_changes_nothing_of_the_process():
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_EVERYTHING], capture_output=True, text=True, check=True
     )
@@ -44,7 +44,7 @@ def test_importing_coder_core_changes_nothing_of_the_process() -> None:
 
 
 @pytest.mark.parametrize("command", [["train", "--resume", "nowhere"], ["evaluate", "nowhere"]])
-def test_a_command_sets_the_variables_before_torch_loads(command: list[str]) -> None:
+def test_a_command_sets_the_variables_before_torch_loads(command):
     program = f"""
 import os, runpy, sys
 class Watch:
@@ -60,7 +60,7 @@ runpy.run_module("coder_core.{command[0]}", run_name="__main__", alter_sys=True)
     assert done.stdout == "[True, True]\n", done.stderr
 
 
-def test_variables_the_user_set_stay() -> None:
+def test_variables_the_user_set_stay():
     cache = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
     custom = {"GOMP_SPINCOUNT": "7", cache: "9"}
     for before, after in (
@@ -87,7 +87,7 @@ sys.meta_path.insert(0, Interrupt())
 
 
 @pytest.mark.parametrize(("entry", "library"), [("script", "rich.console"), ("module", "numpy")])
-def test_an_interrupt_during_an_import_leaves_quietly(tmp_path: Path, library: str, entry: str) -> None:
+def test_an_interrupt_during_an_import_leaves_quietly(tmp_path, library, entry):
     (tmp_path / "sitecustomize.py").write_text(PROGRAM)
     script = tmp_path / "coder-train"
     script.write_text("import sys\nfrom coder_core.train import main\nsys.exit(main())\n")

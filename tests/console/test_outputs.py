@@ -1,7 +1,6 @@
 """A place that cannot be written to is named before the work; the wording of faults; a bar."""
 
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -23,14 +22,14 @@ LONG = 300 * "a"
         (f"{LONG}/a.csv", "File name too long"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path, path: str, message: str) -> None:
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path, path, message):
     (tmp_path / "file").write_text("")
     (fault,) = check_file("--csv", tmp_path / path)
     assert message.format(root=tmp_path) in str(fault)
     assert check_file("--csv", tmp_path / "a.csv") == check_file("--csv", tmp_path / "file") == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     for path, message in (
         ("file", f"{tmp_path}/file is a file"),
@@ -42,7 +41,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     assert check_folder("--root", tmp_path) == check_folder("--root", tmp_path / "new" / "folder") == []
 
 
-def test_a_place_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_of_another_user_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
     file = tmp_path / "mine.csv"
     file.write_text("")
@@ -63,11 +62,11 @@ def test_a_place_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.
         ("pythons are snakes", "Pythons are snakes"),
     ],
 )
-def test_a_fix_begins_with_a_capital_letter_unless_it_is_a_command(fix: str, shown: str) -> None:
+def test_a_fix_begins_with_a_capital_letter_unless_it_is_a_command(fix, shown):
     assert str(Fault("here", "is missing", fix=fix)) == f"here: is missing. {shown}"
 
 
-def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done() -> None:
+def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done():
     terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)
     with watching(terminal, "encoding") as watch:
         watch(5, 10)

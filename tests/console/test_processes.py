@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -12,7 +11,6 @@ import psutil
 from coder_core.console.processes import (
     NICENESS,
     PACKAGE_FOLDER,
-    Job,
     JobFolder,
     find_process,
     module_command,
@@ -24,7 +22,7 @@ WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sle
 NOTHING = (sys.executable, "-c", "pass")
 
 
-def until(folder: JobFolder, condition: Callable[[Job], bool], seconds: float = 20) -> Job:
+def until(folder, condition, seconds=20):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         job = folder.current()
@@ -35,7 +33,7 @@ def until(folder: JobFolder, condition: Callable[[Job], bool], seconds: float = 
     raise AssertionError(f"still {job} after {seconds} seconds")
 
 
-def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
+def test_one_job_at_a_time_in_its_own_session(tmp_path):
     folder = JobFolder(tmp_path / "job")
     assert folder.current() is None
     first = folder.start(WAIT)
@@ -59,7 +57,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path: Path) -> None:
     assert folder.current() is None
 
 
-def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:
+def test_a_recycled_pid_is_another_process(tmp_path):
     this = psutil.Process()
     record = {"pid": this.pid, "created": this.create_time() - 100}
     (tmp_path / "job.json").write_text(json.dumps(record))
@@ -69,7 +67,7 @@ def test_a_recycled_pid_is_another_process(tmp_path: Path) -> None:
     assert find_process(this.pid, this.create_time()) == this
 
 
-def test_a_zombie_is_over() -> None:
+def test_a_zombie_is_over():
     pid = os.posix_spawn(sys.executable, NOTHING, os.environ)
     created = psutil.Process(pid).create_time()
     end = time.monotonic() + 20
@@ -80,7 +78,7 @@ def test_a_zombie_is_over() -> None:
     os.waitpid(pid, 0)
 
 
-def test_a_damaged_record_is_no_running_job(tmp_path: Path) -> None:
+def test_a_damaged_record_is_no_running_job(tmp_path):
     for content in (
         "",
         "{",
@@ -94,7 +92,7 @@ def test_a_damaged_record_is_no_running_job(tmp_path: Path) -> None:
         assert job is None or not job.running
 
 
-def test_commands_see_the_package_and_not_the_working_folder(tmp_path: Path) -> None:
+def test_commands_see_the_package_and_not_the_working_folder(tmp_path):
     """-P keeps a numpy.py beside the data out of sys.path; the folder of `coder_core` is named instead."""
     assert module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
@@ -104,7 +102,7 @@ def test_commands_see_the_package_and_not_the_working_folder(tmp_path: Path) -> 
     assert words == ["False", "True", str(PACKAGE_FOLDER)]
 
 
-def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path):
     program = "import os, sys; print(os.getcwd(), os.environ['EXTRA'], sys.stdin.read() == '')"
     output = tmp_path / "log"
     for _ in range(2):

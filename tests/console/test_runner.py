@@ -2,7 +2,6 @@
 
 import re
 import resource
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,20 +41,18 @@ NO_GPU_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"
         (KeyboardInterrupt(), 130, "", "interrupted; everything saved before is intact\n"),
     ],
 )
-def test_an_error_becomes_a_message_and_a_status(
-    error: BaseException, status: int, out: str, err: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_becomes_a_message_and_a_status(error, status, out, err, capsys):
     @command
-    def main(arguments: list[str]) -> int:
+    def main(arguments):
         raise error
 
     assert main([]) == status
     assert capsys.readouterr() == (out, err)
 
 
-def test_arguments_are_those_of_the_process_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_are_those_of_the_process_by_default(monkeypatch):
     @command
-    def main(arguments: list[str]) -> int:
+    def main(arguments):
         return len(arguments)
 
     monkeypatch.setattr("sys.argv", ["coder-x", "a", "b"])
@@ -63,9 +60,9 @@ def test_arguments_are_those_of_the_process_by_default(monkeypatch: pytest.Monke
     assert main(("a",)) == 1
 
 
-def test_another_error_is_a_fault_of_the_program_and_keeps_its_traceback() -> None:
+def test_another_error_is_a_fault_of_the_program_and_keeps_its_traceback():
     @command
-    def main(arguments: list[str]) -> int:
+    def main(arguments):
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
@@ -73,7 +70,7 @@ def test_another_error_is_a_fault_of_the_program_and_keeps_its_traceback() -> No
 
 
 @contextmanager
-def little_memory(more: int) -> Iterator[None]:
+def little_memory(more):
     """This process may map `more` bytes beyond what it has."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
@@ -84,9 +81,7 @@ def little_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_training_that_gets_no_memory_says_so_and_leaves_no_run(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_that_gets_no_memory_says_so_and_leaves_no_run(data, tmp_path, capsys):
     small = ["--batch-size=8", "--bank-size=13", "--threads=1"]
     arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
     with little_memory(2 << 30):
@@ -96,9 +91,7 @@ def test_training_that_gets_no_memory_says_so_and_leaves_no_run(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_evaluation_that_gets_no_memory_says_so_and_leaves_the_run_as_it_was(
-    data: Path, memory_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluation_that_gets_no_memory_says_so_and_leaves_the_run_as_it_was(data, memory_folder, capsys):
     """Its weights, 111 MB, do not fit."""
     config = tiny_config(data, dimension=2048, text_layers=1)
     words = Vocabulary.build([" ".join(WORDS)], threshold=1)

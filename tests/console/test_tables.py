@@ -15,15 +15,13 @@ METRICS = RECALLS | {f"{way}_{key}": 4.0 for way in ("i2t", "t2i") for key in ("
 ROWS = {name: METRICS | {"rsum": 345.6, "md": 0.789} for name in ("demo", LONG)}
 
 
-def printed(table: object, width: int) -> str:
+def printed(table, width):
     console = Console(file=io.StringIO(), width=width)
     console.print(table)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    return console.file.getvalue()
 
 
-def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     open_console().print(metrics_table(ROWS, "dev"))
     out = capsys.readouterr().out
@@ -47,7 +45,7 @@ def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(
         (20, "image→text R@1/5/10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
     ],
 )
-def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width: int, missing: str) -> None:
+def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width, missing):
     text = printed(metrics_table({"demo": ROWS["demo"]}, "dev"), width)
     [row] = [line for line in text.splitlines() if line.startswith(" demo")]
     assert "345.6" in row
@@ -57,20 +55,20 @@ def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width: int, miss
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_a_name_wider_than_the_terminal_is_folded_and_nothing_is_lost() -> None:
+def test_a_name_wider_than_the_terminal_is_folded_and_nothing_is_lost():
     text = printed(metrics_table(ROWS, "dev"), 40)
     assert LONG in "".join(line.split()[0] for line in text.splitlines() if line[:1] == " " and line.strip())
     assert text.count("345.6") == 2
 
 
-def test_text_is_broken_between_words_before_a_column_goes() -> None:
+def test_text_is_broken_between_words_before_a_column_goes():
     table = FittingTable("", [Column("preset"), Column("about", text=True, dropped=1)])
     table.add_row("demo", "built-in pictures and nothing else")
     assert "nothing" in printed(table, 25)
     assert "nothing" not in printed(table, 10)
 
 
-def test_the_largest_options_of_c_way_accuracy_go_first() -> None:
+def test_the_largest_options_of_c_way_accuracy_go_first():
     row = {f"{way}_{c}way": 50.0 for way in ("i2t", "t2i") for c in (5, 20)}
     table = choices_table({"demo": row | {f"{key}_interval": 1.0 for key in row}}, (5, 20, 100), "c-way")
     wide, narrow = printed(table, 120), printed(table, 40)
@@ -80,9 +78,7 @@ def test_the_largest_options_of_c_way_accuracy_go_first() -> None:
     assert "5-way" in narrow
 
 
-def test_cells_and_faults_are_text_and_never_markup_or_control_characters(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_cells_and_faults_are_text_and_never_markup_or_control_characters(capsys):
     table = FittingTable("", [Column("[red]run", text=True)])
     table.add_row("[bold]x[/nothing]")
     assert "[bold]x[/nothing]" in printed(table, 80)

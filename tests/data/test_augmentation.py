@@ -38,7 +38,7 @@ def test_crops_keep_nine_tenths_of_the_area_inside_the_picture():
         assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, flip))), expected)
 
 
-def changed(captions: list[str]) -> set[int]:
+def changed(captions):
     return {row for row, pair in enumerate(zip(captions, CAPTIONS, strict=True)) if pair[0] != pair[1]}
 
 

@@ -1,8 +1,6 @@
 """Training batches: reproducible from seed and step, sliced among processes, thinned but never empty."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.data.batches import Batch, TrainingBatches, image_chunks, pad_words, text_chunks
+from coder_core.data.batches import TrainingBatches, image_chunks, pad_words, text_chunks
 from coder_core.data.dataset import read_split
-from coder_core.data.split import Split
-from coder_core.data.words import Tokens, Vocabulary
+from coder_core.data.words import Vocabulary
 from tests.support.precomp_folders import features, write_split
 
 CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog"]
@@ -22,28 +19,28 @@ CAPTIONS += ["the old cat sits near a box", "a b c", "a b c d", "e f"]
 THINNED = {"drop_regions": 0.3, "drop_words": 0.4}
 
 
-def split_of(folder: Path, array: np.ndarray | None = None, captions: list[str] = CAPTIONS) -> Split:
+def split_of(folder, array=None, captions=CAPTIONS):
     return read_split(write_split(folder, array=array, captions=captions), "train")
 
 
-def tokens_of(split: Split) -> Tokens:
+def tokens_of(split):
     return Vocabulary.build(split.captions, threshold=1).encode(split.captions)
 
 
-def batches_of(split: Split, **values: Any) -> TrainingBatches:
+def batches_of(split, **values):
     return TrainingBatches(split, tokens_of(split), **{"batch_size": 4, "seed": 3} | values)
 
 
-def words_of(tokens: Tokens, text: int) -> list[int]:
+def words_of(tokens, text):
     return tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]].tolist()
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split(tmp_path_factory):
     return split_of(tmp_path_factory.mktemp("data"))
 
 
-def assert_same(first: Batch, second: Batch) -> None:
+def assert_same(first, second):
     for name, value in vars(first).items():
         assert torch.equal(value, getattr(second, name)), name
 
@@ -163,7 +160,7 @@ def test_chunks_hold_every_image_and_caption_once(split):
     assert [len(ids) for ids, _, _ in images] == [3, 1]
     assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
     tokens = tokens_of(split)
-    met: list[int] = []
+    met = []
     for ids, words, lengths in text_chunks(tokens, 3):
         met += ids.tolist()
         expected, expected_lengths = pad_words(tokens, ids)

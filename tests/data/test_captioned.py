@@ -3,8 +3,6 @@
 import json
 import pickle
 import tarfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -14,10 +12,10 @@ import pytest
 
 from coder_core.check_data import main as check_data
 from coder_core.config.data import Format, ReadingArguments
-from coder_core.console.faults import InputError, Severity
+from coder_core.console.faults import InputError
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.layouts import FORMATS
-from coder_core.data.captioned.reading import CaptionedSplit, dealt_split, read_captioned
+from coder_core.data.captioned.reading import dealt_split, read_captioned
 from coder_core.data.embeddings import Embeddings
 from coder_core.runs.analysis.evaluate import describe_samples
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
@@ -25,10 +23,9 @@ from tests.support.precomp_folders import reason, refusal
 
 WITHOUT_SPLITS = ("kaggle", "flickr30k-results", "img2dataset")
 WITHOUT_TEST = ("coco", "parquet")
-Edit = bytes | tuple[str, str] | dict[str, bytes] | Callable[[bytes], bytes]
 
 
-def number_of(split: CaptionedSplit, image: int) -> int:
+def number_of(split, image):
     """Number of the drawn picture, by its bytes."""
     return [draw(number) for number in range(PICTURES)].index(split.read(image))
 
@@ -42,7 +39,7 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path
     named = read_captioned(tmp_path, ReadingArguments(format=layout))
     assert [split.captions for split in named.splits] == [split.captions for split in data.splits]
     assert all(draw(number)[300:] not in pickle.dumps(data.splits) for number in range(PICTURES))
-    seen: dict[int, str] = {}
+    seen = {}
     for split in data.splits:
         assert not decode_all(split)
         for image in range(len(split.rows)):
@@ -108,7 +105,7 @@ def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path):
     assert len(read_captioned(tmp_path, pictures=tmp_path / "elsewhere").splits) >= 1
 
 
-def add_members(file: Path, members: dict[str, bytes]) -> None:
+def add_members(file, members):
     with tarfile.open(file, "a") as content:
         for name, data in members.items():
             if name == "link.jpg":
@@ -119,13 +116,13 @@ def add_members(file: Path, members: dict[str, bytes]) -> None:
                 add_to_tar(content, name, data)
 
 
-def without_pages(content: bytes) -> bytes:
+def without_pages(content):
     """A parquet file of empty pages before a whole footer."""
     footer = len(content) - int.from_bytes(content[-8:-4], "little") - 8
     return content[:4] + bytes(footer - 4) + content[footer:]
 
 
-def one_zero_block(content: bytes) -> bytes:
+def one_zero_block(content):
     return content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512]
 
 
@@ -134,7 +131,7 @@ HEAD = b"file_name,text\n"
 LATIN = "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv"
 FIRST, SECOND = (f'{{"image_id": 6, "id": {12 + k}, "caption": "{CAPTIONS[DEV][k]}"}}' for k in range(2))
 # file → its edits: another content, a text to put at the end or in place of another, members of a tar file
-CASES: dict[str, list[tuple[Edit, Severity, str]]] = {
+CASES = {
     "flickr8k/Flickr8k.token.txt": [
         (("", f"{NAME}#0\tagain\n"), "error", f"line 25: '{NAME}#0' is also the number of"),
         (("", "no tab here\n"), "error", "token.txt line 25: is 'no tab here'"),

@@ -1,8 +1,5 @@
 """python -m coder_core.embed import FOLDER: what clip-retrieval's inference wrote."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,12 +12,12 @@ from tests.support.picture_folders import NAMES, write_pictures
 from tests.support.run_folders import ranks_of, recalls, synthetic
 
 
-def run_import(folder: Path, change: tuple[str, Any] = ("none", None)) -> int:
+def run_import(folder, change=("none", None)):
     """Import twelve pictures with two captions each in two parts, float16, absolute paths; one file is changed."""
     pictures = write_pictures(folder.parent / "pictures" / "a")
     v, w, owner = synthetic(12, noise=1.0)
     texts = np.flatnonzero(np.arange(len(owner)) % 5 < 2)
-    files: dict[str, Any] = {}
+    files = {}
     for part, rows in enumerate(np.array_split(texts, 2)):
         files[f"img_emb/img_emb_{part}.npy"] = v[owner[rows]].astype(np.float16)
         files[f"text_emb/text_emb_{part}.npy"] = w[rows].astype(np.float16)

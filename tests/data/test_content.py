@@ -13,25 +13,18 @@ from rapidfuzz.fuzz import ratio
 from coder_core.api.data_quality import GuardedFiles
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.content import (
-    ContentReport,
-    cached_report,
-    check_content,
-    content_key,
-    content_words,
-    duplicates,
-)
+from coder_core.data.content import cached_report, check_content, content_key, content_words, duplicates
 
 IMAGES = 8
 
 
-def photograph(seed: int) -> Image.Image:
+def photograph(seed):
     """Large soft patches, as photographs have them."""
     colours = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
     return Image.fromarray(colours).resize((240, 200), Image.Resampling.BICUBIC)
 
 
-def a_split(name: str, folder: Path, names: list[str], captions: list[str]) -> CaptionedSplit:
+def a_split(name, folder, names, captions):
     owner = np.arange(len(captions)) % len(names)
     return CaptionedSplit(name, names, captions, owner, GuardedFiles(folder, names), np.arange(len(names)))
 
@@ -44,7 +37,7 @@ TEXTS = ["A DOG runs, through the Grass!", "dog runs trough grass", "a cat runs 
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> list[CaptionedSplit]:
+def splits(tmp_path_factory):
     """Eight photographs in train; in dev four more, copies of train's first three, and five bad files."""
     folder = tmp_path_factory.mktemp("pictures")
     for number in range(IMAGES + 4):
@@ -65,7 +58,7 @@ def splits(tmp_path_factory: pytest.TempPathFactory) -> list[CaptionedSplit]:
 
 
 @pytest.fixture(scope="module")
-def report(splits: list[CaptionedSplit]) -> ContentReport:
+def report(splits):
     return check_content(splits)
 
 
@@ -88,7 +81,7 @@ def test_planted_copies_are_found_across_splits(report):
 
 
 def test_a_report_is_kept_until_the_data_changes(splits, report, tmp_path, monkeypatch):
-    phases: list[str] = []
+    phases = []
     assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
     assert phases == ["reading the captions", "finished"]  # no picture was looked at again
     key = content_key(splits)
@@ -150,7 +143,7 @@ def test_duplicate_captions_are_those_of_a_slow_comparison():
     captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(250)]
     keys = [[word for word in text.lower().split() if word not in ("a", "an", "the")] for text in captions]
 
-    def alike(one: list[str], other: list[str]) -> bool:
+    def alike(one, other):
         if len(one) != len(other) or not one:
             return False
         different = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]

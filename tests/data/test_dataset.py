@@ -117,7 +117,7 @@ def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_tim
     cache = tmp_path / "cache" / "checksums"
     assert not cache.exists() or time.monotonic() - started > 2
     monkeypatch.setattr("coder_core.files.atomic.SETTLED_NS", 0)
-    reads: list[int] = []
+    reads = []
     hash_rows = checksums._hash
     monkeypatch.setattr(checksums, "_hash", lambda rows, bar: reads.append(1) or hash_rows(rows, bar))
     assert checksum(folder) == checksum(folder) == first

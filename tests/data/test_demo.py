@@ -19,18 +19,18 @@ from coder_core.demo import make_demo, making, vagueness
 from coder_core.demo.captions import EXACT, write_captions
 from coder_core.demo.drawing import signed_distance
 from coder_core.demo.features import CELLS, REGIONS, WIDTH, cell_features, region_features
-from coder_core.demo.scenes import COLOURS, GROUNDS, SHAPES, SIDE, Scene, Thing, relations, sample_scene
+from coder_core.demo.scenes import COLOURS, GROUNDS, SHAPES, SIDE, Thing, relations, sample_scene
 
 IMAGES = 24
 SPLITS = {"train": 18, "dev": 3, "test": 3}
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo(tmp_path_factory):
     return make_demo(tmp_path_factory.mktemp("made") / "demo", seed=3, images=IMAGES)
 
 
-def card(folder: Path) -> dict:
+def card(folder):
     return json.loads((folder / "demo.json").read_text(encoding="utf-8"))
 
 
@@ -99,9 +99,9 @@ def test_incomplete_folder_is_made_anew(demo, tmp_path, monkeypatch, damage, kep
 
 
 def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path):
-    calls: list[tuple[int, int]] = []
+    calls = []
 
-    def stop(done: int, of: int) -> None:
+    def stop(done, of):
         calls.append((done, of))
         if done == 4:
             raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path):
 def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_path, monkeypatch):
     """A kill just before the last file: the draft lies beside the folder, complete but for demo.json."""
 
-    def killed(draft: Path, seed: int, images: int) -> None:
+    def killed(draft, seed, images):
         shutil.copytree(draft, tmp_path / "draft")
         raise KeyboardInterrupt
 
@@ -183,7 +183,7 @@ def test_scenes_hold_two_to_five_things_apart_and_inside():
 
 
 def test_relations_by_hand():
-    def at(x: float, y: float) -> Thing:
+    def at(x, y):
         return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
 
     for one, other, names in (
@@ -197,14 +197,14 @@ def test_relations_by_hand():
         assert relations(one, other) == names
 
 
-def meaning(table: dict, words: str) -> str | None:
+def meaning(table, words):
     """The key of the table's entry that occurs in the words."""
     return next(
         (key for key, entries in table.items() if re.search(rf"\b({'|'.join(entries)})\b", words)), None
     )
 
 
-def fits(thing: Thing, words: str) -> bool:
+def fits(thing, words):
     """True if a description such as "a small star with stripes" fits a thing, read word by word."""
     tables = {"shape": SHAPE_WORDS, "colour": COLOUR_WORDS, "size": wording.SIZES}
     named = {name: meaning(table, words) for name, table in tables.items()}
@@ -212,7 +212,7 @@ def fits(thing: Thing, words: str) -> bool:
     return all(value is None or getattr(thing, name) == value for name, value in named.items())
 
 
-def holds(name: str, a: Thing, b: Thing) -> bool:
+def holds(name, a, b):
     """The relation from the pixels' coordinates alone."""
     if name == "near":
         return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
@@ -220,7 +220,7 @@ def holds(name: str, a: Thing, b: Thing) -> bool:
     return {"left": across, "right": -across, "above": down, "below": -down}[name] > 10
 
 
-def check_relation(scene: Scene, text: str) -> bool:
+def check_relation(scene, text):
     """True when the caption states a relation (and it holds); False when it states none."""
     for name, phrases in wording.RELATIONS.items():
         for phrase in sorted(phrases, key=len, reverse=True):
@@ -233,7 +233,7 @@ def check_relation(scene: Scene, text: str) -> bool:
     return False
 
 
-def strip_ground(scene: Scene, text: str) -> str:
+def strip_ground(scene, text):
     for phrase in sorted(wording.GROUNDS[scene.ground], key=len, reverse=True):
         text = text.removesuffix(phrase).removeprefix(phrase).strip(" ,")
     return text

@@ -56,7 +56,7 @@ def zipped():
 
 TYPES = (np.int64, bool, np.complex64, str, np.longdouble, [("x", "f4")])
 EMPTY_OR_ODD = ((4, 2, 3, 4), (), 4, (0, 3, 4), (4, 0, 4), (4, 3, 0))
-OTHER: list = [features().astype(kind) for kind in TYPES]
+OTHER = [features().astype(kind) for kind in TYPES]
 OTHER += [np.zeros(shape, np.float32) for shape in EMPTY_OR_ODD]
 OTHER += [b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(240) for text in HEADERS]
 OTHER += [zipped(), b"<html>404</html>", 0, 1, 7, 40, 200, -1]  # bytes that are kept

@@ -113,7 +113,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
     assert "dataset_other.json, dataset_small.json" in str(refusal(available_splits, tmp_path))
 
 
-ODD: list[tuple[dict | list | str | bytes, str]] = [
+ODD = [
     *(({k: v for k, v in image(1).items() if k != key}, f".{key}") for key in image(1)),
     (image(0), ".imgid: 0 is also the imgid of images[0]"),
     (image(1, "trian"), ".split: 'trian'"),

@@ -1,18 +1,16 @@
 """Positives beyond the labels, read from files as people have them."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.data.judgements import OtherSplitError, Positives, read_judgements, read_positives
+from coder_core.data.judgements import OtherSplitError, read_judgements, read_positives
 
 NAMES = ["a.jpg", "photos/b.jpg", "c.jpg"]
 OWNER = np.array([0, 1, 0, 2, 1])  # captions 0 and 2 are a.jpg#0 and #1, captions 1 and 4 b.jpg#0 and #1
 
 
-def read(folder: Path, text: str, ids: list[int] | None = None) -> Positives:
+def read(folder, text, ids=None):
     path = folder / "positives.tsv"
     path.write_text(text, encoding="utf-8")
     return read_positives(path, NAMES, OWNER, None if ids is None else np.array(ids))

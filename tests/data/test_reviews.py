@@ -3,26 +3,25 @@
 import json
 import multiprocessing
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from coder_core.data import reviews as module
-from coder_core.data.reviews import Pair, Review, Verdict, append_review, append_undo, read_reviews
+from coder_core.data.reviews import Review, append_review, append_undo, read_reviews
 from tests.support.precomp_folders import refusal
 
 HOSTILE = "<img src=x onerror=alert(1)> ![x](http://a.b/c) \u202egnp.exe \x1b[31m \x00 \u2028 $x$"
 PAIR = ("x.jpg", "a dog")
 
 
-def written(path: Path, *reviews: Review) -> Path:
+def written(path, *reviews):
     for review in reviews:
         append_review(path, review)
     return path
 
 
-def review(caption: str = "a dog", verdict: Verdict = "wrong-caption", *, who: str = "anna") -> Review:
+def review(caption="a dog", verdict="wrong-caption", *, who="anna"):
     return Review("x.jpg", caption, verdict, who)
 
 
@@ -58,7 +57,7 @@ CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 def test_verdicts_survive_reordering_of_captions_and_images():
     names = ["x.jpg", "y.jpg"]
-    verdicts: dict[Pair, Verdict] = {
+    verdicts = {
         ("y.jpg", "a cat"): "wrong-caption",
         ("x.jpg", "a pet"): "also-matches",
         ("y.jpg", "a dog"): "label-right",
@@ -101,7 +100,7 @@ def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, c
 
 
 GOOD = review().document()
-OTHER: list[tuple[str | dict, str]] = [
+OTHER = [
     ("[]}", "JSON"),
     ("[" * 200_000 + "}", "200,001 bytes"),
     ("[" * 100_000 + "}", "JSON"),
@@ -149,7 +148,7 @@ def test_hostile_text_comes_back_as_it_was_and_what_is_refused_is_not_written(tm
     assert read_reviews(path).all == (given,), "what is refused is not written"
 
 
-def _write_many(path: Path, who: str, count: int) -> None:
+def _write_many(path, who, count):
     for number in range(count):
         append_review(path, Review("x.jpg", f"caption {number}", "too-vague", who, note="n" * 1500))
 
@@ -174,7 +173,7 @@ def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path, monkeypatch):
     path, synced = tmp_path / "r.jsonl", []
     sync = os.fsync
 
-    def noted(descriptor: int) -> None:
+    def noted(descriptor):
         synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), path.stat().st_size))
         sync(descriptor)
 

@@ -9,7 +9,7 @@ FOLDERS = ("coder_core", "app", "pages", "benchmarks", "tests")
 OPENERS = re.compile(r"(What|Whether|How|Which|Where|When|Those|With|Of|By|Who)\b")
 
 
-def docstrings(path: Path) -> list[tuple[int, str]]:
+def docstrings(path):
     """Line and text of every string that is a statement, as docstrings of fields are."""
     return [
         (node.lineno, node.value.value)
@@ -20,7 +20,7 @@ def docstrings(path: Path) -> list[tuple[int, str]]:
     ]
 
 
-def test_no_docstring_opens_with_a_relative_clause() -> None:
+def test_no_docstring_opens_with_a_relative_clause():
     files = [path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*.py"))]
     assert len(files) > 300
     openers = [

@@ -11,13 +11,13 @@ from tests.support.run_folders import write_run
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def statements() -> list[str]:
+def statements():
     text = (PROJECT / "docs" / "app.md").read_text(encoding="utf-8")
     [program] = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     return [ast.unparse(statement) for statement in ast.parse(program).body]
 
 
-def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path: Path) -> None:
+def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path):
     program = statements()
     assert len(program) <= 10
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("coder-demo", "dcl", 1.5)):

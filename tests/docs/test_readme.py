@@ -8,17 +8,17 @@ PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_loss_example_runs() -> None:
+def test_the_loss_example_runs():
     [program] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    names: dict[str, object] = {}
+    names = {}
     exec(program, names)
     diversity, loss = names["diversity"], names["loss"]
-    assert diversity.shape == (8,)  # type: ignore[attr-defined]
-    assert diversity.max() == 1  # type: ignore[attr-defined]
-    assert loss.isfinite()  # type: ignore[attr-defined]
+    assert diversity.shape == (8,)
+    assert diversity.max() == 1
+    assert loss.isfinite()
 
 
-def test_every_command_folder_and_document_exists() -> None:
+def test_every_command_folder_and_document_exists():
     modules = set(re.findall(r"-m (coder_core\.\w+)", README))
     assert len(modules) >= 5
     assert [name for name in modules if importlib.util.find_spec(name) is None] == []

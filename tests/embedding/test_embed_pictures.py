@@ -7,10 +7,7 @@ import shutil
 import signal
 import socket
 import tracemalloc
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,13 +25,11 @@ from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
 from tests.support.tower_runs import WORDS
 
-Capture = pytest.CaptureFixture[str]
-
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread_and_small_blocks(own_threads: None) -> Iterator[None]:
+def _one_thread_and_small_blocks(own_threads):
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resumable, "BLOCK_ON_CPU", 2)
@@ -42,7 +37,7 @@ def _one_thread_and_small_blocks(own_threads: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     tiny_towers.write_tiny_clip(folder / "clip")
     tiny_towers.write_tiny_siglip(folder / "siglip", WORDS)
@@ -51,40 +46,38 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures") / "data"
     LAYOUTS["flickr8k"](folder)
     return folder
 
 
-def embed_train(data: Path, model: Path, root: Path, *more: str, name: str = "run") -> int:
+def embed_train(data, model, root, *more, name="run"):
     flags = [f"--model={model}", f"--root={root}", f"--name={name}", "--split=train", "--workers=0"]
     return main(["pictures", str(data), *flags, *more])
 
 
 @pytest.fixture(scope="module")
-def whole(models: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(models, pictures, tmp_path_factory):
     """The runs' folder with CLIP's run of the train split."""
     root = tmp_path_factory.mktemp("whole")
     assert embed_train(pictures, models / "clip", root) == 0
     return root
 
 
-def arrays(root: Path, name: str = "run") -> dict[str, np.ndarray]:
+def arrays(root, name="run"):
     analysis = open_analysis(root / name, "train", verify=True)
     return {array: np.array(analysis.array(array)) for array in analysis.arrays}
 
 
-def assert_same_bits(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+def assert_same_bits(first, second):
     assert set(first) == set(second)
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name], err_msg=name, strict=True)
 
 
 @pytest.mark.parametrize(("kind", "prompt"), [("clip", "{}"), ("siglip", "see {}"), ("naflex", "{}")])
-def test_embeddings_and_metrics_are_those_of_transformers(
-    kind: str, prompt: str, models: Path, pictures: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_embeddings_and_metrics_are_those_of_transformers(kind, prompt, models, pictures, tmp_path, capsys):
     drawn = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in TRAIN]
     captions = [prompt.replace("{}", caption) for name in TRAIN for caption in CAPTIONS[name]]
     assert embed_train(pictures, models / kind, tmp_path, f"--prompt={prompt}") == 0
@@ -107,9 +100,7 @@ def test_embeddings_and_metrics_are_those_of_transformers(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_another_split_must_come_from_the_same_towers(
-    models: Path, pictures: Path, whole: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_another_split_must_come_from_the_same_towers(models, pictures, whole, tmp_path, capsys):
     shutil.copytree(whole / "run", tmp_path / "run")
     tiny_towers.write_tiny_clip(tmp_path / "other", seed=1)
     for model, flags, message in (
@@ -123,7 +114,7 @@ def test_another_split_must_come_from_the_same_towers(
     assert open_run(tmp_path / "run").splits == ("dev", "train")
 
 
-def forked(work: Callable[[], int], **environment: str) -> int:
+def forked(work, **environment):
     """The number of a child that works and leaves with its exit status."""
     child = os.fork()
     if child == 0:
@@ -136,26 +127,24 @@ def forked(work: Callable[[], int], **environment: str) -> int:
     return child
 
 
-def exit_status(child: int) -> int:
+def exit_status(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def die_at_block(number: int) -> None:
+def die_at_block(number):
     """Let this process be killed when it writes a block."""
     put, calls = resumable.BlockArrays.put, iter(range(1, 100))
 
-    def put_or_die(*arguments: Any) -> None:
+    def put_or_die(*arguments):
         if next(calls) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         put(*arguments)
 
-    resumable.BlockArrays.put = put_or_die  # type: ignore[method-assign]
+    resumable.BlockArrays.put = put_or_die
 
 
 @pytest.mark.slow
-def test_no_bit_depends_on_processes_or_kill_9(
-    models: Path, pictures: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path, monkeypatch):
     model, expected = models / "clip", arrays(whole)
     # every block is marked as it comes, and the process killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
@@ -170,7 +159,7 @@ def test_no_bit_depends_on_processes_or_kill_9(
     rows = np.load(folder / "images" / "rows.npy", mmap_mode="r+")
     rows[2, -1] = -rows[2, -1]
     rows.flush()
-    decoded: list[Any] = []
+    decoded = []
     blocks = resumable.prepared_blocks
     monkeypatch.setattr(resumable, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
     assert embed_train(pictures, model, tmp_path / "killed") == 0
@@ -187,8 +176,8 @@ def test_no_bit_depends_on_processes_or_kill_9(
 
 
 def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
-    models: Path, pictures: Path, whole: Path, tmp_path: Path, capsys: Capture
-) -> None:
+    models, pictures, whole, tmp_path, capsys
+):
     data = shutil.copytree(pictures, tmp_path / "data")
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
@@ -216,8 +205,8 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
 
 @pytest.mark.parametrize(("layout", "workers"), [("parquet", 2), ("webdataset", 0)])
 def test_packed_pictures_are_embedded_where_they_are_whatever_the_workers_and_the_batch(
-    layout: str, workers: int, models: Path, whole: Path, tmp_path: Path
-) -> None:
+    layout, workers, models, whole, tmp_path
+):
     LAYOUTS[layout](tmp_path / "data")
     flags = f"--workers={workers}", "--batch-size=5"
     assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", *flags) == 0
@@ -237,15 +226,15 @@ class WideTowers:
     about = {"kind": "own", "tower": "tests:wide", "fingerprint": "0", "prompt": "{}"}  # noqa: RUF012
     random = np.random.default_rng(0)
 
-    def encode_pictures(self, prepared: list[Any]) -> np.ndarray:
+    def encode_pictures(self, prepared):
         rows = self.random.standard_normal((len(prepared), WIDE), np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    def encode_texts(self, texts: list[str]) -> tuple[np.ndarray, int]:
+    def encode_texts(self, texts):
         return self.encode_pictures(texts), 0
 
 
-def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
+def test_embeddings_are_never_in_memory_all_at_once(tmp_path):
     captions = 512
     folder = tmp_path / "data" / "train"
     folder.mkdir(parents=True)
@@ -276,9 +265,7 @@ def test_embeddings_are_never_in_memory_all_at_once(tmp_path: Path) -> None:
         (["--model=a", "--split=nowhere"], '"nowhere"; expected one of train, dev, test'),
     ],
 )
-def test_flags_that_cannot_work_are_refused(
-    flags: list[str], culprit: str, pictures: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_flags_that_cannot_work_are_refused(flags, culprit, pictures, tmp_path, capsys):
     assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
     assert culprit in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

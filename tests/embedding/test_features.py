@@ -4,9 +4,6 @@ import itertools
 import json
 import shutil
 from collections import namedtuple
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +24,11 @@ from tests.support.precomp_folders import refusal
 from tests.support.tiny_runs import quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
-Capture = pytest.CaptureFixture[str]
-
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Iterator[Path]:
+def base(tmp_path_factory, own_threads):
     folder = tmp_path_factory.mktemp("features")
     write_tiny_clip(folder / "clip")
     write_tiny_siglip(folder / "siglip", ["a"])
@@ -43,25 +38,23 @@ def base(tmp_path_factory: pytest.TempPathFactory, own_threads: None) -> Iterato
         yield folder
 
 
-def extract(base: Path, out: Path, *more: str, model: str = "clip", data: str = "data") -> int:
+def extract(base, out, *more, model="clip", data="data"):
     return main([str(base / data), f"--out={out}", f"--model={base / model}", "--workers=0", *more])
 
 
 @pytest.fixture(scope="module")
-def whole(base: Path) -> Path:
+def whole(base):
     """The features of CLIP, pooled to 2 × 2."""
     assert extract(base, base / "whole", "--grid=2") == 0
     return base / "whole"
 
 
-def arrays(out: Path, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
+def arrays(out, split="train"):
     return np.load(out / f"{split}_ims.npy"), np.load(out / f"{split}_boxes.npy")
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-def test_features_are_the_patches_of_the_model_with_their_boxes(
-    model: str, base: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_features_are_the_patches_of_the_model_with_their_boxes(model, base, tmp_path, capsys):
     from transformers import AutoImageProcessor, AutoModel
 
     assert extract(base, tmp_path, "--grid=2", model=model) == 0
@@ -87,7 +80,7 @@ def test_features_are_the_patches_of_the_model_with_their_boxes(
     assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
 
 
-def test_training_reads_them(base: Path, tmp_path: Path) -> None:
+def test_training_reads_them(base, tmp_path):
     assert extract(base, tmp_path / "out", "--grid=0", "--splits", "train", "dev") == 0
     assert arrays(tmp_path / "out")[0].shape == (6, 16, 32)
     run = start_run(tiny_config(tmp_path / "out", epochs=1), tmp_path / "runs", quiet())
@@ -112,15 +105,15 @@ def test_training_reads_them(base: Path, tmp_path: Path) -> None:
 
 
 def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
-    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+    base, whole, tmp_path, monkeypatch, capsys
+):
     blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
 
-    def until_killed(*arguments: Any) -> Any:
+    def until_killed(*arguments):
         yield from itertools.islice(blocks(*arguments), 2)
         raise KeyboardInterrupt
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments):
         numbers.append(list(arguments[2]))
         return blocks(*arguments)
 
@@ -142,9 +135,7 @@ def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
     assert "dev_ims.npy: " in capsys.readouterr().err
 
 
-def test_broken_pictures_and_a_disk_without_room(
-    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_broken_pictures_and_a_disk_without_room(base, whole, tmp_path, monkeypatch, capsys):
     data = shutil.copytree(base / "data", tmp_path / "data")
     (data / "Flicker8k_Dataset" / TRAIN[1]).write_bytes(draw(0)[:-100])
     flags = ["--grid=2", "--splits", "train"]
@@ -161,7 +152,7 @@ def test_broken_pictures_and_a_disk_without_room(
     assert "takes 3,840 bytes, and 1 are free" in capsys.readouterr().err
 
 
-def test_what_gives_no_grid_is_refused(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_gives_no_grid_is_refused(base, tmp_path, monkeypatch):
     assert "from 1 to 4, or 0 for all" in str(refusal(transformers_regions, str(base / "clip"), grid=7))
     naflex = write_tiny_naflex(tmp_path / "naflex", ["a"])
     assert "(NaFlex), which gives no fixed grid" in str(refusal(transformers_regions, str(naflex), grid=2))

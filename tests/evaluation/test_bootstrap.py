@@ -7,7 +7,7 @@ from coder_core.evaluation import bootstrap
 from coder_core.evaluation.bootstrap import count_hits, difference, differences, recall_intervals, recall_sum
 
 
-def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def random_ranks(seed, images=30, better=0):
     """Ranks of images with one to three captions; the last image has none. Smaller by `better`."""
     random = np.random.default_rng(seed)
     owner = np.repeat(np.arange(images - 1), np.random.default_rng(99).integers(1, 4, images - 1))
@@ -17,7 +17,7 @@ def random_ranks(seed: int, images: int = 30, better: int = 0) -> tuple[np.ndarr
     return image_ranks, np.maximum(text_ranks - better, 0), owner
 
 
-def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, owner: np.ndarray) -> float:
+def loops(images, image_ranks, text_ranks, owner):
     """R@sum of a list of images, each as often as it was drawn, with its captions."""
     total = 0.0
     captions_of = {i: [j for j in range(len(owner)) if owner[j] == i] for i in set(images)}
@@ -28,7 +28,7 @@ def loops(images: list[int], image_ranks: np.ndarray, text_ranks: np.ndarray, ow
     return float(total)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Image 0 found at rank 1, image 1 at rank 6; three captions at ranks 1, 3 and 20."""
     counted = count_hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
     assert counted.hits.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
@@ -39,14 +39,14 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_draw_counts_images_with_their_captions_as_the_loops_do(seed: int) -> None:
+def test_a_draw_counts_images_with_their_captions_as_the_loops_do(seed):
     ranks = random_ranks(seed)
     drawn = np.random.default_rng(seed).integers(0, 30, 30)
     weights = np.bincount(drawn, minlength=30)[None].astype(float)
     assert recall_sum(weights, count_hits(*ranks)).tolist() == pytest.approx([loops(drawn.tolist(), *ranks)])
 
 
-def test_the_interval_is_that_of_redrawing() -> None:
+def test_the_interval_is_that_of_redrawing():
     """The same interval from loops over drawn images, as far as draws agree."""
     ours, theirs = random_ranks(1, better=3), random_ranks(2)
     actual = difference([count_hits(*ours)], [count_hits(*theirs)], draws=3000)
@@ -63,7 +63,7 @@ def test_the_interval_is_that_of_redrawing() -> None:
     assert not actual.seeds
 
 
-def test_what_is_hard_for_both_cancels_out() -> None:
+def test_what_is_hard_for_both_cancels_out():
     """Paired: the same run twice differs by nothing in every draw, however few images there are."""
     ranks = random_ranks(3)
     one, another = count_hits(*ranks), count_hits(*random_ranks(8))
@@ -77,7 +77,7 @@ def test_what_is_hard_for_both_cancels_out() -> None:
             compare()
 
 
-def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not() -> None:
+def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not():
     base = count_hits(*random_ranks(4, images=200))
     assert difference([count_hits(*random_ranks(4, images=200, better=8))], [base]).beyond_noise
     image_ranks, text_ranks, owner = random_ranks(4, images=200)
@@ -85,7 +85,7 @@ def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not() -> None:
     assert not difference([count_hits(image_ranks, text_ranks, owner)], [base]).beyond_noise
 
 
-def test_seeds_widen_the_interval() -> None:
+def test_seeds_widen_the_interval():
     """Two seeds that differ a lot: with them drawn as well, less is certain."""
     good, bad, base = (count_hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
     one = difference([good, bad], [base])
@@ -96,7 +96,7 @@ def test_seeds_widen_the_interval() -> None:
     assert both.high - both.low > 2 * (one.high - one.low)
 
 
-def test_the_seven_differences_of_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seven_differences_of_one_pass(monkeypatch):
     """R@sum is that of `difference`; where equal images are drawn together, the intervals are those of redrawing."""
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(300), 5)

@@ -5,18 +5,17 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation import c_way
-from coder_core.evaluation.c_way import DIRECTIONS, Direction, c_way_accuracy, draw, most_options
-from coder_core.evaluation.ranking import Ties
+from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, draw, most_options
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from coder_core.evaluation.tiles import ScoreTiles, score_tiles
+from coder_core.evaluation.tiles import score_tiles
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import score
 
 REPEATS = 3
 
 
-def small(seed: int = 0) -> ScoreTiles:
+def small(seed=0):
     """Twelve images, captions in no order, some of them the same at several images: ties."""
     v, w, owner = correlated(12, 40, seed)
     shuffled = np.random.default_rng(seed).permutation(40)
@@ -26,7 +25,7 @@ def small(seed: int = 0) -> ScoreTiles:
     return score_tiles([EmbeddingPair(v, w)], owner)
 
 
-def loops(scored: ScoreTiles, c: int, most: int, direction: Direction, ties: Ties, seed: int) -> list[float]:
+def loops(scored, c, most, direction, ties, seed):
     """Percent of each repeat, one question and one option after the other."""
     (pair,), owner = scored.sources, scored.image_of_text.tolist()
     v, w = pair.image.numpy(), pair.text.numpy()
@@ -57,9 +56,7 @@ def loops(scored: ScoreTiles, c: int, most: int, direction: Direction, ties: Tie
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 @pytest.mark.parametrize(("block", "elements"), [(1024, 1 << 22), (7, 90)])
-def test_every_question_agrees_with_the_loops(
-    direction: Direction, ties: Ties, block: int, elements: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_question_agrees_with_the_loops(direction, ties, block, elements, monkeypatch):
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     scored = small()
@@ -69,7 +66,7 @@ def test_every_question_agrees_with_the_loops(
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
 
 
-def test_the_worked_example_and_an_interval_by_hand() -> None:
+def test_the_worked_example_and_an_interval_by_hand():
     """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
     scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
     actual = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
@@ -82,7 +79,7 @@ def test_the_worked_example_and_an_interval_by_hand() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(direction: Direction) -> None:
+def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(direction):
     scored = small(1)
     actual = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1)
     assert (actual[2].repeats >= actual[4].repeats).all()
@@ -100,7 +97,7 @@ def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(di
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
-def test_a_small_split_is_said() -> None:
+def test_a_small_split_is_said():
     scored = small()
     owner = scored.image_of_text.numpy()
     assert most_options(owner, 12, "t2i") == 12
@@ -111,10 +108,10 @@ def test_a_small_split_is_said() -> None:
         ((5,), "i2t", 1, "repeats: are 1"),
     ):
         with pytest.raises(InputError, match=message):
-            c_way_accuracy(scored, options, way, repeats=repeats)  # type: ignore[arg-type]
+            c_way_accuracy(scored, options, way, repeats=repeats)
 
 
-def test_options_are_different_in_range_and_as_likely_everywhere() -> None:
+def test_options_are_different_in_range_and_as_likely_everywhere():
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         for row, high in zip(
             draw(np.random.default_rng(0), np.array([most, count]), count), (most, count), strict=True

@@ -10,9 +10,9 @@ from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
 
 
-def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> dict[str, float]:
+def by_loops(scores, positives, way):
     """scores (n, m); positives (text, image)."""
-    of_query: dict[int, set[int]] = {}
+    of_query = {}
     for text, image in positives:
         query, answer = (image, text) if way == "i2t" else (text, image)
         of_query.setdefault(query, set()).add(answer)
@@ -36,7 +36,7 @@ def by_loops(scores: np.ndarray, positives: set[tuple[int, int]], way: str) -> d
     }
 
 
-def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them() -> None:
+def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
     """R@1 of 100 and mAP@R far below it: what ECCV Caption was made to show. Four images fit all captions."""
     everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
     labels = np.stack([np.arange(20), np.arange(20)], 1)
@@ -49,7 +49,7 @@ def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them() -> None:
     assert set(extended_metrics(tiles, elsewhere).values()) == {0.0}
 
 
-def test_the_program_of_eccv_caption_agrees() -> None:
+def test_the_program_of_eccv_caption_agrees():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that ujson is not there
         from eccv_caption import _metrics as theirs
@@ -73,7 +73,7 @@ def test_the_program_of_eccv_caption_agrees() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_metrics_equal_those_of_loops_and_ties_count_against_positives(seed: int) -> None:
+def test_metrics_equal_those_of_loops_and_ties_count_against_positives(seed):
     """Distinct scores for the first two seeds. Of the others more candidates than are listed score like the last of the
     list, and positives beyond the labels are among them."""
     rng = np.random.default_rng(seed)

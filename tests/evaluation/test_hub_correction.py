@@ -10,16 +10,16 @@ from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import every_score
 
 
-def unit_rows(random: np.random.Generator, count: int, size: int) -> np.ndarray:
+def unit_rows(random, count, size):
     rows = random.standard_normal((count, size)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries() -> None:
+def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries():
     random = np.random.default_rng(0)
     wide, narrow = ((unit_rows(random, 30, size), unit_rows(random, 50, size)) for size in (8, 4))
     pairs = mixture(*wide, narrow, 0.9)
-    biases = hub_biases(pairs, (1, 7, 50))  # type: ignore[arg-type]
+    biases = hub_biases(pairs, (1, 7, 50))
     total = every_score([(pair.image, pair.text, pair.weight) for pair in pairs])
     for candidate, scores in enumerate(total):
         largest = sorted(scores.tolist(), reverse=True)
@@ -27,10 +27,10 @@ def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries()
         np.testing.assert_allclose(biases[candidate], expected, atol=1e-6)
     for k in (0, 51):
         with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
-            hub_biases(pairs, (k,))  # type: ignore[arg-type]
+            hub_biases(pairs, (k,))
 
 
-def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do() -> None:
+def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do():
     random = np.random.default_rng(1)
     images, texts, owner = unit_rows(random, 40, 6), unit_rows(random, 120, 6), np.arange(120) % 40
     image_bias, text_bias = random.random(40).astype(np.float32), random.random(120).astype(np.float32)
@@ -43,7 +43,7 @@ def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do() 
     np.testing.assert_array_equal(ranks.text_best, by_text.text_best)
 
 
-def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone() -> None:
+def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone():
     """Image 0 scores high with every caption, those of training too."""
     random = np.random.default_rng(2)
     images = unit_rows(random, 60, 16)

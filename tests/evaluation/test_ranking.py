@@ -3,9 +3,6 @@
 Ranks from a matrix of scores equal those of the embeddings that made it.
 """
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -14,24 +11,24 @@ from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation import ranking, tiles
-from coder_core.evaluation.ranking import Ranks, Ties, rank
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import brute_ranks, score
 from tests.support.run_folders import unit
 
 
-def ranks(images: Any, texts: Any, owner: Any, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
+def ranks(images, texts, owner, *, ties="pessimistic", best=10):
     return rank(score_tiles([EmbeddingPair(images, texts)], owner), ties=ties, best=best)
 
 
-def embeddings(n: int, m: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def embeddings(n, m, width, seed):
     random = np.random.default_rng(seed)
     owner = random.integers(0, n, m)
     return unit(random.normal(size=(n, width))), unit(random.normal(size=(m, width))), owner
 
 
-def duplicated(seed: int, n: int = 20, m: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def duplicated(seed, n=20, m=60):
     """Images and captions, many of which are the same."""
     images, texts, owner = embeddings(n, m, 33, seed)
     random = np.random.default_rng(seed)
@@ -40,7 +37,7 @@ def duplicated(seed: int, n: int = 20, m: int = 60) -> tuple[np.ndarray, np.ndar
     return images, texts, owner
 
 
-def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> None:
+def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = brute_ranks(images, texts, owner)
     optimistic = ranks(images, texts, owner, ties="optimistic", best=0)
     assert optimistic.image_ranks.tolist() == image_above
@@ -55,7 +52,7 @@ def assert_agrees(images: np.ndarray, texts: np.ndarray, owner: np.ndarray) -> N
 
 @pytest.mark.parametrize("change", ["none", "small tiles", "small delta"])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "signs", "nearly collapsed"])
-def test_ranks_agree_with_the_loops(kind: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
     """Many different vectors of signs share a score, and no float32 sum is exact. Scores of a nearly collapsed model are
     a few rounding errors apart: whole tiles are scored exactly. Ties cross small tiles; too small a δ is widened."""
     if change == "small tiles":
@@ -76,7 +73,7 @@ def test_ranks_agree_with_the_loops(kind: str, change: str, monkeypatch: pytest.
     assert_agrees(*problem)
 
 
-def test_a_collapsed_model_never_looks_good() -> None:
+def test_a_collapsed_model_never_looks_good():
     images, texts = np.full((40, 50), 0.1, np.float32), np.full((80, 50), 0.1, np.float32)
     owner = np.arange(80) % 40
     actual = ranks(images, texts, owner)
@@ -89,7 +86,7 @@ def test_a_collapsed_model_never_looks_good() -> None:
 @given(
     counts=st.lists(st.integers(0, 4), min_size=1, max_size=8), seed=st.integers(0, 99), repeat=st.booleans()
 )
-def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: bool) -> None:
+def test_any_number_of_captions_an_image(counts, seed, repeat):
     owner = np.repeat(np.arange(len(counts)), counts)
     if len(owner) == 0:
         return
@@ -101,7 +98,7 @@ def test_any_number_of_captions_an_image(counts: list[int], seed: int, repeat: b
     assert_agrees(images, texts, owner)
 
 
-def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def whole_numbers(width, random):
     """Small integers, tenths of them or their directions; with zero rows, duplicates, and questions of zeros alone."""
     n, m, largest = random.integers(1, 13), random.integers(1, 41), random.choice([1, 2, 9])
     images = random.integers(-largest, largest + 1, (n, width)) * np.float32(random.choice([1, 0.1]))
@@ -123,7 +120,7 @@ def whole_numbers(width: int, random: np.random.Generator) -> tuple[np.ndarray, 
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_ties_of_short_whole_numbers_and_zeros_are_exact(width: int) -> None:
+def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
     """Ranks and lists; among equals own candidates come last, then the lower index first, however many there are."""
     random = np.random.default_rng(width)
     for _ in range(20):
@@ -140,7 +137,7 @@ def test_ties_of_short_whole_numbers_and_zeros_are_exact(width: int) -> None:
             np.testing.assert_array_equal(best, order[:, :10])
 
 
-def test_candidates_much_longer_than_the_right_answers_are_compared_exactly() -> None:
+def test_candidates_much_longer_than_the_right_answers_are_compared_exactly():
     """The rounding errors of the right answers say nothing of those of the candidates."""
     random = np.random.default_rng(0)
     for case in range(30):
@@ -154,7 +151,7 @@ def test_candidates_much_longer_than_the_right_answers_are_compared_exactly() ->
         assert ranks(images, texts, owner, best=0).text_ranks.tolist() == expected.tolist()
 
 
-def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
+def test_an_ensemble_is_the_rank_of_the_summed_scores():
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
     pairs = [EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)]
@@ -164,14 +161,14 @@ def test_an_ensemble_is_the_rank_of_the_summed_scores() -> None:
     assert actual.text_ranks.tolist() == expected
 
 
-def test_torch_tensors_and_half_precision_are_accepted() -> None:
+def test_torch_tensors_and_half_precision_are_accepted():
     images, texts, owner = embeddings(20, 50, 8, 1)
     halves = images.astype(np.float16), texts.astype(np.float16)
     actual = ranks(torch.from_numpy(halves[0]), torch.from_numpy(halves[1]), torch.from_numpy(owner))
     assert actual.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
 
 
-def test_what_cannot_be_ranked_is_refused() -> None:
+def test_what_cannot_be_ranked_is_refused():
     for side in range(2):
         for value in (np.nan, np.inf, -np.inf):
             problem = embeddings(20, 50, 8, 1)
@@ -193,17 +190,17 @@ def test_what_cannot_be_ranked_is_refused() -> None:
         score_tiles([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))], np.zeros(6, int))
 
 
-def exact(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+def exact(images, texts):
     return np.array([[score(image, text) for text in texts] for image in images], np.float32)
 
 
-def assert_same(ranks: Ranks, expected: Ranks) -> None:
+def assert_same(ranks, expected):
     for name, values in vars(expected).items():
         np.testing.assert_array_equal(getattr(ranks, name), values, name)
 
 
 @pytest.fixture(params=[(1, 1), (7, 13), (1024, 5120)])
-def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tile_size(request, monkeypatch):
     rows, columns = request.param
     for name, size in {
         "_ROWS": rows,
@@ -216,7 +213,7 @@ def _tile_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("_tile_size")
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
-def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties: Ties) -> None:
+def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties):
     """Duplicated captions and images tie exactly; one image has no caption."""
     images, texts, owner = duplicated(2, 10, 30)
     owner[owner == 7] = 8
@@ -226,7 +223,7 @@ def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties: Ties) -> None:
     assert of_matrix.image_ties.sum() > 0
 
 
-def test_ties_count_against_the_right_answer_by_hand() -> None:
+def test_ties_count_against_the_right_answer_by_hand():
     """All scores equal: every foreign candidate stands above; among equals the own one is listed last."""
     level = rank(score_tiles([ScoreMatrix(np.zeros((3, 3), np.float32))], np.arange(3)))
     assert level.image_ranks.tolist() == level.text_ranks.tolist() == [2, 2, 2]
@@ -234,7 +231,7 @@ def test_ties_count_against_the_right_answer_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("_tile_size")
-def test_a_matrix_and_embeddings_are_averaged(tmp_path: Path) -> None:
+def test_a_matrix_and_embeddings_are_averaged(tmp_path):
     """One run of each kind; the matrix is a memory map."""
     images, texts, owner = embeddings(6, 15, 9, 0)
     other = np.random.default_rng(1).normal(size=(6, 15)).astype(np.float32)
@@ -245,7 +242,7 @@ def test_a_matrix_and_embeddings_are_averaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copies", [2, 3, 7])
-def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies: int) -> None:
+def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies):
     """Scores with many ties, and constant ones: no share of a float may part what scores equal."""
     random = np.random.default_rng(copies)
     for case in range(20):

@@ -13,7 +13,7 @@ from coder_core.evaluation.tiles import score_tiles
 from tests.support.run_folders import unit
 
 
-def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def correlated(n, m, seed, noise=0.6):
     random = np.random.default_rng(seed)
     images = random.normal(size=(n, 32))
     owner = np.sort(np.concatenate([np.arange(n), random.integers(0, n, m - n)]))
@@ -21,7 +21,7 @@ def correlated(n: int, m: int, seed: int, noise: float = 0.6) -> tuple[np.ndarra
     return unit(images), unit(texts), owner
 
 
-def test_median_ranks_and_ties_by_hand() -> None:
+def test_median_ranks_and_ties_by_hand():
     """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
     metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
     assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
@@ -34,17 +34,14 @@ def test_median_ranks_and_ties_by_hand() -> None:
     assert retrieval_metrics(*same, ties="optimistic")["i2t_r1"] == 100
 
 
-QUERIES = {"i2t": torch.arange(40)[:, None].expand(40, 130), "t2i": torch.arange(130)[None].expand(40, 130)}
-
-
-def scored(seed: int) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], torch.Tensor, torch.Tensor]:
+def scored(seed):
     """Return embeddings, their scores, which torchmetrics wants above 0, and which pairs match."""
     images, texts, owner = correlated(40, 130, seed)
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
     return (images, texts, owner), torch.from_numpy(images @ texts.T) + 2, relevant
 
 
-def test_recall_and_ranks_agree_with_torchmetrics() -> None:
+def test_recall_and_ranks_agree_with_torchmetrics():
     images, texts, owner = correlated(40, 130, seed=1)
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
     scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0
@@ -59,7 +56,7 @@ def test_recall_and_ranks_agree_with_torchmetrics() -> None:
         assert np.mean(1 / (ranks + 1)) == pytest.approx(float(RetrievalMRR()(scores, relevant, **queries)))
 
 
-def test_five_folds_average_each_fold() -> None:
+def test_five_folds_average_each_fold():
     images, texts, owner = correlated(55, 180, seed=4)
     folds = []
     for fold in range(5):
@@ -74,7 +71,7 @@ def test_five_folds_average_each_fold() -> None:
 
 
 @pytest.mark.parametrize("images", [41, 2])
-def test_halves_share_no_image_and_leave_none_out(images: int) -> None:
+def test_halves_share_no_image_and_leave_none_out(images):
     image_embeddings, texts, owner = correlated(images, 130, seed=4)
     order = np.random.default_rng(0).permutation(images)
     of_matrix = half_metrics([ScoreMatrix(image_embeddings @ texts.T)], owner)
@@ -89,14 +86,14 @@ def test_halves_share_no_image_and_leave_none_out(images: int) -> None:
         assert scored["rsum"] == metrics["rsum"]
 
 
-def test_too_small_splits_are_refused() -> None:
+def test_too_small_splits_are_refused():
     with pytest.raises(InputError, match="at least 5,000"):
         five_fold([EmbeddingPair(np.eye(40), np.eye(40))], np.arange(40))
     with pytest.raises(InputError, match="1 image; expected at least 2"):
         half_metrics([EmbeddingPair(np.eye(1), np.eye(1))], [0])
 
 
-def test_metrics_of_a_matrix_are_those_of_its_embeddings() -> None:
+def test_metrics_of_a_matrix_are_those_of_its_embeddings():
     images, texts, owner = correlated(10, 30, seed=3)
     matrix = images.astype(np.float64) @ texts.T.astype(np.float64)
     kinds = (

@@ -12,12 +12,12 @@ from tests.reference.ranking import every_score
 
 
 @pytest.fixture(params=[sources.TILE_ELEMENTS, 150])
-def _tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _tiles(request, monkeypatch):
     for module in (maths, sources):
         monkeypatch.setattr(module, "TILE_ELEMENTS", request.param)
 
 
-def two_branches() -> tuple[list[EmbeddingPair], np.ndarray, np.ndarray]:
+def two_branches():
     """Twenty images and seventy captions in a wide branch and a narrow one, mixed 0.7 to 0.3; owners and all scores."""
     v, w, owner = correlated(20, 70, seed=0)
     vc, wc, _ = correlated(20, 70, seed=1)
@@ -26,7 +26,7 @@ def two_branches() -> tuple[list[EmbeddingPair], np.ndarray, np.ndarray]:
 
 
 @pytest.mark.usefixtures("_tiles")
-def test_the_means_of_a_mixture_agree_with_loops() -> None:
+def test_the_means_of_a_mixture_agree_with_loops():
     pairs, owner, scores = two_branches()
     matching = [scores[i, j] for i in range(20) for j in range(70) if owner[j] == i]
     others = [scores[i, j] for i in range(20) for j in range(70) if owner[j] != i]
@@ -38,7 +38,7 @@ def test_the_means_of_a_mixture_agree_with_loops() -> None:
 
 
 @pytest.mark.usefixtures("_tiles")
-def test_the_counts_of_a_mixture_agree_with_loops() -> None:
+def test_the_counts_of_a_mixture_agree_with_loops():
     pairs, owner, scores = two_branches()
     counts = {True: np.zeros(maths.BINS, int), False: np.zeros(maths.BINS, int)}
     for i in range(20):
@@ -54,7 +54,7 @@ def test_the_counts_of_a_mixture_agree_with_loops() -> None:
     assert part.positive.sum() + part.negative.sum() == 5 * 70
 
 
-def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble() -> None:
+def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble():
     pairs, owner, _ = two_branches()
     first, second = pairs
     mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)

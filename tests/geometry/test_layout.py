@@ -9,13 +9,13 @@ from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
 from coder_core.geometry.points import Points
-from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings, Method
+from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings
 from tests.support.run_folders import unit
 
 TILE = "TILE_ELEMENTS"
 
 
-def cloud(images: int = 30, groups: int = 3, width: int = 12, seed: int = 0) -> Points:
+def cloud(images=30, groups=3, width=12, seed=0):
     """Groups far apart; every image has two captions near it."""
     rng = np.random.default_rng(seed)
     centres = 4 * rng.normal(size=(groups, width))
@@ -24,15 +24,15 @@ def cloud(images: int = 30, groups: int = 3, width: int = 12, seed: int = 0) -> 
     return Points(unit(v), unit(w))
 
 
-def together(points: Points) -> np.ndarray:
+def together(points):
     return np.concatenate([points.images, points.texts])
 
 
-def settings(method: Method, **values: object) -> LayoutSettings:
-    return LayoutSettings(method, neighbours=8, perplexity=10, **values)  # type: ignore[arg-type]
+def settings(method, **values):
+    return LayoutSettings(method, neighbours=8, perplexity=10, **values)
 
 
-def share_with_their_group(plane: np.ndarray) -> float:
+def share_with_their_group(plane):
     """Share of the points of `cloud` whose nearest of the three groups' centres is their own group's."""
     image = np.arange(len(plane) // 3)
     group = np.concatenate([image, np.repeat(image, 2)]) % 3
@@ -40,7 +40,7 @@ def share_with_their_group(plane: np.ndarray) -> float:
     return float((np.linalg.norm(plane[:, None] - centres[None], axis=2).argmin(1) == group).mean())
 
 
-def test_the_principal_plane_is_that_of_an_svd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_principal_plane_is_that_of_an_svd(monkeypatch):
     points = cloud()
     monkeypatch.setattr(clouds, TILE, 7 * points.width)  # several tiles, the last ones short
     plane, shares = layouts.principal_plane(points)
@@ -57,7 +57,7 @@ def test_the_principal_plane_is_that_of_an_svd(monkeypatch: pytest.MonkeyPatch) 
     assert shares == (1.0, 0.0)
 
 
-def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch):
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not come before the point itself
     monkeypatch.setattr(layouts, TILE, 11 * len(rows))
@@ -71,7 +71,7 @@ def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch: pytest.Mo
     np.testing.assert_allclose(apart, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
 
 
-def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift() -> None:
+def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
     rng = np.random.default_rng(0)
     reference = rng.normal(size=(40, 2))
     turn = np.array([[np.cos(1.0), -np.sin(1.0)], [np.sin(1.0), np.cos(1.0)]]) @ np.diag([1.0, -1.0])
@@ -94,7 +94,7 @@ def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift() -> None:
         onto(spot, spread[:3])
 
 
-def test_centred_rows_have_length_one_and_no_gap() -> None:
+def test_centred_rows_have_length_one_and_no_gap():
     points = cloud().only("centred")
     rows = np.concatenate([tile for _, tile in points.tiles()])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
@@ -104,7 +104,7 @@ def test_centred_rows_have_length_one_and_no_gap() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_time_of_a_layout_follows_its_points(method: Method) -> None:
+def test_the_time_of_a_layout_follows_its_points(method):
     times = [layout_seconds(method, points) for points in (1, 120, 121, 1_000, 6_000, 40_000)]
     assert times == sorted(times)
     assert times[1] == pytest.approx(STARTING + MEASURED[method][120])
@@ -112,11 +112,11 @@ def test_the_time_of_a_layout_follows_its_points(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_layout_keeps_groups_and_fits_another(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_keeps_groups_and_fits_another(method, monkeypatch):
     """The second run is the same joint space in other coordinates: every cosine is the same."""
     monkeypatch.setattr(layouts, "ITERATIONS", 500)
     points = cloud(60)
-    seen: list[tuple[float, str]] = []
+    seen = []
     first = lay_out(points, settings(method), progress=lambda done, n, phase: seen.append((done / n, phase)))
     assert (first.plane.shape, first.plane.dtype, first.disparity) == ((180, 2), np.float32, None)
     assert share_with_their_group(first.plane) > 0.9
@@ -138,7 +138,7 @@ def test_a_layout_keeps_groups_and_fits_another(method: Method, monkeypatch: pyt
         assert share_with_their_group(layout.plane) > 0.95
 
 
-def test_one_modality_alone_and_both_centred() -> None:
+def test_one_modality_alone_and_both_centred():
     points = cloud()
     gap = np.zeros(points.width, np.float32)
     gap[0] = 3.0
@@ -153,13 +153,13 @@ def test_one_modality_alone_and_both_centred() -> None:
         assert (gap > 0.3) == is_apart
 
 
-def test_too_large_a_perplexity_is_lowered_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_a_perplexity_is_lowered_and_noted(monkeypatch):
     assert layouts.usable_perplexity(30, 12) == pytest.approx(11 / 3)
     monkeypatch.setattr(layouts, "ITERATIONS", 250)
     assert "perplexity 30 " in lay_out(cloud(4), LayoutSettings("tsne")).notes[0]
 
 
-def test_what_cannot_be_laid_out_is_refused() -> None:
+def test_what_cannot_be_laid_out_is_refused():
     same = Points(np.ones((4, 3), np.float32), np.ones((8, 3), np.float32))
     few = Points(same.images[:1], same.texts[:2])
     none = Points(same.images, same.texts[:0])
@@ -177,10 +177,10 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     wrong = {"method": "mds", "neighbours": 1, "min_distance": 2.0, "perplexity": float("nan"), "seed": -1}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=f"--{name.replace('_', '-')}"):
-            LayoutSettings(**{name: value})  # type: ignore[arg-type]
+            LayoutSettings(**{name: value})
 
 
-def test_a_point_is_placed_nearest_to_its_nearest_neighbour() -> None:
+def test_a_point_is_placed_nearest_to_its_nearest_neighbour():
     rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
     plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
     placed = layouts.place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
@@ -188,7 +188,7 @@ def test_a_point_is_placed_nearest_to_its_nearest_neighbour() -> None:
     assert placed[1, 0] == pytest.approx(5, abs=1e-4)
 
 
-def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
+def test_a_stratified_draw_is_random_proportional_and_complete():
     drawn = clouds.stratified((100, 500), 60, seed=1)
     assert len(drawn) == len(set(drawn.tolist())) == 60
     assert (drawn < 100).sum() == 10
@@ -198,7 +198,7 @@ def test_a_stratified_draw_is_random_proportional_and_complete() -> None:
     np.testing.assert_array_equal(clouds.stratified((3, 4), 7, seed=0), np.arange(7))
 
 
-def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused() -> None:
+def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused():
     points, owner, shares = cloud(), np.repeat(np.arange(30), 2), list[float]()
     arguments = points.images, points.texts, owner
     clusters = kmeans.cluster_pairs(
@@ -216,7 +216,7 @@ def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused() -> 
         ClusterSettings(1)
 
 
-def test_labels_are_the_nearest_centroids_tile_by_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_the_nearest_centroids_tile_by_tile(monkeypatch):
     monkeypatch.setattr(kmeans, TILE, 40)
     points = cloud()
     expected = (points.texts @ points.images[:7].T).argmax(1)

@@ -11,14 +11,14 @@ from coder_core.geometry.text_space import ARRAYS, NAMES, TfidfSpace, fit_tfidf
 from tests.support.run_folders import unit
 
 
-def random_captions(seed: int, texts: int, images: int, size: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def random_captions(seed, texts, images, size=6):
     random = np.random.default_rng(seed)
     return unit(random.normal(size=(texts, size))), random.integers(images, size=texts)
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
 @pytest.mark.parametrize(("texts", "images"), [(1, 1), (9, 1), (12, 12), (30, 4), (30, 12)])
-def test_exact_neighbours_are_those_of_every_comparison(texts: int, images: int, count: int) -> None:
+def test_exact_neighbours_are_those_of_every_comparison(texts, images, count):
     vectors, owner = random_captions(count, texts, images)
     neighbours = caption_neighbours(vectors, owner, count)
     assert neighbours.shape == (texts, count)
@@ -29,7 +29,7 @@ def test_exact_neighbours_are_those_of_every_comparison(texts: int, images: int,
 
 
 @pytest.mark.parametrize("exact_below", [0, 50])
-def test_a_zero_row_has_no_neighbours(exact_below: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zero_row_has_no_neighbours(exact_below, monkeypatch):
     monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
     vectors, owner = random_captions(2, 40, 40)[0], np.arange(40)
     vectors[[3, 17]] = 0
@@ -40,11 +40,11 @@ def test_a_zero_row_has_no_neighbours(exact_below: int, monkeypatch: pytest.Monk
     assert (caption_neighbours(np.zeros((4, 3), np.float32), np.arange(4), 2) == -1).all()
 
 
-def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch):
     vectors, owner = random_captions(5, 1500, 300, size=16)
-    seen: list[tuple[int, int]] = []
+    seen = []
 
-    def neighbours(exact: bool) -> np.ndarray:
+    def neighbours(exact):
         seen.clear()
         monkeypatch.setattr(captions, "EXACT_BELOW", 2000 if exact else 0)
         rows = caption_neighbours(vectors, owner, 50, progress=lambda *now: seen.append(now))
@@ -60,7 +60,7 @@ def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("tile", [1, 50, 1_000_000])
-def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
     monkeypatch.setattr(captions, "TILE_ELEMENTS", tile)
     vectors, owner = random_captions(0, 23, 9, size=3)
     owner[owner == 4] = 5  # image 4 has no captions
@@ -71,7 +71,7 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile: int, monkeypatch
         assert counts[text] == len(alike)
 
 
-def test_a_caption_that_others_share_fits_their_images() -> None:
+def test_a_caption_that_others_share_fits_their_images():
     dogs = [
         "a dog runs on grass",
         "a brown dog runs on the green grass",
@@ -87,7 +87,7 @@ CAPTIONS = """a red dog runs, the red dog runs fast, a blue star, one blue star 
 a cat sits near the dog, the cat runs, a star, a ring near a star""".replace("\n", " ").split(", ")
 
 
-def test_captions_that_share_rare_words_are_near_and_the_space_is_given_back_bit_for_bit() -> None:
+def test_captions_that_share_rare_words_are_near_and_the_space_is_given_back_bit_for_bit():
     space = fit_tfidf(CAPTIONS, 4)
     rows = space.encode(CAPTIONS)
     assert (rows.shape, rows.dtype) == ((10, 4), np.float32)
@@ -97,14 +97,14 @@ def test_captions_that_share_rare_words_are_near_and_the_space_is_given_back_bit
     assert not space.encode(["zebra crossing", ""]).any()
     files = space.to_files()
     assert files == fit_tfidf(CAPTIONS, 4).to_files()
-    back = TfidfSpace.from_files(str(files[NAMES]).encode(), bytes(files[ARRAYS]), "run")  # type: ignore[arg-type]
+    back = TfidfSpace.from_files(str(files[NAMES]).encode(), bytes(files[ARRAYS]), "run")
     assert np.array_equal(back.encode(CAPTIONS), rows)
     assert back.name == "TF-IDF of 10 words, SVD to 4"
     with pytest.raises(InputError, match="--text-space"):
         fit_tfidf(["one", "two", "three"], 4)
 
 
-def test_with_all_singular_vectors_cosines_are_those_of_tf_idf_by_hand() -> None:
+def test_with_all_singular_vectors_cosines_are_those_of_tf_idf_by_hand():
     """Terms of at least two captions: sublinear counts, idf = log((1 + m) / (1 + df)) + 1, unit rows."""
     space = fit_tfidf(CAPTIONS, 100)
     words = [[word for word in caption.split() if len(word) > 1] for caption in CAPTIONS]
@@ -122,7 +122,7 @@ def test_with_all_singular_vectors_cosines_are_those_of_tf_idf_by_hand() -> None
     np.testing.assert_allclose(space.encode(CAPTIONS), expected.T, atol=1e-5)
 
 
-def test_damaged_files_are_named() -> None:
+def test_damaged_files_are_named():
     fitted = fit_tfidf(CAPTIONS, 4)
     whole = str(fitted.to_files()[NAMES]).encode()
     for names, arrays, fact in (

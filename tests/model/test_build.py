@@ -1,7 +1,6 @@
 """Names become the modules they name; what a configuration sets is in the model."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -14,7 +13,7 @@ from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.support.tiny_bert import write_tiny_bert
 
 
-def test_the_papers_model() -> None:
+def test_the_papers_model():
     """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
     model = build_model(ModelConfig(), feature_size=2048, words=50)
     assert model.regions.linear.weight.shape == (1024, 2048)
@@ -28,15 +27,15 @@ def test_the_papers_model() -> None:
     assert model.image_pooling is not model.text_pooling
 
 
-def test_poolings_by_name() -> None:
+def test_poolings_by_name():
     for name, kind in (("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)):
-        config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")  # type: ignore[arg-type]
+        config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")
         model = build_model(config, feature_size=4, words=5)
         assert isinstance(model.image_pooling, kind)
         assert isinstance(model.text_pooling, MaxPooling)
 
 
-def test_scorers_by_name() -> None:
+def test_scorers_by_name():
     config = ModelConfig(dimension=8, word_size=4)
     several = build_model(replace(config, embeddings=3), feature_size=5, words=9)
     assert isinstance(several.scorer, PVSEScorer)
@@ -49,7 +48,7 @@ def test_scorers_by_name() -> None:
     assert not any(name.startswith(("image_pooling", "text_pooling")) for name, _ in local.named_parameters())
 
 
-def test_sizes_depths_and_dropouts() -> None:
+def test_sizes_depths_and_dropouts():
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
     config = ModelConfig(dimension=8, word_size=3, image_layers=3, text_layers=2, **dropouts)
     vectors = torch.rand(5, 3)
@@ -65,7 +64,7 @@ def test_sizes_depths_and_dropouts() -> None:
     torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
 
 
-def test_bert_by_folder(tmp_path: Path) -> None:
+def test_bert_by_folder(tmp_path):
     folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
     config = ModelConfig(text_encoder="bert", bert=str(folder), dimension=8)
     model = build_model(config, feature_size=4, words=7)
@@ -74,7 +73,7 @@ def test_bert_by_folder(tmp_path: Path) -> None:
     assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)
 
 
-def test_an_image_of_zeros_has_a_finite_gradient() -> None:
+def test_an_image_of_zeros_has_a_finite_gradient():
     model = build_model(ModelConfig(dimension=8, image_layers=0), feature_size=4, words=5)
     torch.nn.init.zeros_(model.regions.linear.bias)
     embeddings = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))

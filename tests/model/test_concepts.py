@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +20,20 @@ CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "re
 SIZE = {"dimension": 8, "word_size": 5}
 
 
-def batch() -> tuple[torch.Tensor, ...]:
+def batch():
     torch.manual_seed(3)
     regions, words = torch.rand(4, 3, 6), torch.randint(2, 9, (4, 5))
     return regions, torch.tensor([3, 2, 3, 1]), words, torch.tensor([5, 2, 1, 4])
 
 
-def built(**model: Any) -> torch.nn.Module:
+def built(**model):
     config = ModelConfig(**(SIZE | model))
     torch.manual_seed(0)
     concepts = some_concepts() if config.concepts else None
     return build_model(config, feature_size=6, words=9, concepts=concepts).eval()
 
 
-def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> None:
+def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit():
     alone, both = built(), built(concepts=5)
     instance_state = alone.state_dict()
     assert not any("concept" in name for name in instance_state)
@@ -46,7 +44,7 @@ def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit() -> 
     assert torch.equal(actual.texts, with_concepts.texts)
 
 
-def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
+def test_the_visual_query_is_the_pooled_image_before_it_is_normalised():
     model = built(concepts=5)
     regions, lengths, *_ = batch()
     pooled = model.image_pooling(model.regions(regions, lengths), lengths)
@@ -59,7 +57,7 @@ def test_the_visual_query_is_the_pooled_image_before_it_is_normalised() -> None:
     assert not torch.allclose(normalised.attention, expected.attention, atol=1e-4)
 
 
-def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
+def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own():
     model = built(concepts=5)
     _, _, words, lengths = batch()
     nodes = model.concepts.nodes()
@@ -72,7 +70,7 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own() -> None:
     assert not torch.allclose(before.concept, after.concept)
 
 
-def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_the_graph_runs_once() -> None:
+def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_the_graph_runs_once():
     model, calls = built(concepts=5, gcn_layers=2).train(), []
     model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
     actual = model(*batch())[:4]
@@ -83,13 +81,13 @@ def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
-def config_of(data: DataConfig | None = None, **model: Any) -> Config:
+def config_of(data=None, **model):
     return Config(data=data or DataConfig(), model=ModelConfig(**(SIZE | {"concepts": 10} | model)))
 
 
-def test_concepts_of_captions_by_hand() -> None:
+def test_concepts_of_captions_by_hand():
     """dog is in lines 1-4, grass in 2, 3, 5, red in 1, 2, 4, run in 1, 2, 4; all twice."""
-    seen: list[tuple[int, int]] = []
+    seen = []
     actual, faults = make_concepts(config_of(), CAPTIONS, progress=lambda *now: seen.append(now))
     assert actual.vocabulary.words == ["dog", "grass", "red", "run"]
     assert actual.occurrences.tolist() == [8, 6, 6, 6]
@@ -101,7 +99,7 @@ def test_concepts_of_captions_by_hand() -> None:
     assert np.array_equal(repeated.vectors, actual.vectors)
 
 
-def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path: Path) -> None:
+def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path):
     glove = tmp_path / "glove.txt"
     rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
     glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
@@ -118,7 +116,7 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
         concept_vectors(wide, actual.vocabulary, CAPTIONS)
 
 
-def test_a_list_of_concepts_replaces_tagging(tmp_path: Path) -> None:
+def test_a_list_of_concepts_replaces_tagging(tmp_path):
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
     actual, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
@@ -141,7 +139,7 @@ def test_a_list_of_concepts_replaces_tagging(tmp_path: Path) -> None:
         ({"objects": ["dog"]}, "holds 1 words"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, content: object, reason: str) -> None:
+def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, reason):
     path = tmp_path / "list.json"
     if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(content))

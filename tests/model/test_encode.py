@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,22 +10,20 @@ import torch
 from coder_core.config.model import ModelConfig
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
-from coder_core.data.split import Split
-from coder_core.data.words import Tokens, Vocabulary
+from coder_core.data.words import Vocabulary
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.tiles import score_tiles
 from coder_core.model import encode
 from coder_core.model.build import build_model
-from coder_core.model.coder import Coder
 from coder_core.model.encode import autocast, encode_split, evaluating, score_pairs, score_split, score_texts
 from tests.support.precomp_folders import features, write_split
 
 CPU = torch.device("cpu")
-KINDS: list[dict[str, Any]] = [{"embeddings": 3}, {"scorer": "interaction", "interaction_size": 5}]
+KINDS = [{"embeddings": 3}, {"scorer": "interaction", "interaction_size": 5}]
 
 
 @pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+def split(tmp_path_factory):
     """More images and captions than go through at once; one image has a region of zeros."""
     array = features(encode.IMAGES_AT_ONCE + 3)
     array[5, 1] = 0
@@ -38,31 +34,31 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
 
 
 @pytest.fixture(scope="module")
-def tokens(split: Split) -> Tokens:
+def tokens(split):
     return Vocabulary.build(split.captions, threshold=1).encode(split.captions)
 
 
-def built(**values: Any) -> Coder:
+def built(**values):
     torch.manual_seed(0)
     dropouts = {"image_dropout": 0.5, "word_dropout": 0.5, "embedding_dropout": 0.5}
     return build_model(ModelConfig(dimension=8, word_size=4, **dropouts, **values), feature_size=5, words=9)
 
 
-def regions_of(split: Split, image: int) -> torch.Tensor:
+def regions_of(split, image):
     """(1, R, F) regions of an image that are not zeros."""
     rows = split.features[image]
     return torch.from_numpy(rows[rows.any(-1)][None].copy())
 
 
-def words_of(tokens: Tokens, text: int) -> torch.Tensor:
+def words_of(tokens, text):
     return torch.from_numpy(tokens.ids[tokens.offsets[text] : tokens.offsets[text + 1]][None]).long()
 
 
-def length(samples: torch.Tensor) -> torch.Tensor:
+def length(samples):
     return torch.tensor([samples.shape[1]])
 
 
-def test_equals_one_sample_at_a_time(split: Split, tokens: Tokens) -> None:
+def test_equals_one_sample_at_a_time(split, tokens):
     model = built().train()
     images, texts = encode_split(model, split, tokens, device=CPU)[:2]
     assert model.training
@@ -79,9 +75,7 @@ def test_equals_one_sample_at_a_time(split: Split, tokens: Tokens) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(
-    split: Split, tokens: Tokens, kind: dict[str, Any]
-) -> None:
+def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(split, tokens, kind):
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
     scored = score_pairs(model, split, tokens, device=CPU)
@@ -101,7 +95,7 @@ def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
-def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
+def test_ranks_come_from_whatever_scores(split, tokens, kind):
     sources, scored = score_split(built(**kind), split, tokens, beta=0.9, device=CPU)
     ranks = rank(score_tiles(sources, split.image_of_text), best=3)
     scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
@@ -112,7 +106,7 @@ def test_ranks_come_from_whatever_scores(split: Split, tokens: Tokens, kind: dic
         assert abs(better - ranks.text_ranks[j]) <= 1  # rounding
 
 
-def test_one_embedding_is_the_plain_model_exactly(split: Split, tokens: Tokens) -> None:
+def test_one_embedding_is_the_plain_model_exactly(split, tokens):
     plain, single = built(), built(embeddings=1)
     assert plain.state_dict().keys() == single.state_dict().keys()
     scored, expected = (encode_split(model, split, tokens, device=CPU) for model in (single, plain))
@@ -124,16 +118,16 @@ def test_one_embedding_is_the_plain_model_exactly(split: Split, tokens: Tokens) 
 
 
 @pytest.mark.parametrize("kind", [{}, KINDS[0]])
-def test_progress_counts_up_and_may_stop_it(split: Split, tokens: Tokens, kind: dict[str, Any]) -> None:
+def test_progress_counts_up_and_may_stop_it(split, tokens, kind):
     model = built(**kind).train()
     n, m = split.n_images, split.n_texts
     run = partial(score_pairs if kind else encode_split, model, split, tokens, device=CPU)
-    seen: list[tuple[int, int]] = []
+    seen = []
     run(progress=lambda *now: seen.append(now))
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert seen[-1] == ((n * m if kind else n + m),) * 2
 
-    def stop(done: int, total: int) -> None:
+    def stop(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -142,9 +136,7 @@ def test_progress_counts_up_and_may_stop_it(split: Split, tokens: Tokens, kind: 
     assert torch.is_grad_enabled()
 
 
-def test_bfloat16_is_for_gpus_unless_requested_and_comes_close_to_float32(
-    split: Split, tokens: Tokens
-) -> None:
+def test_bfloat16_is_for_gpus_unless_requested_and_comes_close_to_float32(split, tokens):
     for precision in ("auto", "float32"):
         with autocast(CPU, precision):
             assert not torch.is_autocast_enabled("cpu")
@@ -157,7 +149,7 @@ def test_bfloat16_is_for_gpus_unless_requested_and_comes_close_to_float32(
         assert not np.array_equal(rough_rows, exact_rows)
 
 
-def test_training_in_bfloat16_has_gradients() -> None:
+def test_training_in_bfloat16_has_gradients():
     model, lengths = built().train(), torch.tensor([2, 2, 1, 2])
     with autocast(CPU, "bfloat16"):
         images, texts = model(torch.rand(4, 3, 5), lengths + 1, torch.ones(4, 2).long(), lengths)[:2]
@@ -166,16 +158,14 @@ def test_training_in_bfloat16_has_gradients() -> None:
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
-def test_one_vector_per_image(tmp_path: Path, tokens: Tokens) -> None:
+def test_one_vector_per_image(tmp_path, tokens):
     flat = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
     cut = replace(tokens, offsets=tokens.offsets[: flat.n_texts + 1])
     images = encode_split(built(), flat, cut, device=CPU).images
     assert np.linalg.norm(images, axis=1) == pytest.approx([1.0] * 6, abs=1e-5)
 
 
-def test_more_pairs_than_memory_should_hold_are_refused(
-    split: Split, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_pairs_than_memory_should_hold_are_refused(split, tokens, monkeypatch):
     monkeypatch.setattr(encode, "PAIRS_AT_MOST", 1000)
     with pytest.raises(InputError, match=r"at most 1,000"):
         score_pairs(built(embeddings=2), split, tokens, device=CPU)

@@ -1,6 +1,5 @@
 """oneDNN multiplies float32 matrices as exactly as before, where that is known, and never against the user's choice."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ settings = torch.backends.mkldnn.matmul
 
 
 @pytest.fixture(autouse=True)
-def _unset() -> Iterator[None]:
+def _unset():
     before = settings.fp32_precision
     settings.fp32_precision = "none"
     yield
@@ -22,7 +21,7 @@ def _unset() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 7, 3), (5, 64, 17), (128, 300, 768)])
-def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
+def test_products_stay_float32(rows, inner, columns):
     products.use_onednn()
     generator = torch.Generator().manual_seed(1)
     shapes = (rows, inner), (columns, inner), (rows, columns)
@@ -37,7 +36,7 @@ def test_products_stay_float32(rows: int, inner: int, columns: int) -> None:
 
 
 @pytest.mark.parametrize("precision", ["none", "ieee", "tf32"])
-def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(precision: str) -> None:
+def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(precision):
     settings.fp32_precision = precision
     products.use_onednn(tolerance=0.0 if precision == "none" else products.FLOAT32_ERROR)
     assert settings.fp32_precision == precision
@@ -45,7 +44,7 @@ def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(prec
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
-def test_only_amd_processors_with_avx512_change() -> None:
+def test_only_amd_processors_with_avx512_change():
     state = torch.get_rng_state()
     products.use_onednn()
     assert torch.equal(torch.get_rng_state(), state)
@@ -54,7 +53,7 @@ def test_only_amd_processors_with_avx512_change() -> None:
     assert products.product_library() == ("oneDNN" if amd and wide else products.DEFAULT_PRODUCTS)
 
 
-def test_rows_are_rounded_up_for_onednn_only() -> None:
+def test_rows_are_rounded_up_for_onednn_only():
     assert products.rounded_rows(13, 8) == 13
     settings.fp32_precision = "bf16"
     assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
@@ -62,7 +61,7 @@ def test_rows_are_rounded_up_for_onednn_only() -> None:
 
 @pytest.mark.parametrize("setting", ["none", "bf16"])
 @pytest.mark.parametrize("size", [8, 72])
-def test_rows_that_only_round_a_product_up_change_nothing(setting: str, size: int) -> None:
+def test_rows_that_only_round_a_product_up_change_nothing(setting, size):
     """The bidirectional GRU's spare rows, against PyTorch's own, forward and back, at lengths of every remainder."""
     settings.fp32_precision = setting
     torch.manual_seed(0)

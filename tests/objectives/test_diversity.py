@@ -1,15 +1,12 @@
 """Diversity: CODER eq. 3, supplement eq. 16, and what section 1.1 of the decisions settles."""
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.autograd import gradcheck
 
 from coder_core.objectives import diversity
@@ -23,12 +20,12 @@ as_mask_and_list = pytest.mark.parametrize("negatives_of", [same_image_negatives
 BOTH = (diversity.diversity_std, diversity.diversity_entropy)
 
 
-def everything(scores: Tensor) -> Tensor:
+def everything(scores):
     return torch.ones_like(scores, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("row", [[0.1, 0.3], [0.0, 0.2], [-0.4, -0.2]])
-def test_by_hand(row: list[float]) -> None:
+def test_by_hand(row):
     """A deviation of 0.1 = ε gives raw = 1 + 1/e, equal negatives 1.
 
     The sample's deviation would be 0.141; the supplement's E[S] − E[S]² is −0.39 for the last row, without a root.
@@ -40,7 +37,7 @@ def test_by_hand(row: list[float]) -> None:
     assert diversity.diversity_std(scores, everything(scores)).tolist() == pytest.approx([1.0, 1 / top])
 
 
-def test_entropy_by_hand() -> None:
+def test_entropy_by_hand():
     """Four equal negatives have 2 bits: raw = 1 + exp(−0.1 / 2)."""
     scores = torch.full((1, 4), 0.25, dtype=torch.float64)
     assert diversity.entropy(scores, everything(scores)).item() == pytest.approx(2.0)
@@ -50,15 +47,13 @@ def test_entropy_by_hand() -> None:
 
 @as_mask_and_list
 @given(seed=st.integers(0, 10_000), epsilon=st.floats(0.01, 1), temperature=st.floats(0.05, 2))
-def test_agrees_with_the_loops(
-    negatives_of: Callable[..., Any], seed: int, epsilon: float, temperature: float
-) -> None:
+def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
     problem = random_problem(seed)
     exclusions = negatives_of(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
     rows = [kept(*row) for row in zip(problem.bank_scores.tolist(), loops, strict=True)]
     entropies = [reference.entropy(row, temperature) for row in rows]
-    cases: list[tuple[Callable[..., Tensor], dict[str, float], list[float]]] = [
+    cases = [
         (diversity.diversity_std, {}, [reference.deviation(row) for row in rows]),
         (diversity.diversity_entropy, {"temperature": temperature}, entropies),
     ]
@@ -69,7 +64,7 @@ def test_agrees_with_the_loops(
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
-def test_only_negatives_enter() -> None:
+def test_only_negatives_enter():
     """Whatever stands at the positive, in an own-image slot or in an empty slot, NaN included, changes nothing."""
     ids, slots = torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6])
     mask = same_image_negatives(ids, slots)
@@ -81,7 +76,7 @@ def test_only_negatives_enter() -> None:
 
 
 @given(seed=st.integers(0, 10_000))
-def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed: int) -> None:
+def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed):
     scores = random_problem(seed).scores.detach()
     mask = ~torch.eye(len(scores), dtype=torch.bool)
     for function in BOTH:
@@ -93,7 +88,7 @@ def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed: int) -> N
         assert raw.max().item() < 2.0
 
 
-def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way() -> None:
+def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
     """The formula's direction, against one section of the supplement: look-alike negatives come out lowest.
 
     Around one mean, the more the scores spread the smaller their entropy.
@@ -105,7 +100,7 @@ def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way() -> None:
     assert diversity.diversity_entropy(scores, everything(scores)).argsort().tolist() == rising[::-1]
 
 
-def test_entropy_at_the_printed_temperature_hardly_varies() -> None:
+def test_entropy_at_the_printed_temperature_hardly_varies():
     """Cosines of 127 negatives, spread as after training: differences appear in the fourth digit only."""
     generator = torch.Generator().manual_seed(0)
     spread = torch.linspace(0.05, 0.2, 64)[:, None]
@@ -116,7 +111,7 @@ def test_entropy_at_the_printed_temperature_hardly_varies() -> None:
     assert 1 - sharp.min().item() > 5 * (1 - literal.min().item())
 
 
-def test_batch_and_bank_are_averaged_raw_and_normalised_once() -> None:
+def test_batch_and_bank_are_averaged_raw_and_normalised_once():
     """Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)."""
     batch, bank = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
     blend = diversity.blend_raw(batch, bank)
@@ -128,7 +123,7 @@ def test_batch_and_bank_are_averaged_raw_and_normalised_once() -> None:
     assert alone.tolist() == [1.0, 1.5]  # an anchor without bank negatives keeps its batch value
 
 
-def test_without_negatives_or_with_equal_ones_the_gradient_is_zero() -> None:
+def test_without_negatives_or_with_equal_ones_the_gradient_is_zero():
     """The third anchor's negatives are equal; an anchor without negatives has the lowest raw value."""
     scores = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     scores[2] = 0.2
@@ -145,7 +140,7 @@ def test_without_negatives_or_with_equal_ones_the_gradient_is_zero() -> None:
 
 @as_mask_and_list
 @pytest.mark.parametrize("normalise", [False, True])
-def test_gradients(negatives_of: Callable[..., Any], normalise: bool) -> None:
+def test_gradients(negatives_of, normalise):
     problem = random_problem(7)
     exclusions = negatives_of(problem.ids, problem.slot_ids)
     for function, switches in zip(BOTH, ({}, {"temperature": 0.3}), strict=True):
@@ -154,20 +149,20 @@ def test_gradients(negatives_of: Callable[..., Any], normalise: bool) -> None:
         )
 
 
-def test_the_deviation_does_not_cancel_far_from_zero() -> None:
+def test_the_deviation_does_not_cancel_far_from_zero():
     """E[S²] − E[S]² in float32 gives 0 or worse at 4096 ± 0.01; around the mean it is right."""
     scores = torch.tensor([[4095.99, 4096.01]])
     exact = float(scores[0, 1].double() - scores[0, 0].double()) / 2
     assert diversity.deviation(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
 
 
-def test_impossible_parameters_are_refused() -> None:
+def test_impossible_parameters_are_refused():
     scores = torch.zeros(1, 2)
-    calls: dict[str, Callable[[], Tensor]] = {
+    calls = {
         "epsilon": lambda: diversity.diversity_std(scores, EVERY, epsilon=0),
         "temperature": lambda: diversity.diversity_entropy(scores, EVERY, temperature=-1),
         "bank_share": lambda: diversity.blend_raw(scores[0], scores[0], bank_share=1.5),
-        "measure": lambda: diversity.anchor_diversity((scores, EVERY), measure="variance"),  # type: ignore[arg-type]
+        "measure": lambda: diversity.anchor_diversity((scores, EVERY), measure="variance"),
     }
     for name, call in calls.items():
         with pytest.raises(ValueError, match=f"{name} must be"):

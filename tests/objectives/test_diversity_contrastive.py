@@ -1,23 +1,15 @@
 """DCL_I, DCL and M-DCL: CODER eq. 4 to 6, and what sections 1.2 and 1.3 of the decisions settle."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.autograd import gradcheck
 
 from coder_core.objectives import anchor_diversity, diversity_contrastive
-from coder_core.objectives.pairs import (
-    AllExcept,
-    all_except_same_image,
-    both_directions,
-    same_image_negatives,
-)
+from coder_core.objectives.pairs import all_except_same_image, both_directions, same_image_negatives
 from coder_core.ops import normalise
 from coder_core.training.memory.momentum import CoupledBank
 from tests.reference import step as reference
@@ -51,9 +43,7 @@ RELU = {"positive_clamp": "relu"}
         ],
     ],
 )
-def test_by_hand(
-    positive: float, negative: float | None, switches: dict[str, Any], value: float, slope: float
-) -> None:
+def test_by_hand(positive, negative, switches, value, slope):
     """The loss of one anchor, and its slope by the positive's score."""
     positives = torch.tensor([positive], dtype=torch.float64, requires_grad=True)
     scores = torch.tensor([[0.0 if negative is None else negative]], dtype=torch.float64)
@@ -63,9 +53,7 @@ def test_by_hand(
     assert gradient.item() == pytest.approx(slope)
 
 
-def batch_and_bank(
-    problem: Problem, negatives_of: Callable[..., Any], *, keep_same_image: bool = False, **switches: Any
-) -> tuple[Tensor, Tensor, Tensor]:
+def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
     """DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
     ids, slots = problem.ids, problem.slot_ids
     diversity = anchor_diversity(
@@ -87,9 +75,7 @@ def batch_and_bank(
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 @given(seed=st.integers(0, 10_000), bank_share=st.sampled_from([0.0, 0.3, 0.5]))
 @settings(max_examples=15)
-def test_batch_and_bank_agree_with_the_loops(
-    negatives_of: Callable[..., Any], keep_same_image: bool, measure: str, seed: int, bank_share: float
-) -> None:
+def test_batch_and_bank_agree_with_the_loops(negatives_of, keep_same_image, measure, seed, bank_share):
     """The bank's columns hold no positive; its score comes from outside and only enters the pull."""
     problem = random_problem(seed)
     ids, scores = problem.ids.tolist(), problem.scores.tolist()
@@ -110,10 +96,10 @@ def test_batch_and_bank_agree_with_the_loops(
 
 @as_mask_and_list
 @pytest.mark.parametrize("measure", ["std", "entropy"])
-def test_gradients_through_batch_bank_and_diversity(negatives_of: Callable[..., Any], measure: str) -> None:
+def test_gradients_through_batch_bank_and_diversity(negatives_of, measure):
     problem = random_problem(9)
 
-    def losses(scores: Tensor, bank_scores: Tensor, bank_positives: Tensor) -> tuple[Tensor, ...]:
+    def losses(scores, bank_scores, bank_positives):
         moved = Problem(scores, problem.ids, bank_scores, bank_positives, problem.slot_ids)
         return batch_and_bank(moved, negatives_of, measure=measure, entropy_temperature=0.3, gradient=True)
 
@@ -121,12 +107,12 @@ def test_gradients_through_batch_bank_and_diversity(negatives_of: Callable[..., 
 
 
 @pytest.mark.parametrize("modality", [0, 1])
-def test_every_step_meets_the_whole_queue_before_its_own_keys(modality: int) -> None:
+def test_every_step_meets_the_whole_queue_before_its_own_keys(modality):
     """Anchors of one modality, the other's bank; batches of 3 wrap around 7 slots. Image ids repeat after 8."""
     generator = torch.Generator().manual_seed(modality)
     bank, ring = CoupledBank(7, 4).double(), Ring(7)
 
-    def unit_rows() -> Tensor:
+    def unit_rows():
         return normalise(torch.randn(3, 4, generator=generator, dtype=torch.float64))
 
     for step in range(6):
@@ -154,7 +140,7 @@ def test_every_step_meets_the_whole_queue_before_its_own_keys(modality: int) -> 
     assert bank.count == len(ring.entries) == 7
 
 
-def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull() -> None:
+def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull():
     problem = random_problem(3)
     problem.slot_ids = torch.full_like(problem.slot_ids, -1)
     _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
@@ -164,27 +150,27 @@ def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull() -> None:
     torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))
 
 
-def test_splitting_the_anchors_over_processes_changes_nothing() -> None:
+def test_splitting_the_anchors_over_processes_changes_nothing():
     """Two halves of the rows, each normalised by the maximum of both."""
     problem = random_problem(8, queries=6)
 
-    def sides(rows: slice) -> list[tuple[Tensor, AllExcept]]:
+    def sides(rows):
         ids = problem.ids[rows]
         return [
             (problem.scores[rows], all_except_same_image(ids, problem.ids)),
             (problem.bank_scores[rows], all_except_same_image(ids, problem.slot_ids)),
         ]
 
-    raws: list[Tensor] = []
+    raws = []
     halves = [sides(slice(0, 3)), sides(slice(3, 6))]
     for half in halves:
-        anchor_diversity(*half, largest=lambda raw: raws.append(raw) or raw.amax())  # type: ignore[func-returns-value]
+        anchor_diversity(*half, largest=lambda raw: raws.append(raw) or raw.amax())
     top = torch.cat(raws).amax()
     actual = torch.cat([anchor_diversity(*half, largest=lambda _: top) for half in halves])
     torch.testing.assert_close(actual, anchor_diversity(*sides(slice(None))), rtol=1e-10, atol=1e-10)
 
 
-def test_backward_twice_gives_the_same_gradient_and_the_scores_are_left_as_they_were() -> None:
+def test_backward_twice_gives_the_same_gradient_and_the_scores_are_left_as_they_were():
     """The backward pass must not spoil what it kept."""
     problem = random_problem(6)
     before = problem.scores.detach().clone()
@@ -194,13 +180,13 @@ def test_backward_twice_gives_the_same_gradient_and_the_scores_are_left_as_they_
     assert torch.equal(problem.scores, before)
 
 
-def test_no_diversity_is_a_diversity_of_one() -> None:
+def test_no_diversity_is_a_diversity_of_one():
     direction = both_directions(random_problem(1).scores, random_problem(1).ids)[0]
     ones = torch.ones(len(direction.scores), dtype=torch.float64)
     assert torch.equal(diversity_contrastive(*direction), diversity_contrastive(*direction, diversity=ones))
 
 
-def test_the_positive_is_absent_from_the_sum_exactly() -> None:
+def test_the_positive_is_absent_from_the_sum_exactly():
     """HAL and USER leave exp(−γ/μ) = 0.05 in place of the positive; here an anchor without negatives sums to 0."""
     scores = torch.tensor([[0.5]], dtype=torch.float64)
     loss = diversity_contrastive(scores, torch.zeros(1, dtype=torch.float64), NOTHING)
@@ -208,7 +194,7 @@ def test_the_positive_is_absent_from_the_sum_exactly() -> None:
     assert math.exp(-0.3 / 0.1) == pytest.approx(0.05, abs=1e-3)
 
 
-def test_what_is_no_negative_changes_neither_value_nor_gradient() -> None:
+def test_what_is_no_negative_changes_neither_value_nor_gradient():
     mask = torch.tensor([[False, True, False]])
     results = []
     for filler in (0.0, 0.9, float("nan")):
@@ -222,7 +208,7 @@ def test_what_is_no_negative_changes_neither_value_nor_gradient() -> None:
 
 
 @pytest.mark.parametrize(("negative", "gains"), [(0.4, True), (0.1, False)])
-def test_low_diversity_sharpens_around_the_margin(negative: float, gains: bool) -> None:
+def test_low_diversity_sharpens_around_the_margin(negative, gains):
     """A negative's gradient is its weight: above γ = 0.3 it grows as the diversity falls."""
     scores = torch.full((2, 1), negative, requires_grad=True)
     loss = diversity_contrastive(
@@ -233,7 +219,7 @@ def test_low_diversity_sharpens_around_the_margin(negative: float, gains: bool) 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_raised_also_under_autocast(dtype: torch.dtype) -> None:
+def test_half_precision_is_raised_also_under_autocast(dtype):
     """Sixteen negatives at 1 with μ·div = 0.05 put exp(14)·16 in the sum: far over float16's 65504."""
     scores = torch.ones(1, 17).to(dtype)
     mask = torch.tensor([[False] + [True] * 16])
@@ -244,7 +230,7 @@ def test_half_precision_is_raised_also_under_autocast(dtype: torch.dtype) -> Non
     assert loss.item() == pytest.approx(0.1 * (14 + math.log(16)) - math.log(2), rel=1e-5)
 
 
-def test_diversity_carries_no_gradient_by_default_and_a_detached_one_is_a_constant() -> None:
+def test_diversity_carries_no_gradient_by_default_and_a_detached_one_is_a_constant():
     """The caller decides: detached, scores receive only the loss's own gradient."""
     problem = random_problem(4)
     direction = both_directions(problem.scores, problem.ids)[0]

@@ -20,13 +20,13 @@ MODULES = [package.__name__ for package in PACKAGES] + [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_run(name: str) -> None:
+def test_the_examples_run(name):
     failed, _ = doctest.testmod(import_module(name), extraglobs={"torch": torch, "np": np})
     assert failed == 0
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "._" not in name])
-def test_every_public_function_has_an_example(name: str) -> None:
+def test_every_public_function_has_an_example(name):
     module = import_module(name)
     functions = [
         function
@@ -37,7 +37,7 @@ def test_every_public_function_has_an_example(name: str) -> None:
     assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []
 
 
-def test_the_names_that_others_import_stay() -> None:
+def test_the_names_that_others_import_stay():
     for module, name in (
         ("diversity", "diversity_std"),
         ("diversity", "diversity_entropy"),

@@ -1,7 +1,7 @@
 """Every loss of a query: against its loop, by hand, its gradients, half precision and queries without negatives."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,12 +15,12 @@ from torch.autograd import gradcheck
 from coder_core import objectives
 from coder_core.objectives import Direction, both_directions, npairs_hinge, pairwise_sigmoid
 from coder_core.objectives.boosting import soft_margin, soft_negative_margin
-from coder_core.objectives.pairs import Teacher, all_except_same_image, same_image_negatives
+from coder_core.objectives.pairs import all_except_same_image, same_image_negatives
 from tests.reference import boosting, imitation
 from tests.reference import losses as reference
 from tests.reference.neighbourhood import npairs_hinge as weighted_npairs_hinge
 from tests.reference.pairs import kept, negatives, transposed
-from tests.reference.problems import Problem, random_problem
+from tests.reference.problems import random_problem
 
 
 class Loss(NamedTuple):
@@ -31,7 +31,7 @@ class Loss(NamedTuple):
     switches: dict[str, Any]
 
 
-def alone(fast: Callable[..., Tensor], slow: Callable[..., float], **switches: Any) -> Loss:
+def alone(fast, slow, **switches):
     """A loss without a teacher, whose loop takes the negatives and the positive."""
     return Loss(
         lambda target, _, **values: fast(*target, **values),
@@ -40,8 +40,8 @@ def alone(fast: Callable[..., Tensor], slow: Callable[..., float], **switches: A
     )
 
 
-def boosted(name: str, soft: bool) -> Loss:
-    def slow(target: Sequence[float], teacher: Sequence[float], *, soft: bool, **switches: float) -> float:
+def boosted(name, soft):
+    def slow(target, teacher, *, soft, **switches):
         branches = target[1:], teacher[1:], target[0], teacher[0]
         return boosting.loss(name, *branches, is_soft=soft, **{"split": 0.5, **switches})
 
@@ -49,17 +49,17 @@ def boosted(name: str, soft: bool) -> Loss:
     return Loss(BOOSTING[name], slow, switches)
 
 
-def npairs_loop(row: Sequence[float], positive: float, margin: float) -> float:
+def npairs_loop(row, positive, margin):
     return reference.triplet_sum(row, positive, margin) / (2 * 5)
 
 
-def dcl(scores: Tensor, positives: Tensor, exclusions: Tensor, **switches: Any) -> Tensor:
+def dcl(scores, positives, exclusions, **switches):
     """DCL with a diversity between 0.5 and 1 that has a gradient: 0.75 + S⁺ / 4."""
     diversity = 0.75 + positives / 4
     return objectives.diversity_contrastive(scores, positives, exclusions, diversity=diversity, **switches)
 
 
-def dcl_loop(row: Sequence[float], positive: float, **switches: Any) -> float:
+def dcl_loop(row, positive, **switches):
     return reference.diversity_contrastive(row, positive, diversity=0.75 + positive / 4, **switches)
 
 
@@ -100,19 +100,19 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 seeds, margins = st.integers(0, 10_000), st.floats(0.01, 1)
 
 
-def two_branches(seed: int) -> tuple[Problem, Tensor]:
+def two_branches(seed):
     """A random problem of the target, and the teacher's scores of the same pairs, without gradient."""
     return random_problem(seed), random_problem(seed + 1).scores.detach()
 
 
-def directions(seed: int) -> list[tuple[Direction, Teacher]]:
+def directions(seed):
     """Return the target's direction and the teacher's scores, both ways."""
     problem, teacher = two_branches(seed)
     targets, teachers = (both_directions(scores, problem.ids) for scores in (problem.scores, teacher))
     return [(target, other[:2]) for target, other in zip(targets, teachers, strict=True)]
 
 
-def of_row(name: str, target: Tensor, teacher: Tensor | None = None, **switches: Any) -> Tensor:
+def of_row(name, target, teacher=None, **switches):
     """The loss with the positive in column 0 and negatives in all others; the target is its own teacher by default.
 
     Forms of boosting take their defaults.
@@ -126,9 +126,7 @@ def of_row(name: str, target: Tensor, teacher: Tensor | None = None, **switches:
 
 @every_loss
 @given(seed=seeds, margin=margins, temperature=st.floats(0.05, 1), split=st.floats(0.05, 0.95))
-def test_both_directions_agree_with_the_loops(
-    name: str, seed: int, margin: float, temperature: float, split: float
-) -> None:
+def test_both_directions_agree_with_the_loops(name, seed, margin, temperature, split):
     fast, slow, switches = LOSSES[name]
     drawn = {"margin": margin, "temperature": temperature, "scale": temperature, "split": split}
     switches = switches | {switch: value for switch, value in drawn.items() if switch in switches}
@@ -149,15 +147,13 @@ def test_both_directions_agree_with_the_loops(
     [(name, same_image_negatives) for name in LOSSES]
     + [(name, all_except_same_image) for name in LOSSES if name.startswith("dcl")],
 )
-def test_gradients_reach_the_student_alone_not_through_soft_margins_either(
-    name: str, negatives_of: Callable[..., Any]
-) -> None:
+def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name, negatives_of):
     fast, _, switches = LOSSES[name]
     problem, teacher = two_branches(3)
     teacher.requires_grad_()
     exclusions = negatives_of(problem.ids, problem.ids)
 
-    def loss(scores: Tensor) -> Tensor:
+    def loss(scores):
         return fast(
             Direction(scores, scores.diagonal(), exclusions), (teacher, teacher.diagonal()), **switches
         )
@@ -171,7 +167,7 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if not name.startswith(("sigmoid", "dcl"))])
-def test_a_query_without_negatives_loses_nothing(name: str) -> None:
+def test_a_query_without_negatives_loses_nothing(name):
     fast, _, switches = LOSSES[name]
     scores = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
     teacher = torch.full((1, 2), 0.5, dtype=torch.float64)
@@ -184,7 +180,7 @@ def test_a_query_without_negatives_loses_nothing(name: str) -> None:
 
 
 @every_loss
-def test_half_precision_is_raised(name: str) -> None:
+def test_half_precision_is_raised(name):
     scores = torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16)
     value = of_row(name, scores, scores.flip(1))
     assert value.dtype == torch.float32
@@ -200,7 +196,7 @@ def test_half_precision_is_raised(name: str) -> None:
         ("dcl-one-clamp", "positive_clamp", "none"),
     ],
 )
-def test_impossible_switches_are_refused(name: str, switch: str, value: object) -> None:
+def test_impossible_switches_are_refused(name, switch, value):
     with pytest.raises(ValueError, match=f"{switch} must be .*{value}"):
         of_row(name, torch.zeros(1, 2), **{switch: value})
 
@@ -208,7 +204,7 @@ def test_impossible_switches_are_refused(name: str, switch: str, value: object) 
 FOUR, TAUGHT = [0.5, 0.6, 0.4, 0.1], [0.4, 0.3, 0.2, 0.3]
 LEADS = [1 / (1 + math.exp(-lead)) for lead in (0.2, 0.4)]  # chance that the positive comes first
 SIGMOID_START = {"scale": 10, "bias": -10}
-BY_HAND: list[tuple[str, list[float], list[float] | None, dict[str, Any], float]] = [
+BY_HAND = [
     # margin 0.2: hinges 0.3, 0.1 and 0; four candidates
     ("triplet-sum", FOUR, None, {}, 0.3 + 0.1),
     ("triplet-hardest", FOUR, None, {}, 0.3),
@@ -248,22 +244,20 @@ BY_HAND: list[tuple[str, list[float], list[float] | None, dict[str, Any], float]
 
 
 @pytest.mark.parametrize(("name", "target", "teacher", "switches", "expected"), BY_HAND)
-def test_by_hand(
-    name: str, target: list[float], teacher: list[float] | None, switches: dict[str, Any], expected: float
-) -> None:
+def test_by_hand(name, target, teacher, switches, expected):
     """The positive first, then the negatives."""
     branches = (torch.tensor([row], dtype=torch.float64) for row in (target, teacher or target))
     assert of_row(name, *branches, **switches).item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["infonce", "cmpm", "sigmoid"])
-def test_gradients_of_a_learned_scale_and_bias(name: str) -> None:
+def test_gradients_of_a_learned_scale_and_bias(name):
     """Scores of what is no negative may be anything, NaN included: the sigmoid's scale does not see them."""
     problem = random_problem(3)
     mask = both_directions(problem.scores, problem.ids)[0].negatives
     scale, bias = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (3.0, -1.5))
 
-    def loss(scores: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    def loss(scores, scale, bias):
         hidden = torch.where(mask, scores, math.nan) if name == "sigmoid" else scores
         direction = Direction(hidden, scores.diagonal(), mask)
         if name == "sigmoid":
@@ -273,7 +267,7 @@ def test_gradients_of_a_learned_scale_and_bias(name: str) -> None:
     assert gradcheck(loss, (problem.scores, scale, bias))
 
 
-def test_losses_of_a_batch_are_the_printed_ones() -> None:
+def test_losses_of_a_batch_are_the_printed_ones():
     """InfoNCE is cross-entropy where every other candidate is a negative. The mean of the sigmoid over the images is
     −1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-image pairs)."""
     scores = random_problem(1).scores.detach()
@@ -288,7 +282,7 @@ def test_losses_of_a_batch_are_the_printed_ones() -> None:
 
 
 @given(seed=seeds, margin=st.floats(0, 1))
-def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed: int, margin: float) -> None:
+def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed, margin):
     problem = random_problem(seed)
     alpha = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     out, back = (npairs_hinge(*way, margin=margin) for way in both_directions(problem.scores, problem.ids))
@@ -297,7 +291,7 @@ def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed: int,
 
 
 @given(seed=seeds, margin=st.floats(0, 1), split=st.floats(0, 1))
-def test_relative_never_exceeds_absolute(seed: int, margin: float, split: float) -> None:
+def test_relative_never_exceeds_absolute(seed, margin, split):
     """Eq. 11-13: [x + y]₊ ≤ [x]₊ + [y]₊, on any scores."""
     for branches in directions(seed):
         for relative, absolute in (("rs", "as"), ("rm", "am")):
@@ -307,9 +301,9 @@ def test_relative_never_exceeds_absolute(seed: int, margin: float, split: float)
 
 
 @given(margin=margins)
-def test_soft_margins_at_their_ends(margin: float) -> None:
+def test_soft_margins_at_their_ends(margin):
     """γ(d) = 0 with a slope of −1, γ far below d; γ₂(−1) = 0 with a slope of 1, γ₂ far above."""
-    ends: list[tuple[Callable[..., Tensor], float, float]] = [
+    ends = [
         (partial(soft_margin, largest=1.0), 1.0, -1),
         (partial(soft_margin, largest=2.0), 2.0, -1),
         (soft_negative_margin, -1.0, 1),
@@ -326,9 +320,7 @@ def test_soft_margins_at_their_ends(margin: float) -> None:
 
 
 @given(margin=margins, score=st.floats(-1, 1))
-def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(
-    margin: float, score: float
-) -> None:
+def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(margin, score):
     """Never above γ and never above the distance to the end (the paper's theoretical maximum)."""
     at = torch.tensor(score, dtype=torch.float64)
     for value, room in (
@@ -341,7 +333,7 @@ def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(
 
 @pytest.mark.parametrize("name", IMITATION)
 @given(seed=seeds)
-def test_nothing_is_better_than_to_be_the_teacher(name: str, seed: int) -> None:
+def test_nothing_is_better_than_to_be_the_teacher(name, seed):
     """Except that DINO's teacher is sharper: with equal temperatures it is DML and the teacher's own entropy."""
     fast, _, switches = LOSSES[name]
     if "teacher_temperature" in switches:
@@ -357,7 +349,7 @@ def test_nothing_is_better_than_to_be_the_teacher(name: str, seed: int) -> None:
             assert floor.abs().max().item() == pytest.approx(0, abs=1e-12)
 
 
-def test_relations_of_candidates_at_no_distance_are_finite() -> None:
+def test_relations_of_candidates_at_no_distance_are_finite():
     scores = torch.ones(1, 3, dtype=torch.float64, requires_grad=True)
     value = of_row("rkd", scores, scores.detach())
     value.sum().backward()

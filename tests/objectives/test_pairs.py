@@ -1,7 +1,5 @@
 """Masks, directions and hardest negatives."""
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -31,9 +29,7 @@ LITERAL = {"keep_same_image": True}
         ([5], [5, -1, 6], LITERAL | {"positive_offset": None}, [[1, 0, 1]]),
     ],
 )
-def test_same_image_negatives_by_hand(
-    queries: list[int], candidates: list[int], switches: dict[str, Any], expected: list[list[int]]
-) -> None:
+def test_same_image_negatives_by_hand(queries, candidates, switches, expected):
     ids, scores = (
         (torch.tensor(queries), torch.tensor(candidates)),
         torch.zeros(len(queries), len(candidates)),
@@ -43,7 +39,7 @@ def test_same_image_negatives_by_hand(
 
 
 @given(query_ids=IDS, slots=SLOTS)
-def test_masks_and_lists_agree_with_the_loops(query_ids: list[int], slots: list[int]) -> None:
+def test_masks_and_lists_agree_with_the_loops(query_ids, slots):
     queries, candidates = torch.tensor(query_ids), torch.tensor(slots)
     scores = torch.zeros(len(query_ids), len(slots))
     for keep_same_image, offset in ((False, 0), (True, None), (True, 0), (True, 1)):
@@ -51,13 +47,13 @@ def test_masks_and_lists_agree_with_the_loops(query_ids: list[int], slots: list[
         expected = reference.negatives(query_ids, slots)
         if keep_same_image:
             expected = reference.literal_negatives(query_ids, slots, offset)
-        assert pairs.same_image_negatives(queries, candidates, **switches).tolist() == expected  # type: ignore[arg-type]
-        exclusions = pairs.all_except_same_image(queries, candidates, **switches)  # type: ignore[arg-type]
+        assert pairs.same_image_negatives(queries, candidates, **switches).tolist() == expected
+        exclusions = pairs.all_except_same_image(queries, candidates, **switches)
         assert exclusions.mask(scores).tolist() == expected
         assert exclusions.counts(scores).tolist() == [sum(row) for row in expected]
 
 
-def test_both_directions_by_hand() -> None:
+def test_both_directions_by_hand():
     """Rows are images going out, columns are texts going back; the diagonal is the positive either way."""
     scores = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
     out, back = pairs.both_directions(scores, torch.tensor([0, 1]))
@@ -68,7 +64,7 @@ def test_both_directions_by_hand() -> None:
         assert direction.negatives.tolist() == [[False, True], [True, False]]
 
 
-def test_a_rectangular_direction_takes_its_positives_from_the_offset() -> None:
+def test_a_rectangular_direction_takes_its_positives_from_the_offset():
     scores, ids = torch.arange(8.0).reshape(2, 4), torch.tensor([5, 6])
     direction = pairs.in_batch_direction(scores, ids, torch.tensor([1, 2, 5, 6]), positive_offset=2)
     assert direction.positive_scores.tolist() == [2.0, 7.0]
@@ -77,7 +73,7 @@ def test_a_rectangular_direction_takes_its_positives_from_the_offset() -> None:
         pairs.in_batch_direction(scores, ids, torch.arange(4), positive_offset=3)
 
 
-def test_hardest_negatives_by_hand() -> None:
+def test_hardest_negatives_by_hand():
     """The best score of row 0 is its positive's; the second row has no negative."""
     scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
     values, columns = pairs.hardest_negatives(

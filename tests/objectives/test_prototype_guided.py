@@ -16,7 +16,7 @@ from tests.reference import prototypes as reference
 @pytest.mark.parametrize(
     ("temperature", "label", "expected"), [(1.0, 0, 4 / 3), (1.0, 1, 4), (0.5, 0, 10 / 9)]
 )
-def test_by_hand(temperature: float, label: int, expected: float) -> None:
+def test_by_hand(temperature, label, expected):
     """Logits (log 3, 0): the first prototype has probability 3/4, at a temperature of one half 9/10."""
     rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
     logits = prototype_logits(rows, classifier, temperature=temperature)
@@ -24,7 +24,7 @@ def test_by_hand(temperature: float, label: int, expected: float) -> None:
 
 
 @given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
-def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int) -> None:
+def test_both_modalities_agree_with_the_loops(seed, pairs, count):
     generator = torch.Generator().manual_seed(seed)
     images, texts = normalise(torch.randn(2, pairs, 4, generator=generator, dtype=torch.float64))
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
@@ -39,14 +39,14 @@ def test_both_modalities_agree_with_the_loops(seed: int, pairs: int, count: int)
     assert actual.tolist() == pytest.approx(expected, rel=1e-10)
 
 
-def test_gradients() -> None:
+def test_gradients():
     rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     vectors, classifier = (part.clone().requires_grad_() for part in rows.split([4, 5]))
     labels = torch.tensor([0, 4, 2, 2])
     assert gradcheck(lambda v, p: prototype_guided(prototype_logits(v, p), labels), (vectors, classifier))
 
 
-def test_large_logits_stay_finite_and_half_precision_is_raised() -> None:
+def test_large_logits_stay_finite_and_half_precision_is_raised():
     assert prototype_guided(torch.tensor([[1e4, 0.0]]), torch.tensor([1])).tolist() == [1e4]
     half = torch.randn(3, 4).bfloat16()
     logits = prototype_logits(half, half)
@@ -54,7 +54,7 @@ def test_large_logits_stay_finite_and_half_precision_is_raised() -> None:
     assert prototype_guided(logits.bfloat16(), torch.tensor([0, 1, 2])).dtype == torch.float32
 
 
-def test_a_label_without_a_row_and_a_temperature_of_zero_are_refused() -> None:
+def test_a_label_without_a_row_and_a_temperature_of_zero_are_refused():
     for label in (-1, 2):
         with pytest.raises(ValueError, match="labels run from 0 to 1"):
             prototype_guided(torch.zeros(1, 2), torch.tensor([label]))

@@ -6,11 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from coder_core.objectives import batch_weights as source
 from coder_core.objectives.combined_weights import combination_shares, combined_weights, pair_weights
-from coder_core.objectives.neighbour_scores import NeighbourScores, neighbour_scores, sample_neighbours
+from coder_core.objectives.neighbour_scores import neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour
 from coder_core.ops import normalise
 from tests.reference import batch_weights as of_batches
@@ -19,7 +18,7 @@ from tests.reference import neighbourhood as reference
 MODALITIES = ["difference", "sum", "image", "text"]
 
 
-def neighbourhood(seed: int, *, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+def neighbourhood(seed, *, rows=5):
     """(M, 3) float64 unit rows, (9,) their owners, (9, 4) neighbours, some of them missing."""
     generator = torch.Generator().manual_seed(seed)
     values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
@@ -30,19 +29,17 @@ def neighbourhood(seed: int, *, rows: int = 5) -> tuple[Tensor, Tensor, Tensor]:
     return values, owner, torch.where(missing, -1, neighbours)
 
 
-def scores_of(
-    values: Tensor, owner: Tensor, neighbours: Tensor, second: Tensor | None = None
-) -> NeighbourScores:
+def scores_of(values, owner, neighbours, second=None):
     """All rows are embedded, and all neighbours of neighbours count unless some were sampled."""
     every = torch.ones(len(values), dtype=torch.bool)
     return neighbour_scores(values, every, owner, neighbours, neighbours if second is None else second)
 
 
-def present(row: Tensor) -> list[int]:
+def present(row):
     return [j for j in row.tolist() if j >= 0]
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Three captions of three images at 0°, 60° and 90°, each the neighbour of the other two.
 
     Diversity of the first: neighbours at 60° and 90°, (1 + 2·cos 30° + 1) / 4. The neighbours of these are 0° and 90°
@@ -58,7 +55,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("sampled", [False, True])
 @given(seed=st.integers(0, 10_000))
-def test_means_equal_the_double_sums(sampled: bool, seed: int) -> None:
+def test_means_equal_the_double_sums(sampled, seed):
     values, owner, neighbours = neighbourhood(seed)
     second = sample_neighbours(neighbours, 2, torch.Generator().manual_seed(seed)) if sampled else neighbours
     actual = scores_of(values, owner, neighbours, second)
@@ -73,8 +70,8 @@ def test_means_equal_the_double_sums(sampled: bool, seed: int) -> None:
 
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6))
 def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_that_could_be_filled(
-    seed: int, count: int
-) -> None:
+    seed, count
+):
     _, _, neighbours = neighbourhood(seed)
     drawn = sample_neighbours(neighbours, count, torch.Generator().manual_seed(seed))
     assert drawn.shape == (len(neighbours), min(count, neighbours.shape[1]))
@@ -84,7 +81,7 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_th
         assert set(drawn_rows) <= set(present(before))
 
 
-def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average() -> None:
+def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average():
     values, _, neighbours = neighbourhood(5, rows=9)
     rows = values.tolist()
     values[4] = torch.nan
@@ -97,7 +94,7 @@ def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_aver
     )
 
 
-def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
+def test_a_pair_without_neighbours_weighs_like_the_average():
     values, owner, neighbours = neighbourhood(6)
     neighbours[2] = -1
     for raw in scores_of(values, owner, neighbours):
@@ -108,16 +105,16 @@ def test_a_pair_without_neighbours_weighs_like_the_average() -> None:
 
 @pytest.mark.parametrize("modalities", MODALITIES)
 @given(seed=st.integers(0, 10_000), scale=st.floats(0.5, 200))
-def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities: str, seed: int, scale: float) -> None:
+def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities, seed, scale):
     generator = torch.Generator().manual_seed(seed)
     images, texts = torch.rand(2, 7, generator=generator, dtype=torch.float64) * 2 - 1
-    actual = pair_weights(images, texts, scale=scale, modalities=modalities)  # type: ignore[arg-type]
+    actual = pair_weights(images, texts, scale=scale, modalities=modalities)
     expected = reference.weights(images.tolist(), texts.tolist(), scale, modalities)
     assert actual.tolist() == pytest.approx(expected, rel=1e-9)
     assert actual.sum().item() == pytest.approx(scale)
 
 
-def test_weights_by_hand() -> None:
+def test_weights_by_hand():
     """λ = 2, α_X = (1.5, 0.5) and α_Y = (1, 1): both differ by 0.5, so the weights are alike; their sums do not."""
     images = torch.tensor([3.0, 1.0], dtype=torch.float64).log()
     texts = torch.zeros(2, dtype=torch.float64)
@@ -127,33 +124,33 @@ def test_weights_by_hand() -> None:
     actual = pair_weights(images, texts, scale=2.0, modalities="sum")
     assert actual.tolist() == pytest.approx([2 * (1 - share), 2 * share])
     with pytest.raises(ValueError, match="modalities must be"):
-        pair_weights(images, texts, scale=2.0, modalities="product")  # type: ignore[arg-type]
+        pair_weights(images, texts, scale=2.0, modalities="product")
 
 
 LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
-def test_direction_minus_one_weighs_the_diverse_and_zero_nobody() -> None:
+def test_direction_minus_one_weighs_the_diverse_and_zero_nobody():
     """Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the weights."""
     switches = {"scale": 3.0, "modalities": "image"}
     for shares in ((1, 0), combination_shares("combined-stats", LEVELS, LEVELS)):
         for direction, order in ((-1, 1), (1, -1)):
-            weights = combined_weights(LEVELS, LEVELS, shares=shares, direction=direction, **switches)  # type: ignore[arg-type]
+            weights = combined_weights(LEVELS, LEVELS, shares=shares, direction=direction, **switches)
             assert all(order * (after - before) > 0 for before, after in pairwise(weights.tolist()))
     for modalities in MODALITIES:
         switches["modalities"] = modalities
-        level = combined_weights(LEVELS, LEVELS, shares=(1, 1), direction=0, **switches)  # type: ignore[arg-type]
+        level = combined_weights(LEVELS, LEVELS, shares=(1, 1), direction=0, **switches)
         assert level.tolist() == pytest.approx([1.0] * 3)
 
 
-def test_shares_weigh_the_two_scores() -> None:
+def test_shares_weigh_the_two_scores():
     """Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike."""
     diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
     actual = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
     torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
 
 
-def test_every_kind_has_its_shares() -> None:
+def test_every_kind_has_its_shares():
     """COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5."""
     raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
     assert combination_shares("diversity", raw, raw) == combination_shares("random", raw, raw) == (1, 0)
@@ -165,7 +162,7 @@ def test_every_kind_has_its_shares() -> None:
         combination_shares("hal", raw, raw)
 
 
-def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_columns_add_up(monkeypatch):
     values, owner, neighbours = neighbourhood(7)
     whole = scores_of(values, owner, neighbours)
     monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
@@ -177,7 +174,7 @@ def test_blocks_of_columns_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 KINDS = ("hal", "mithun", "amrani")
 
 
-def batch(seed: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
+def batch(seed, size):
     """(B, 4) float64 images and captions, and (B,) ids of which some repeat."""
     generator = torch.Generator().manual_seed(seed)
     images, captions = normalise(torch.randn(2, size, 4, generator=generator, dtype=torch.float64))
@@ -185,7 +182,7 @@ def batch(seed: int, size: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @given(seed=st.integers(0, 10_000), size=st.integers(4, 12), scale=st.floats(0.5, 100))
-def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, size: int, scale: float) -> None:
+def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed, size, scale):
     images, captions, ids = batch(seed, size)
     scores, names, negatives = images @ captions.T, ids.tolist(), ids[:, None] != ids
     sides = (images @ images.T).tolist(), (captions @ captions.T).tolist()
@@ -203,11 +200,11 @@ def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed: int, size: int, 
         assert one_image.tolist() == pytest.approx([1.0] * size)
 
 
-def others(size: int) -> Tensor:
+def others(size):
     return ~torch.eye(size, dtype=torch.bool)
 
 
-def test_ranks_by_hand() -> None:
+def test_ranks_by_hand():
     """Three pairs. The first image ranks its caption last of three, behind one of the same score, the others theirs first;
     captions rank theirs first."""
     scores = torch.tensor([[0.1, 0.1, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
@@ -216,7 +213,7 @@ def test_ranks_by_hand() -> None:
     torch.testing.assert_close(source.rank_weights(scores, others(3), scale=3.0), 3 * raw / raw.sum())
 
 
-def test_a_hub_weighs_most() -> None:
+def test_a_hub_weighs_most():
     """Caption 2 comes near every image; scores far from zero stay finite."""
     scores = torch.full((4, 4), -0.2)
     scores[:, 2] = 0.6
@@ -227,7 +224,7 @@ def test_a_hub_weighs_most() -> None:
     assert far.tolist() == pytest.approx([1.0] * 3)
 
 
-def test_both_modalities_have_to_be_dense() -> None:
+def test_both_modalities_have_to_be_dense():
     """Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone."""
     images, captions = torch.eye(4), torch.eye(4)
     for side, i, j in ((images, 0, 1), (captions, 0, 1), (images, 2, 3)):
@@ -240,6 +237,6 @@ def test_both_modalities_have_to_be_dense() -> None:
     rows=st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), min_size=1, max_size=4),
     candidates=st.lists(st.integers(0, 7), min_size=1, max_size=5),
 )
-def test_neighbours_in_the_batch_are_found(rows: list[list[int]], candidates: list[int]) -> None:
+def test_neighbours_in_the_batch_are_found(rows, candidates):
     expected = [[candidate in row for candidate in candidates] for row in rows]
     assert is_neighbour(torch.tensor(rows), torch.tensor(candidates)).tolist() == expected

@@ -4,26 +4,25 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from coder_core.objectives import head_diversity, mean_discrepancy
 from coder_core.ops import normalise
 from tests.reference import scorers as reference
 
 
-def samples(seed: int, batch: int = 4, heads: int = 3) -> Tensor:
+def samples(seed, batch=4, heads=3):
     """(2, B, K, 5) float64 of images and captions."""
     return torch.randn(2, batch, heads, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(seed=st.integers(0, 10_000), heads=st.integers(1, 4))
-def test_heads_agree_with_the_loops(seed: int, heads: int) -> None:
+def test_heads_agree_with_the_loops(seed, heads):
     residuals = samples(seed, heads=heads)[0]
     expected = [reference.head_diversity(rows) for rows in residuals.tolist()]
     assert head_diversity(residuals).tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_heads_by_hand() -> None:
+def test_heads_by_hand():
     """Orthogonal heads cost nothing whatever their length; three equal ones √6 / 9; the sign does not matter."""
     orthogonal, equal = torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.ones(3, 3)
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
@@ -32,7 +31,7 @@ def test_heads_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 10_000))
-def test_the_mean_share_is_the_discrepancy_of_the_loops(seed: int) -> None:
+def test_the_mean_share_is_the_discrepancy_of_the_loops(seed):
     images, texts = normalise(samples(seed))
     expected = reference.discrepancy(images.flatten(0, 1).tolist(), texts.flatten(0, 1).tolist())
     shares = mean_discrepancy(images, texts, images, texts)
@@ -43,13 +42,13 @@ def test_the_mean_share_is_the_discrepancy_of_the_loops(seed: int) -> None:
     assert mean_discrepancy(images, images, images, images).abs().max() < 1e-12
 
 
-def test_gradients() -> None:
+def test_gradients():
     both = samples(3).requires_grad_()
     assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
     assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)
 
 
-def test_orthogonal_heads_and_the_same_vector_twice_have_a_finite_gradient() -> None:
+def test_orthogonal_heads_and_the_same_vector_twice_have_a_finite_gradient():
     heads = torch.eye(3).unsqueeze(0).requires_grad_()
     head_diversity(heads).sum().backward()
     images, texts = torch.ones(40, 3, 4).requires_grad_(), torch.ones(40, 3, 4)

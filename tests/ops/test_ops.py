@@ -11,7 +11,7 @@ from coder_core import ops
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-10])
-def test_a_row_without_direction_stays_zero_and_has_no_gradient(length: float) -> None:
+def test_a_row_without_direction_stays_zero_and_has_no_gradient(length):
     rows = torch.tensor([[length, 0.0], [3.0, 4.0]], requires_grad=True)
     unit = ops.normalise(rows)
     unit.sum().backward()
@@ -23,7 +23,7 @@ def test_a_row_without_direction_stays_zero_and_has_no_gradient(length: float) -
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype: torch.dtype) -> None:
+def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype):
     """300² overflows float16."""
     unit = ops.normalise(torch.tensor([[300.0, 400.0], [float("nan"), 1.0]], dtype=dtype))
     assert unit.dtype == torch.float32
@@ -31,7 +31,7 @@ def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype: 
     assert unit[1].isnan().any()
 
 
-def test_the_masked_mean_by_hand() -> None:
+def test_the_masked_mean_by_hand():
     """The first two of (1, 3, NaN) count. Nothing counts in the second row."""
     values = torch.tensor([[1.0, 3.0, float("nan")], [float("inf"), 1.0, 1.0]], requires_grad=True)
     mask = torch.tensor([[True, True, False], [False, False, False]])
@@ -41,14 +41,14 @@ def test_the_masked_mean_by_hand() -> None:
     assert gradient.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
 
 
-def test_log1p_sum_exp_by_hand() -> None:
+def test_log1p_sum_exp_by_hand():
     """log(1 + e⁰ + e⁰) = log 3; without entries log 1 = 0; a huge x is its own answer."""
     mask = torch.tensor([[True, True], [False, False], [True, False]])
     sums = ops.log1p_sum_exp(torch.tensor([[0.0, 0.0], [9.0, 9.0], [1e6, 0.0]]), mask)
     assert sums.tolist() == pytest.approx([math.log(3), 0.0, 1e6])
 
 
-def test_gradients() -> None:
+def test_gradients():
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     mask = torch.rand(3, 4, generator=generator) > 0.3
@@ -59,16 +59,14 @@ def test_gradients() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_the_best_column_is_the_first_of_equal_ones_and_a_nan_is_never_passed_over(
-    dtype: torch.dtype,
-) -> None:
+def test_the_best_column_is_the_first_of_equal_ones_and_a_nan_is_never_passed_over(dtype):
     rows = [[0.0, 2.0, 2.0], [3.0, 1.0, 3.0], [5.0, float("nan"), 6.0]]
     columns = ops.best_columns(torch.tensor(rows, dtype=dtype, requires_grad=True))
     assert columns.tolist() == [1, 0, 1]
     assert (columns.dtype, columns.requires_grad) == (torch.int64, False)
 
 
-def test_the_mean_of_parts_gives_the_mean_of_all_cosines_between_parts() -> None:
+def test_the_mean_of_parts_gives_the_mean_of_all_cosines_between_parts():
     torch.manual_seed(2)
     first, second = ops.normalise(torch.randn(2, 3, 4, 5, dtype=torch.float64))
     lengths = torch.tensor([4, 1, 2])

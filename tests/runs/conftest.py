@@ -2,9 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from tests.support.run_folders import write_embeddings
 NOBODY = 65534
 
 
-def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes: Any) -> Path:
+def fill_analysis(run, split="test", value=0.0, **changes):
     """An analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
     random = np.random.default_rng(0)
     v, w = random.normal(size=(3, 4)) + value, random.normal(size=(5, 4)) + value
@@ -29,12 +27,12 @@ def fill_analysis(run: Path, split: str = "test", value: float = 0.0, **changes:
     return write_embeddings(run, v, w, np.array([0, 0, 1, 2, 2]), split, **arguments | changes)
 
 
-def save_step(store: SaveStore, step: int) -> None:
+def save_step(store, step):
     weights = {"weight": torch.full((4, 3), float(step))}
     store.write(str(step), {"model": weights}, {"progress": {"step": step}})
 
 
-def in_a_child(task: Callable[[], object], *, user: int = 0) -> str:
+def in_a_child(task, *, user=0):
     """The result of a task in a forked process, or its refusal; as this user where root runs the tests."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -55,7 +53,7 @@ def in_a_child(task: Callable[[], object], *, user: int = 0) -> str:
 
 
 @pytest.fixture
-def public_folder() -> Iterator[Path]:
+def public_folder():
     """A folder every user may enter: outside pytest's own, which each session that starts closes to other users."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -63,7 +61,7 @@ def public_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     folder = write_sealed(tmp_path / "run", {"config.toml": "seed = 3\n", "words.json": '["a", "ring"]'})
     store = SaveStore(folder / "state", keep=2)
     save_step(store, 10)

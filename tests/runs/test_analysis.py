@@ -4,9 +4,6 @@ import io
 import json
 import os
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from tests.runs.conftest import fill_analysis
 from tests.support.run_folders import reseal
 
 
-def test_what_was_written_is_read(run: Path) -> None:
+def test_what_was_written_is_read(run):
     analysis = open_analysis(run, "test", verify=True)
     assert analysis.image_embeddings.shape == (3, 4)
     assert analysis.image_embeddings.dtype == np.float32
@@ -35,9 +32,7 @@ def test_what_was_written_is_read(run: Path) -> None:
         analysis.image_embeddings[0, 0] = 1
 
 
-def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, monkeypatch):
     """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
@@ -57,9 +52,7 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(
         open_analysis(run, "test")
 
 
-def test_a_large_array_needs_room_for_its_copy(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_array_needs_room_for_its_copy(run, tmp_path, monkeypatch):
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
     (tmp_path / "no folder").touch()
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
@@ -67,7 +60,7 @@ def test_a_large_array_needs_room_for_its_copy(
         open_analysis(run, "test")
 
 
-def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
+def test_an_open_analysis_outlives_its_replacement(run):
     """The app holds the old arrays while evaluation writes new ones."""
     old = open_analysis(run, "test")
     before = np.array(old.image_embeddings)
@@ -77,7 +70,7 @@ def test_an_open_analysis_outlives_its_replacement(run: Path) -> None:
     assert [path.name for path in (run / "analysis").iterdir()] == ["test"]
 
 
-def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
+def test_a_reader_meets_one_analysis_or_the_next(run):
     values = [float(value) for value in range(1, 20)]
     writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in values])
     writer.start()
@@ -89,7 +82,7 @@ def test_a_reader_meets_one_analysis_or_the_next(run: Path) -> None:
     writer.join()
 
 
-def test_splits_are_listed_and_others_say_how_to_get_them(run: Path) -> None:
+def test_splits_are_listed_and_others_say_how_to_get_them(run):
     (run / "analysis" / "half").mkdir()
     (run / "analysis" / ".tmp-x").mkdir()
     assert list_splits(run) == ["test"]
@@ -101,7 +94,7 @@ def test_splits_are_listed_and_others_say_how_to_get_them(run: Path) -> None:
             open_analysis(run, split)
 
 
-def rewrite(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+def rewrite(run, change):
     """A manifest that somebody changed, with the right checksum of itself."""
     path = run / "analysis" / "test" / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -129,9 +122,7 @@ ONE = {"shape": [1], "dtype": "<i8"}
         (lambda m: m.pop("metrics"), "lacks metrics"),
     ],
 )
-def test_a_manifest_is_not_believed(
-    run: Path, change: Callable[[dict[str, Any]], object], message: str
-) -> None:
+def test_a_manifest_is_not_believed(run, change, message):
     """It was changed, and has the right checksum of itself."""
     path = run / "analysis" / "test" / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -141,18 +132,18 @@ def test_a_manifest_is_not_believed(
         open_analysis(run, "test")
 
 
-def saved(save: Callable[..., None], *arrays: np.ndarray) -> bytes:
+def saved(save, *arrays):
     content = io.BytesIO()
     save(content, *arrays)
     return content.getvalue()
 
 
-def npy(header: str) -> bytes:
+def npy(header):
     """A `.npy` file with this header and one row of eight bytes."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(8)
 
 
-def shaped(shape: str) -> bytes:
+def shaped(shape):
     return npy(f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({shape},)}}\n")
 
 
@@ -173,7 +164,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run: Path, name: str) -> None:
+def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run, name):
     content, message = CONTENTS[name]
     file = run / "analysis" / "test" / "image_ranks.npy"
     file.write_bytes(content)
@@ -183,7 +174,7 @@ def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run:
     assert len(refused.value.faults) == 1
 
 
-def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
+def test_extra_tables_are_read_and_missing_ones_named(run):
     fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
     written = open_analysis(run, "dev")
     assert written.array("clusters").tolist() == [0, 1, 2, 3]
@@ -202,9 +193,7 @@ def test_extra_tables_are_read_and_missing_ones_named(run: Path) -> None:
         ({"a-b": np.zeros(1)}, "a table is named"),
     ],
 )
-def test_arrays_that_do_not_fit_are_not_written(
-    run: Path, changes: dict[str, np.ndarray], message: str
-) -> None:
+def test_arrays_that_do_not_fit_are_not_written(run, changes, message):
     with pytest.raises(ValueError, match=message):
         fill_analysis(run, "dev", **changes)
     assert list_splits(run) == ["test"]
@@ -222,9 +211,7 @@ def test_arrays_that_do_not_fit_are_not_written(
         ("text_embeddings", 3, np.inf, "holds inf; expected finite numbers"),
     ],
 )
-def test_values_that_no_evaluation_writes_are_named_with_their_row(
-    run: Path, name: str, row: int, value: float, message: str
-) -> None:
+def test_values_that_no_evaluation_writes_are_named_with_their_row(run, name, row, value, message):
     """Checksums that fit, as a stranger can make them, vouch for no value."""
     file = run / "analysis" / "test" / f"{name}.npy"
     array = np.load(file)

@@ -5,10 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +19,7 @@ from coder_core.runs.saves import Save, SaveStore
 from tests.runs.conftest import save_step
 
 
-def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
+def test_tensors_and_documents_come_back(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     assert store.newest() is None
     shared = torch.arange(12.0).view(3, 4)
@@ -47,7 +44,7 @@ def test_tensors_and_documents_come_back(tmp_path: Path) -> None:
         save.document("words")
 
 
-def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
+def test_saves_of_steps_not_taken_go(tmp_path):
     """The save of step 30 was damaged, the run went on from 20: the next save is the newest."""
     store = SaveStore(tmp_path / "state", keep=2)
     for step in (20, 30):
@@ -60,7 +57,7 @@ def test_saves_of_steps_not_taken_go(tmp_path: Path) -> None:
     assert store.names() == ["20", "25"]
 
 
-def test_a_save_of_the_same_name_is_replaced(tmp_path: Path) -> None:
+def test_a_save_of_the_same_name_is_replaced(tmp_path):
     store, other = SaveStore(tmp_path / "state", keep=2), SaveStore(tmp_path / "other", keep=2)
     save_step(store, 20)
     save_step(other, 20)
@@ -73,7 +70,7 @@ def test_a_save_of_the_same_name_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["20"]
 
 
-def test_a_save_set_aside_by_a_killed_writer_is_read_and_put_back(tmp_path: Path) -> None:
+def test_a_save_set_aside_by_a_killed_writer_is_read_and_put_back(tmp_path):
     """Killed between the two renames of a replacement."""
     store = SaveStore(tmp_path / "state", keep=2)
     save_step(store, 20)
@@ -84,7 +81,7 @@ def test_a_save_set_aside_by_a_killed_writer_is_read_and_put_back(tmp_path: Path
     assert [path.name for path in store.folder.iterdir()] == ["20"]
 
 
-def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
+def test_writers_side_by_side_wait_for_each_other(tmp_path):
     """Whoever writes alone removes what killed writers left, and nothing of a living one."""
     left = tmp_path / ".tmp-x-1-0123abcd"
     left.mkdir()
@@ -99,7 +96,7 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_a_reader_meets_one_save_or_the_next(memory_folder: Path) -> None:
+def test_a_reader_meets_one_save_or_the_next(memory_folder):
     """The best model of a run is replaced while somebody evaluates it."""
     store = SaveStore(memory_folder / "best", keep=1)
     save_step(store, 1)
@@ -115,7 +112,7 @@ def test_a_reader_meets_one_save_or_the_next(memory_folder: Path) -> None:
     assert len(set(seen)) > 5
 
 
-def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path) -> None:
+def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path):
     """A colleague evaluates the run."""
     before = os.umask(0o027)
     try:
@@ -126,19 +123,19 @@ def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["../1", ".tmp-1", "", "a/b", "1\n"])
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match="named by its step"):
         SaveStore(tmp_path / "state", keep=1).write(name, {}, {})
 
 
-def test_a_document_json_cannot_hold_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_document_json_cannot_hold_leaves_nothing_behind(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     with pytest.raises(TypeError):
         store.write("1", {}, {"bad": {1, 2}})
     assert list(tmp_path.rglob("*")) == []
 
 
-def test_a_run_is_created_once(tmp_path: Path) -> None:
+def test_a_run_is_created_once(tmp_path):
     run = write_sealed(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
     assert read_checked(run, "config.toml") == b"a = 1\n"
     assert read_checked(run, "glove.bin") == b"\x00\xff"
@@ -152,7 +149,7 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
         read_checked(run, "../../etc/passwd")
 
 
-def test_names_are_ordered_as_numbers_and_only_saves_are_pruned(tmp_path: Path) -> None:
+def test_names_are_ordered_as_numbers_and_only_saves_are_pruned(tmp_path):
     """A folder that no step names is somebody's own."""
     store = SaveStore(tmp_path / "best", keep=2)
     for name in ("notes", "5.old", "zz"):
@@ -168,11 +165,11 @@ def test_names_are_ordered_as_numbers_and_only_saves_are_pruned(tmp_path: Path) 
 CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
 
-def stopped_at_line(number: int, store: SaveStore, step: int, stop: Callable[[], object]) -> bool:
+def stopped_at_line(number, store, step, stop):
     """Save a step, and call `stop` before the `number`-th line of our code that runs; False if the save has fewer."""
     left = number
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
+    def trace(frame, event, _):
         nonlocal left
         if not frame.f_code.co_filename.startswith(CODE):
             return None
@@ -193,12 +190,12 @@ def stopped_at_line(number: int, store: SaveStore, step: int, stop: Callable[[],
     return False
 
 
-def interrupted(number: int, store: SaveStore, step: int) -> bool:
+def interrupted(number, store, step):
     """Ctrl-C raises wherever Python is."""
     return stopped_at_line(number, store, step, lambda: signal.default_int_handler(signal.SIGINT, None))
 
 
-def killed(number: int, store: SaveStore, step: int) -> bool:
+def killed(number, store, step):
     """A kill leaves everything as it is."""
     writer = os.fork()
     if writer == 0:
@@ -211,9 +208,7 @@ def killed(number: int, store: SaveStore, step: int) -> bool:
 
 @pytest.mark.parametrize("step", [30, 20])
 @pytest.mark.parametrize("stopped", [interrupted, killed])
-def test_a_save_that_ends_at_any_line_loses_nothing(
-    memory_folder: Path, stopped: Callable[[int, SaveStore, int], bool], step: int
-) -> None:
+def test_a_save_that_ends_at_any_line_loses_nothing(memory_folder, stopped, step):
     """Step 30 is a new save, step 20 replaces one; after a kill the next writer tidies up."""
     for number in range(0, 1000, 5):
         store = SaveStore(memory_folder / f"{stopped.__name__}-{step}-{number}", keep=2)

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
 
 
-def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def written():
     branches, _ = two_branches(6)
     graph = some_concepts().graph(threshold=0.3, rescaled=True)
     arrays, documents = writing.concept_tables(branches, some_concepts(), graph)
@@ -33,7 +32,7 @@ def written() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return plain | arrays, json.loads(json.dumps(documents["concepts"]))
 
 
-def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version_2(tmp_path: Path) -> None:
+def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version_2(tmp_path):
     """A reader of version 1 would take the ranks of the mixture for those of the instance branch."""
     plain = fill_analysis(tmp_path / "plain")
     assert json.loads((plain / "manifest.json").read_text())["version"] == 1
@@ -43,7 +42,7 @@ def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version
     assert both.concepts.words == ["dog", "grass", "ball", "red", "run"]
 
 
-def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch):
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 100)
     monkeypatch.setattr(writing, "STRONGEST", 2)
     arrays, document = written()
@@ -59,7 +58,7 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
-def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
+def test_both_branches_in_one_vector_score_as_the_mixture(beta):
     branches, _ = two_branches(6)
     v, w = (
         mixed_embeddings(*rows, beta)
@@ -90,20 +89,20 @@ def test_both_branches_in_one_vector_score_as_the_mixture(beta: float) -> None:
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused_by_name(change: Any, message: str) -> None:
+def test_tables_that_do_not_fit_are_refused_by_name(change, message):
     arrays, document = written()
     change(arrays, document)
     with pytest.raises(InputError, match=message):
         read_concept_tables(arrays, document, 0.9, "here")
 
 
-def test_a_beta_that_is_no_share_is_refused() -> None:
+def test_a_beta_that_is_no_share_is_refused():
     for beta in (None, "0.9", True, 1.2, float("nan")):
         with pytest.raises(InputError, match="key beta: is"):
             read_concept_tables(*written(), beta, "here")
 
 
-def test_strongest_that_name_no_concept_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strongest_that_name_no_concept_are_refused(monkeypatch):
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 0)
     arrays, document = written()
     arrays["concept_image_strongest"] = arrays["concept_image_strongest"] + 3
@@ -116,12 +115,12 @@ NAMES = {name for name in TABLES if name.startswith("cluster_")}
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A run with concepts and prototypes."""
     return Path(shutil.copytree(FIXTURE / "checkpoints" / "whole", tmp_path / "whole"))
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Caption 0 and image 0 lie between the axes, nearer to the first; the classifier has the axes the other way round.
     Caption 1 is the second axis, and so is its image."""
     images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -137,7 +136,7 @@ def test_by_hand() -> None:
     assert tables["cluster_members"].tolist() == [7, 3]
 
 
-def test_the_concept_branch_is_what_is_classified() -> None:
+def test_the_concept_branch_is_what_is_classified():
     axis, other = np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32)
     prototypes = {"centroids": torch.eye(2), "members": torch.ones(2).long(), "classifier": torch.eye(2)}
     tables = cluster_tables(SplitEmbeddings(axis, axis, other, other), np.array([0]), prototypes)
@@ -145,7 +144,7 @@ def test_the_concept_branch_is_what_is_classified() -> None:
     assert tables["cluster_image_labels"].tolist() == tables["cluster_text_labels"].tolist() == [1]
 
 
-def test_a_finished_run_has_those_of_its_best_save(run: Path) -> None:
+def test_a_finished_run_has_those_of_its_best_save(run):
     analysis, prototypes = open_analysis(run, "dev"), read_prototypes(run, load_model(run).fingerprint)
     assert set(analysis.arrays) >= NAMES
     texts = torch.from_numpy(analysis.text_embeddings.copy())
@@ -156,18 +155,18 @@ def test_a_finished_run_has_those_of_its_best_save(run: Path) -> None:
         assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
 
 
-def test_before_the_first_best_model_the_state_serves(run: Path) -> None:
+def test_before_the_first_best_model_the_state_serves(run):
     shutil.rmtree(run / "best")
     evaluate_split(run, load_model(run), read_split(FIXTURE / "data", "dev"), "dev")
     assert set(open_analysis(run, "dev").arrays) >= NAMES
 
 
-def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run: Path) -> None:
+def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run):
     with pytest.raises(InputError, match="has saved a better model"):
         read_prototypes(run, "0" * 12)
 
 
-def test_a_run_without_prototypes_has_none() -> None:
+def test_a_run_without_prototypes_has_none():
     plain = FIXTURE / "checkpoints" / "weighted"
     assert read_prototypes(plain, load_model(plain).fingerprint) is None
     assert not NAMES & set(open_analysis(plain, "dev").arrays)

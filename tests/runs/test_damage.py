@@ -5,14 +5,13 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coder_core.ablation.results import _hits
 from coder_core.api import open_run
-from coder_core.console.faults import Fault, InputError, collect
+from coder_core.console.faults import InputError, collect
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import read_checked
 from coder_core.runs.analysis.read import open_analysis
@@ -25,13 +24,13 @@ FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Path:
+def stored(tmp_path):
     return Path(shutil.copytree(FIXTURE, tmp_path / "whole"))
 
 
-def read_everything(run: Path) -> list[Fault]:
+def read_everything(run):
     """Read the run as training and the app would; the faults that were raised or reported."""
-    faults: list[Fault] = []
+    faults = []
     reads = [lambda name=name: read_checked(run, name) for name in ("config.toml", "words.json")]
     reads += [lambda: read_status(run), lambda: open_analysis(run, "test", verify=True)]
     for read in reads:
@@ -44,21 +43,19 @@ def read_everything(run: Path) -> list[Fault]:
     return faults + save.skipped + history_faults(run / "history.jsonl")
 
 
-def flip(content: bytes) -> bytes:
+def flip(content):
     """One bit of it changed."""
     position, bit = random.randrange(len(content)), random.randrange(8)
     return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
 
 
-def cut(content: bytes) -> bytes:
+def cut(content):
     """Its beginning."""
     return content[: random.randrange(len(content))]
 
 
 @pytest.mark.parametrize(("harm", "times"), [(flip, 48), (cut, 24)])
-def test_flipped_bits_and_cuts_are_noticed_and_named(
-    run: Path, harm: Callable[[bytes], bytes], times: int
-) -> None:
+def test_flipped_bits_and_cuts_are_noticed_and_named(run, harm, times):
     assert read_everything(run) == []
     assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
     random.seed(0)
@@ -76,7 +73,7 @@ def test_flipped_bits_and_cuts_are_noticed_and_named(
         path.write_bytes(content)
 
 
-def test_every_cut_of_the_status_is_named_but_that_of_its_last_newline(run: Path) -> None:
+def test_every_cut_of_the_status_is_named_but_that_of_its_last_newline(run):
     path = run / "status.json"
     content = path.read_bytes()
     for length in range(len(content) - 1):
@@ -87,7 +84,7 @@ def test_every_cut_of_the_status_is_named_but_that_of_its_last_newline(run: Path
     read_or_named(run, path)
 
 
-def read_or_named(run: Path, path: Path) -> None:
+def read_or_named(run, path):
     """A flip inside the word "crc" or the last newline leaves the data whole; anything else is named."""
     if any(str(path) in fault.place for fault in read_everything(run)) or path.name != "status.json":
         return
@@ -95,7 +92,7 @@ def read_or_named(run: Path, path: Path) -> None:
     assert (status["state"], status["step"]) == ("finished", 20)
 
 
-def test_when_every_save_is_damaged_all_are_named(run: Path) -> None:
+def test_when_every_save_is_damaged_all_are_named(run):
     paths = [run / "state" / step / "model.safetensors" for step in ("20", "10")]
     for path in paths:
         path.write_bytes(path.read_bytes()[:-1])
@@ -104,14 +101,14 @@ def test_when_every_save_is_damaged_all_are_named(run: Path) -> None:
     assert [fault.place for fault in caught.value.faults] == [str(path) for path in paths]
 
 
-def test_a_newer_format_is_not_passed_over(run: Path) -> None:
+def test_a_newer_format_is_not_passed_over(run):
     path = run / "state" / "20" / "manifest.json"
     path.write_bytes(render_manifest({**json.loads(path.read_text()), "format": 2}))
     with pytest.raises(InputError, match="has format 2; expected format 1"):
         SaveStore(run / "state", keep=2).newest()
 
 
-def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(stored: Path) -> None:
+def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(stored):
     """The api, which the pages use, does so also in the process that read the array before it was damaged."""
     for number, path in enumerate(sorted((stored / "analysis" / "dev").glob("*.npy"))):
         content = path.read_bytes()
@@ -128,7 +125,7 @@ def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown(stored: P
             path.write_bytes(content)
 
 
-def test_an_analysis_is_read_once_as_long_as_its_files_stay(stored: Path) -> None:
+def test_an_analysis_is_read_once_as_long_as_its_files_stay(stored):
     for path in (stored / "analysis" / "dev").iterdir():
         os.utime(path, (1, 1))
     open_analysis(stored, "dev")
@@ -142,7 +139,7 @@ def test_an_analysis_is_read_once_as_long_as_its_files_stay(stored: Path) -> Non
         open_analysis(stored, "dev", verify=True)
 
 
-def test_an_ablation_counts_no_damaged_ranks(stored: Path) -> None:
+def test_an_ablation_counts_no_damaged_ranks(stored):
     flip_bit(stored / "analysis" / "dev" / "image_ranks.npy")
     with pytest.raises(InputError, match=r"image_ranks\.npy: is damaged"):
         _hits(stored, "dev")

@@ -11,36 +11,36 @@ from coder_core.console.progress import JobProgress, ProgressFile, read_progress
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived import compute as deriving
-from coder_core.runs.derived.store import DerivedFolder, derived_folder
+from coder_core.runs.derived.store import derived_folder
 from tests.support.run_folders import cut, flip, synthetic, write_embeddings
 
 PCA = LayoutSettings("pca")
 
 
-def analysed(root: Path, name: str, seed: int = 0, caption: str = "a scene") -> Path:
+def analysed(root, name, seed=0, caption="a scene"):
     captions = [f"{caption} {j}" for j in range(24)]
     write_embeddings(root / name, *synthetic(12, noise=1.0, seed=seed, per_image=2), captions=captions)
     return root / name
 
 
-def folder_of(run: Path, other: Path | None = None) -> DerivedFolder:
+def folder_of(run, other=None):
     reference = open_analysis(other, "dev") if other else None
     return deriving.layout_folder(run, "dev", PCA, open_analysis(run, "dev"), reference)
 
 
-def count_layouts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    counted: list[int] = []
+def count_layouts(monkeypatch):
+    counted = []
     real = deriving.lay_out
 
-    def counting(points: object, *rest: object, **named: object) -> object:
+    def counting(points, *rest, **named):
         counted.append(1)
-        return real(points, *rest, **named)  # type: ignore[arg-type]
+        return real(points, *rest, **named)
 
     monkeypatch.setattr(deriving, "lay_out", counting)
     return counted
 
 
-def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_not_computed_again(tmp_path, monkeypatch):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     counted = count_layouts(monkeypatch)
     first = deriving.make_layouts([a], "dev", PCA)
@@ -53,12 +53,12 @@ def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.
     assert again[0][1].shares == first[0][1].shares is not None
 
 
-def test_the_key_holds_both_runs_and_the_parameters(tmp_path: Path) -> None:
+def test_the_key_holds_both_runs_and_the_parameters(tmp_path):
     a, b, c = (analysed(tmp_path, name, seed=seed) for seed, name in enumerate("abc"))
     of_a = open_analysis(a, "dev")
 
-    def umap(**settings: float) -> DerivedFolder:
-        return deriving.layout_folder(a, "dev", LayoutSettings("umap", **settings), of_a)  # type: ignore[arg-type]
+    def umap(**settings):
+        return deriving.layout_folder(a, "dev", LayoutSettings("umap", **settings), of_a)
 
     layouts = [folder_of(a), folder_of(b), folder_of(b, a), folder_of(b, c), folder_of(c, a)]
     clusters = [deriving.clusters_folder(a, "dev", ClusterSettings(n), of_a) for n in (3, 4)]
@@ -67,9 +67,7 @@ def test_the_key_holds_both_runs_and_the_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["plane.npy", "manifest.json"])
-def test_a_damaged_result_is_named_and_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
+def test_a_damaged_result_is_named_and_computed_again(tmp_path, monkeypatch, file):
     run = analysed(tmp_path, "a")
     folder, layout = deriving.make_layouts([run], "dev", PCA)[0]
     counted = count_layouts(monkeypatch)
@@ -83,7 +81,7 @@ def test_a_damaged_result_is_named_and_computed_again(
         assert deriving.read_layout(folder) is not None
 
 
-def test_a_result_under_another_name_is_refused(tmp_path: Path) -> None:
+def test_a_result_under_another_name_is_refused(tmp_path):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     made, other = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
     other.path.parent.mkdir(parents=True)
@@ -92,7 +90,7 @@ def test_a_result_under_another_name_is_refused(tmp_path: Path) -> None:
         deriving.read_layout(other)
 
 
-def test_a_new_analysis_leaves_nothing_stale(tmp_path: Path) -> None:
+def test_a_new_analysis_leaves_nothing_stale(tmp_path):
     run = analysed(tmp_path, "a")
     old = deriving.make_layouts([run], "dev", PCA)[0][0]
     kept = deriving.make_clusters(run, "dev", ClusterSettings(3))[0]
@@ -105,7 +103,7 @@ def test_a_new_analysis_leaves_nothing_stale(tmp_path: Path) -> None:
     assert not kept.path.exists()
 
 
-def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path: Path) -> None:
+def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", caption="another")
     with pytest.raises(InputError, match="other samples than a"):
         deriving.make_layouts([a, b], "dev", PCA)
@@ -113,9 +111,7 @@ def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path: Path) ->
         derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
 
 
-def test_the_commands_write_progress_and_say_where_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_write_progress_and_say_where_it_is(tmp_path, capsys):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
@@ -133,7 +129,7 @@ def test_the_commands_write_progress_and_say_where_it_is(
     assert project.main([str(tmp_path / "none"), "--method", "pca"]) == 1
 
 
-def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path: Path) -> None:
+def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path):
     file = tmp_path / "progress.json"
     assert read_progress(file) is None
     report = ProgressFile(file)

@@ -1,8 +1,6 @@
 """The history survives kills: torn lines vanish, repeated steps appear once."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +10,11 @@ from coder_core.runs.history import HISTORY, HistoryWriter, history_faults, read
 from coder_core.runs.status import read_status, write_status
 
 
-def steps(path: Path) -> list[tuple[int, float]]:
+def steps(path):
     return [(event["step"], event["loss"]) for event in read_history(path) if event["event"] == "step"]
 
 
-def test_events_come_back_in_order(tmp_path: Path) -> None:
+def test_events_come_back_in_order(tmp_path):
     path = tmp_path / "history.jsonl"
     assert read_history(path) == []
     with HistoryWriter(path) as history:
@@ -30,7 +28,7 @@ def test_events_come_back_in_order(tmp_path: Path) -> None:
     assert epoch["rsum"] is None
 
 
-def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path):
     path = tmp_path / "history.jsonl"
     with HistoryWriter(path) as history:
         history.write("step", step=1, loss=1.0)
@@ -44,7 +42,7 @@ def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path: Pa
     assert steps(path) == [(1, 1.0), (2, 2.0)]
 
 
-def test_steps_and_epochs_repeated_after_a_kill_appear_once(tmp_path: Path) -> None:
+def test_steps_and_epochs_repeated_after_a_kill_appear_once(tmp_path):
     path = tmp_path / "history.jsonl"
     with HistoryWriter(path) as history:
         for step in range(1, 8):
@@ -60,7 +58,7 @@ def test_steps_and_epochs_repeated_after_a_kill_appear_once(tmp_path: Path) -> N
     assert steps(path) == [(1, 1.0), (2, 2.0), (3, 30.0)]
 
 
-def test_a_frame_has_one_row_an_event(tmp_path: Path) -> None:
+def test_a_frame_has_one_row_an_event(tmp_path):
     with HistoryWriter(tmp_path / "history.jsonl") as history:
         history.write("step", step=1, loss={"dcl": 0.5})
         history.write("epoch", step=1, rsum=200.0)
@@ -71,7 +69,7 @@ def test_a_frame_has_one_row_an_event(tmp_path: Path) -> None:
     assert len(read_frame(tmp_path, "stop")) == 0
 
 
-def test_a_closed_history_refuses_events(tmp_path: Path) -> None:
+def test_a_closed_history_refuses_events(tmp_path):
     history = HistoryWriter(tmp_path / "history.jsonl")
     history.close()
     history.close()
@@ -89,9 +87,7 @@ def test_a_closed_history_refuses_events(tmp_path: Path) -> None:
         (lambda lines: [*lines[:3], lines[3].replace("2", "3", 1), *lines[4:]], ["line 4"]),
     ],
 )
-def test_lost_and_damaged_lines_are_told(
-    tmp_path: Path, keep: Callable[[list[str]], list[str]], problems: list[str]
-) -> None:
+def test_lost_and_damaged_lines_are_told(tmp_path, keep, problems):
     path = tmp_path / "history.jsonl"
     with HistoryWriter(path) as history:
         history.write("start", step=0)
@@ -107,7 +103,7 @@ def test_lost_and_damaged_lines_are_told(
     assert "line 4" not in problems or [step for step, _ in steps(path)] == [10, 30]
 
 
-def test_lines_of_another_run_and_lines_without_a_checksum_are_left_out_and_named(tmp_path: Path) -> None:
+def test_lines_of_another_run_and_lines_without_a_checksum_are_left_out_and_named(tmp_path):
     one, two = (write_sealed(tmp_path / name, {"config.toml": name}) for name in ("one", "two"))
     for run in (one, two):
         with HistoryWriter(run / HISTORY) as history:

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle, islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,25 +15,22 @@ from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import RunLock, write_status
 from tests.attack.links import COMMANDS, MADE, PLACES, SUBJECTS, Case, attack, digest, put, surroundings
 
-Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 class Heard:
     """Commands in this process."""
 
-    def __init__(self, output: Capture) -> None:
+    def __init__(self, output):
         self.output = output
 
-    def hear(self, call: Callable[[], int | None]) -> tuple[int | None, str]:
+    def hear(self, call):
         status = call()
         return status, "".join(self.output.readouterr())
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_what_is_no_plain_file_at_any_place_stops_every_writer(
-    tmp_path: Path, subject: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_plain_file_at_any_place_stops_every_writer(tmp_path, subject, capsys, monkeypatch):
     """Every place gets one kind and two doors; `make attack` tries every kind at every place, at all doors."""
     monkeypatch.setenv("CODER_CHECKPOINTS", "")  # the doors of jobs set it
     whole, kinds = SUBJECTS[subject], cycle(MADE)
@@ -50,12 +45,12 @@ def test_what_is_no_plain_file_at_any_place_stops_every_writer(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """A finished run, beside what must not be touched."""
     return surroundings(tmp_path, "run")
 
 
-def test_small_files_are_written_through_no_link_even_unchecked(run: Path, tmp_path: Path) -> None:
+def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
     """The last line of defence, should a link appear after the check."""
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     folder.mkdir()
@@ -77,9 +72,7 @@ def test_small_files_are_written_through_no_link_even_unchecked(run: Path, tmp_p
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", ".lock", ".tmp-status.json"])
-def test_what_is_written_in_place_is_no_hard_link(
-    run: Path, tmp_path: Path, name: str, capsys: Capture
-) -> None:
+def test_what_is_written_in_place_is_no_hard_link(run, tmp_path, name, capsys):
     """A second name of a file elsewhere would change with it. What is replaced, or only read, may have several."""
     outside = tmp_path / "outside"
     path = put(run, name, lambda path: path.hardlink_to(outside / "dotfile"))
@@ -92,7 +85,7 @@ def test_what_is_written_in_place_is_no_hard_link(
     assert digest(outside) == before
 
 
-def test_plain_files_are_read_up_to_a_size(tmp_path: Path) -> None:
+def test_plain_files_are_read_up_to_a_size(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(3))
     assert len(read_plain(tmp_path / "a.npy")) == 152
     with pytest.raises(InputError, match="has 152 bytes; expected at most 100"):

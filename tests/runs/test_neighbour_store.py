@@ -1,8 +1,5 @@
 """Neighbours in the cache: what they are known by, whole or not there, found again when damaged."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,22 +13,20 @@ from tests.support.tiny_runs import WORDS
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "neighbours"
 
 
-def neighbourhood(
-    data: Path, *, captions: list[str] | None = None, progress: Any = silent, **values: Any
-) -> Any:
+def neighbourhood(data, *, captions=None, progress=silent, **values):
     usual = {"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8}
     config = changed(Config(), **usual | values)
     split = read_split(data, "train")
     return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
 
 
-def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
-    phases: list[str] = []
+def test_the_second_time_nothing_is_searched(data, cache):
+    phases = []
     first = neighbourhood(data, progress=lambda done, total, phase: phases.append(phase))
     assert len(dict.fromkeys(phases)) == 3
     phases.clear()
@@ -43,9 +38,7 @@ def test_the_second_time_nothing_is_searched(data: Path, cache: Path) -> None:
     assert len(list(cache.iterdir())) == 1
 
 
-def test_other_captions_another_n_or_another_space_are_another_search(
-    data: Path, cache: Path, tmp_path: Path
-) -> None:
+def test_other_captions_another_n_or_another_space_are_another_search(data, cache, tmp_path):
     model = write_tiny_bert(tmp_path / "model", WORDS)
     split = read_split(data, "train")
     neighbourhood(data)
@@ -58,7 +51,7 @@ def test_other_captions_another_n_or_another_space_are_another_search(
     assert len(list(cache.iterdir())) == 5  # what does not decide the neighbours does not search again
 
 
-def test_a_damaged_find_is_searched_again_and_replaced(data: Path, cache: Path) -> None:
+def test_a_damaged_find_is_searched_again_and_replaced(data, cache):
     before = neighbourhood(data).neighbours
     (folder,) = cache.iterdir()
     whole = (folder / "neighbours.npy").read_bytes()
@@ -67,8 +60,8 @@ def test_a_damaged_find_is_searched_again_and_replaced(data: Path, cache: Path) 
     assert (folder / "neighbours.npy").read_bytes() == whole
 
 
-def test_an_interrupted_search_leaves_nothing(data: Path, cache: Path) -> None:
-    def interrupt(done: float, total: float, what: str = "") -> None:
+def test_an_interrupted_search_leaves_nothing(data, cache):
+    def interrupt(done, total, what=""):
         if what == "finding semantic neighbours":
             raise KeyboardInterrupt
 

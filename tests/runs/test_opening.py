@@ -4,10 +4,8 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ import tomli_w
 
 from coder_core.api import list_runs, open_run
 from coder_core.config.schema import to_document
-from coder_core.console.faults import Fault, InputError, collect
+from coder_core.console.faults import InputError, collect
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, read_config
@@ -31,16 +29,16 @@ pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     return Path(shutil.copytree(FIXTURE / "whole", tmp_path / "runs" / "whole"))
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def requests(monkeypatch):
     """Every address this process looks up or connects to; nothing is sent."""
-    seen: list[Any] = []
+    seen = []
 
-    def refuse(*address: Any, **_: Any) -> NoReturn:
+    def refuse(*address, **_):
         seen.append(address)
         raise OSError("there is no network in this test")
 
@@ -53,17 +51,17 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-def configure(run: Path, **tables: dict[str, Any]) -> None:
+def configure(run, **tables):
     """Change a run's configuration and seal it again."""
     config, about = read_config(FIXTURE / run.name)
-    document: dict[str, Any] = {**to_document(config), "about": about}
+    document = {**to_document(config), "about": about}
     for table, values in tables.items():
         document[table] |= values
     (run / "config.toml").write_text(tomli_w.dumps(document))
     reseal(run)
 
 
-def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list[Any]) -> None:
+def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
     configure(run, model={"text_encoder": "bert", "bert": "somebody/x"})
     with pytest.raises(InputError, match=r"bert, 'somebody/x': is not on this machine.*hf download"):
         open_run(run).search("a red ring", split="dev")
@@ -77,9 +75,7 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run: Path, requests: list
     assert requests != []
 
 
-def test_a_bert_on_this_machine_is_opened_without_a_request(
-    tmp_path: Path, requests: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bert_on_this_machine_is_opened_without_a_request(tmp_path, requests, monkeypatch):
     """It is found by its folder, and by its name when it was downloaded before."""
     data = write_tiny_data(tmp_path / "data")
     bert = write_tiny_bert(tmp_path / "bert", WORDS)
@@ -99,9 +95,9 @@ def test_a_bert_on_this_machine_is_opened_without_a_request(
     assert requests == []
 
 
-def open_everything(run: Path) -> list[str]:
+def open_everything(run):
     """Read all of a run as api and commands do; the faults that were raised or listed."""
-    faults: list[Fault] = []
+    faults = []
     listed = [summary.fault for summary in list_runs(run.parent) if summary.fault]
     save = collect(SaveStore(run / "state", keep=2).newest, faults)
     faults += save.skipped if save else []
@@ -119,7 +115,7 @@ def open_everything(run: Path) -> list[str]:
 TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
 TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
 FILES = [*TEXTS, "concepts.safetensors", "best/*/model.safetensors", "analysis/dev/image_embeddings.npy"]
-STRANGE: dict[str, Callable[[Path], object]] = {
+STRANGE = {
     "pipe": os.mkfifo,
     "zeros": lambda path: path.symlink_to("/dev/zero"),
     "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
@@ -129,7 +125,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_no_pipe_device_or_endless_file_is_read(run: Path, kind: str) -> None:
+def test_no_pipe_device_or_endless_file_is_read(run, kind):
     assert open_everything(run) == []
     for file in FILES:
         [path] = run.glob(file)
@@ -148,16 +144,14 @@ SIZES += [({"model": LAYERS}, r"model\.safetensors: lacks")]
 REGIONS = {"about": {"feature_size": 1 << 20}, "model": {"dimension": 65_536}}
 SIZES += [(REGIONS, r"model\.safetensors: .* shape")]
 BRANCHES = {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 64}
-OF_STATES: list[tuple[dict[str, Any], str]] = [
+OF_STATES = [
     ({"memory": {"bank_size": 10**8}}, r"memory\.safetensors: has .* 100,000,000 rows"),
     ({"boosting": BRANCHES}, r"anchor\.safetensors: has 0 bytes; .* 63 branches"),
 ]
 
 
 @pytest.mark.parametrize(("tables", "place"), [*SIZES, *OF_STATES])
-def test_sizes_are_compared_with_what_is_saved_before_memory_is_taken(
-    run: Path, tables: dict[str, Any], place: str
-) -> None:
+def test_sizes_are_compared_with_what_is_saved_before_memory_is_taken(run, tables, place):
     configure(run, **tables)
     with pytest.raises(InputError, match=place):
         continue_run(run, None, quiet())
@@ -166,7 +160,7 @@ def test_sizes_are_compared_with_what_is_saved_before_memory_is_taken(
             load_model(run)
 
 
-def test_nesting_is_named(run: Path) -> None:
+def test_nesting_is_named(run):
     deep = "[" * 100_000 + "]" * 100_000
     for file in [*TEXTS, "state/*/position.json"]:
         path = next(run.glob(file))
@@ -184,7 +178,7 @@ def test_nesting_is_named(run: Path) -> None:
             changed.write_bytes(content)
 
 
-def test_a_caption_of_a_megabyte_is_cut(run: Path) -> None:
+def test_a_caption_of_a_megabyte_is_cut(run):
     path = run / "analysis" / "dev" / "captions.json"
     captions = json.loads(path.read_text())
     path.write_text(json.dumps(["a" * 1_000_000, *captions[1:]]))
@@ -194,7 +188,7 @@ def test_a_caption_of_a_megabyte_is_cut(run: Path) -> None:
     assert shown[1:] == captions[1:]
 
 
-def test_captions_and_names_that_are_none_are_named(run: Path) -> None:
+def test_captions_and_names_that_are_none_are_named(run):
     readers = {"captions": lambda a: a.captions, "images": lambda a: a.image_names}
     for file, read in readers.items():
         path = run / "analysis" / "dev" / f"{file}.json"

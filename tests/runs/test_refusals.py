@@ -4,7 +4,6 @@ import json
 import os
 import re
 import resource
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -20,7 +19,7 @@ from coder_core.runs.status import RunLock, read_status, write_status
 from tests.runs.conftest import NOBODY, in_a_child, save_step
 
 
-def assert_untouched(store: SaveStore) -> None:
+def assert_untouched(store):
     newest = store.newest()
     assert newest.name == "20"
     assert newest.skipped == []
@@ -28,17 +27,17 @@ def assert_untouched(store: SaveStore) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SaveStore:
+def store(tmp_path):
     store = SaveStore(tmp_path / "state", keep=2)
     save_step(store, 20)
     return store
 
 
-def test_a_full_disk_says_what_is_needed(store: SaveStore) -> None:
+def test_a_full_disk_says_what_is_needed(store):
     """A file-size limit stops the write half-way, as a full disk does."""
     weights = torch.ones(250_000)
 
-    def write() -> None:
+    def write():
         torch.set_num_threads(1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         store.write("30", {"model": {"weight": weights}}, {})
@@ -51,13 +50,13 @@ def test_a_full_disk_says_what_is_needed(store: SaveStore) -> None:
     assert_untouched(store)
 
 
-def test_too_little_room_is_noticed_before_writing(store: SaveStore) -> None:
+def test_too_little_room_is_noticed_before_writing(store):
     with pytest.raises(WriteError, match=r"1,000,000,000,000,000,000 bytes are needed and [\d,]+ are free"):
         write_sealed(store.folder / "30", {"huge.npy": np.broadcast_to(np.zeros(1), (125 * 10**15 - 2**13,))})
     assert_untouched(store)
 
 
-def test_a_read_only_folder_is_refused(public_folder: Path) -> None:
+def test_a_read_only_folder_is_refused(public_folder):
     """As root, who may write everywhere, the save is tried by a user who may not."""
     store = SaveStore(public_folder / "state", keep=2)
     save_step(store, 20)
@@ -69,12 +68,12 @@ def test_a_read_only_folder_is_refused(public_folder: Path) -> None:
     assert_untouched(store)
 
 
-def enter(lock: RunLock) -> None:
+def enter(lock):
     with lock:
         pass
 
 
-def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
     refused = rf"is being written by process {os.getpid()} on .* since 2\d\d\d-"
     with RunLock(tmp_path):
         assert json.loads((tmp_path / ".lock.json").read_text())["pid"] == os.getpid()
@@ -85,13 +84,13 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
     enter(RunLock(tmp_path))  # the kernel dropped the dead process's lock
 
 
-def test_a_run_that_is_not_there_cannot_be_locked(tmp_path: Path) -> None:
+def test_a_run_that_is_not_there_cannot_be_locked(tmp_path):
     with pytest.raises(InputError, match="is not a run folder"), RunLock(tmp_path / "nowhere"):
         pass
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
+def test_running_of_a_dead_process_reads_as_interrupted(tmp_path):
     assert read_status(tmp_path) is None
     write_status(tmp_path, "running", step=3, steps=10)
     assert state_of(tmp_path) == ("running", 3)
@@ -99,12 +98,12 @@ def test_running_of_a_dead_process_reads_as_interrupted(tmp_path: Path) -> None:
     assert state_of(tmp_path) == ("interrupted", 4)
 
 
-def state_of(run: Path) -> tuple[str, int]:
+def state_of(run):
     status = read_status(run)
     return status["state"], status["step"]
 
 
-def test_a_pid_used_again_is_not_taken_for_the_run(tmp_path: Path) -> None:
+def test_a_pid_used_again_is_not_taken_for_the_run(tmp_path):
     """Same number, another process: it started at another time."""
     started = psutil.Process().create_time() - 1000
     record = {"state": "running", "pid": os.getpid(), "started": started, "step": 1}

@@ -27,12 +27,12 @@ RUNS = ["whole", "weighted"]
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Path:
+def stored(tmp_path):
     """A copy of the runs: one with concepts, bank and prototypes, one with the weights of neighbourhoods."""
     return Path(shutil.copytree(FIXTURE / "checkpoints", tmp_path / "checkpoints"))
 
 
-def test_before_the_first_evaluation_the_newest_intact_state_serves(stored: Path) -> None:
+def test_before_the_first_evaluation_the_newest_intact_state_serves(stored):
     run = stored / "weighted"
     shutil.rmtree(run / "best")
     (last,) = SaveStore(run / "state", keep=2).names()
@@ -48,7 +48,7 @@ def test_before_the_first_evaluation_the_newest_intact_state_serves(stored: Path
         load_model(run)
 
 
-def test_weights_of_another_model_are_refused_by_name_and_shape() -> None:
+def test_weights_of_another_model_are_refused_by_name_and_shape():
     module = torch.nn.Linear(2, 3)
     with pytest.raises(InputError) as refused:
         load_weights(module, {"weight": torch.zeros(3, 4), "scale": torch.ones(1)}, "x.safetensors")
@@ -60,7 +60,7 @@ def test_weights_of_another_model_are_refused_by_name_and_shape() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_one_is_listed_opens_and_encodes(stored: Path, name: str) -> None:
+def test_one_is_listed_opens_and_encodes(stored, name):
     listed = {run.name: run for run in list_runs(stored)}
     assert sorted(listed) == sorted(RUNS)
     assert (listed[name].state, listed[name].fault, listed[name].splits) == ("finished", "", ("dev",))
@@ -75,7 +75,7 @@ def test_one_is_listed_opens_and_encodes(stored: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_evaluating_again_writes_the_same_analysis(stored: Path, name: str) -> None:
+def test_evaluating_again_writes_the_same_analysis(stored, name):
     before = open_analysis(stored / name, "dev", verify=True)
     assert main([str(stored / name), "--split", "dev", "--data", str(FIXTURE / "data")]) == 0
     after = open_analysis(stored / name, "dev", verify=True)
@@ -91,7 +91,7 @@ def test_evaluating_again_writes_the_same_analysis(stored: Path, name: str) -> N
     np.testing.assert_allclose(loaded.encode_text(after.captions), after.text_embeddings, atol=1e-6)
 
 
-def test_what_was_derived_is_found(stored: Path) -> None:
+def test_what_was_derived_is_found(stored):
     analysis = open_analysis(stored / "whole", "dev")
     layout = read_layout(layout_folder(stored / "whole", "dev", LayoutSettings("pca"), analysis))
     clusters = read_clusters(clusters_folder(stored / "whole", "dev", ClusterSettings(4), analysis))

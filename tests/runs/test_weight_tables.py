@@ -1,7 +1,6 @@
 """Sample weights in an analysis folder."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,23 +25,21 @@ COUNT = 4
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     return write_tiny_data(tmp_path_factory.mktemp("more"), images=30, captions=3)  # 6 images in dev
 
 
 @pytest.fixture(scope="module")
-def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(data, tmp_path_factory):
     config = weighted(data, sample_weights="combined", diversity_share=2.0, epochs=1)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def arrays(folder: Path, *names: str) -> list[np.ndarray]:
+def arrays(folder, *names):
     return [np.load(folder / f"{name}.npy", allow_pickle=False) for name in names]
 
 
-def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(
-    run: Path, data: Path
-) -> None:
+def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbours(run, data):
     split = read_split(data, "dev")
     embeddings, scores = ("image_embeddings", "text_embeddings"), ("weight_diversity", "weight_discrepancy")
     folder = run / "analysis" / "dev"
@@ -67,7 +64,7 @@ def test_raw_scores_and_weights_are_those_of_the_loops_on_the_splits_own_neighbo
     assert {array.dtype.str for array in (diversity, discrepancy, weights)} == {"<f4"}
 
 
-def test_the_document_has_the_statistics_of_the_papers_table_1(run: Path) -> None:
+def test_the_document_has_the_statistics_of_the_papers_table_1(run):
     folder = run / "analysis" / "dev"
     about = json.loads((folder / "weighting.json").read_text())
     for name in ("diversity", "discrepancy"):
@@ -79,10 +76,10 @@ def test_the_document_has_the_statistics_of_the_papers_table_1(run: Path) -> Non
     assert about["text_space"].startswith("TF-IDF of ")
 
 
-def test_evaluating_another_split_reports_the_search_for_neighbours(run: Path, data: Path) -> None:
-    reports: list[tuple[str, float, float]] = []
+def test_evaluating_another_split_reports_the_search_for_neighbours(run, data):
+    reports = []
 
-    def note(done: float, total: float, phase: str = "") -> None:
+    def note(done, total, phase=""):
         reports.append((phase, done, total))
 
     evaluate_split(run, load_model(run), read_split(data, "train"), "train", progress=note)
@@ -93,11 +90,11 @@ def test_evaluating_another_split_reports_the_search_for_neighbours(run: Path, d
     assert weights.shape == (90,)
 
 
-def known_scores(run: Path) -> SplitEmbeddings:
+def known_scores(run):
     return SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
 
 
-def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, run: Path) -> None:
+def test_weights_of_a_batch_are_taken_in_random_batches(data, run):
     """18 captions of dev in two batches of 9."""
     split, known = read_split(data, "dev"), known_scores(run)
     config = changed(load_model(run).config, sample_weights="mithun")
@@ -111,9 +108,7 @@ def test_weights_of_a_batch_are_taken_in_random_batches(data: Path, run: Path) -
     assert documents["weighting"]["sample_weights"] == "mithun"
 
 
-def test_random_weights_are_those_of_diversity_on_other_pairs_and_none_are_none(
-    data: Path, run: Path
-) -> None:
+def test_random_weights_are_those_of_diversity_on_other_pairs_and_none_are_none(data, run):
     loaded, split = load_model(run), read_split(data, "dev")
     kinds = [changed(loaded.config, sample_weights=kind) for kind in ("diversity", "random", "none")]
     method, control, none = (weight_tables(run, config, known_scores(run), split)[0] for config in kinds)
@@ -124,7 +119,7 @@ def test_random_weights_are_those_of_diversity_on_other_pairs_and_none_are_none(
 
 
 @pytest.mark.parametrize("kind", ["diversity", "hal"])
-def test_a_run_with_several_embeddings_has_them_too(data: Path, tmp_path: Path, kind: str) -> None:
+def test_a_run_with_several_embeddings_has_them_too(data, tmp_path, kind):
     run = start_run(weighted(data, sample_weights=kind, embeddings=2, epochs=1), tmp_path, quiet())
     folder = run / "analysis" / "dev"
     (weights,) = arrays(folder, "sample_weight")
@@ -134,7 +129,7 @@ def test_a_run_with_several_embeddings_has_them_too(data: Path, tmp_path: Path, 
     assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
 
 
-def test_a_missing_text_space_is_named(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_text_space_is_named(run, data, capsys):
     whole = (run / "text_space.json").read_bytes()
     (run / "text_space.json").write_bytes(whole[:-2])
     try:

@@ -11,10 +11,8 @@ import os
 import shutil
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tomli_w
@@ -35,19 +33,19 @@ from tests.runs.conftest import NOBODY, in_a_child
 from tests.support.run_folders import reseal, write_run
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints"
-VALUES: list[Any] = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
+VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """The two stored runs, and one that must always open."""
     shutil.copytree(FIXTURE, tmp_path / "runs")
     write_run(tmp_path / "runs", "good", images=4, pictures=False)
     return tmp_path / "runs"
 
 
-def variants(document: Any, values: Iterator[Any], depth: int = 0) -> Iterator[Any]:
+def variants(document, values, depth=0):
     """The document with each value in it, at any depth, replaced by one in turn; of entries that are alike, of two."""
     items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
     if isinstance(document, list) or (depth and {type(part) for _, part in items} in ({dict}, {float})):
@@ -62,13 +60,13 @@ def variants(document: Any, values: Iterator[Any], depth: int = 0) -> Iterator[A
             yield changed
 
 
-def attempt(read: Callable[[], object]) -> None:
+def attempt(read):
     """An input error is an answer; any other exception fails the test."""
     with suppress(InputError):
         read()
 
 
-def use(root: Path, name: str) -> None:
+def use(root, name):
     """List everything and read the small files of one run as pages and commands do."""
     runs = {run.name: run for run in list_runs(root)}
     assert set(runs) == {"good", "weighted", "whole"}
@@ -90,7 +88,7 @@ def use(root: Path, name: str) -> None:
             attempt(lambda: sample_weights.weighting(opened, "dev"))
 
 
-def write(file: Path, document: Any) -> None:
+def write(file, document):
     """Put a document into a file, as one who wants to do harm would: every checksum fits."""
     if file.name == "manifest.json":
         file.write_bytes(render_manifest(document))
@@ -100,7 +98,7 @@ def write(file: Path, document: Any) -> None:
         reseal(file.parent)
 
 
-def harm(file: Path, use: Callable[[], None]) -> int:
+def harm(file, use):
     """Every variant of a file that can be written at all; how many those were."""
     before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
     unwritable = {"config.toml": None, "manifest.json": math.inf}.get(file.name, "every value can be written")
@@ -138,11 +136,11 @@ LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
     [("whole", file) for file in dict.fromkeys([*LISTED, *LOADED])]
     + [("weighted", "analysis/dev/weighting.json")],
 )
-def test_a_value_of_another_kind_takes_down_nothing(root: Path, name: str, file: str) -> None:
+def test_a_value_of_another_kind_takes_down_nothing(root, name, file):
     """The run is listed and shown beside the others, and its model loaded, as far as they read the file."""
     [path] = (root / name).glob(file)
 
-    def read() -> None:
+    def read():
         if file not in LOADED or file in LISTED:
             use(root, name)
         if file in LOADED:
@@ -151,7 +149,7 @@ def test_a_value_of_another_kind_takes_down_nothing(root: Path, name: str, file:
     assert harm(path, read) > 5
 
 
-def test_derived_results_are_read_or_named(root: Path) -> None:
+def test_derived_results_are_read_or_named(root):
     run = root / "whole"
     analysis = open_analysis(run, "dev")
     layout = layout_folder(run, "dev", LayoutSettings("pca"), analysis)
@@ -160,7 +158,7 @@ def test_derived_results_are_read_or_named(root: Path) -> None:
     assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
 
 
-def test_a_process_number_that_is_none_is_named(root: Path) -> None:
+def test_a_process_number_that_is_none_is_named(root):
     key = run_key(root / "whole")
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):
         status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
@@ -181,9 +179,7 @@ def test_a_process_number_that_is_none_is_named(root: Path) -> None:
         ("circumstances", lambda document: None),
     ],
 )
-def test_a_state_of_other_values_is_not_continued(
-    root: Path, file: str, change: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_state_of_other_values_is_not_continued(root, file, change, capsys):
     newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
     path = newest / f"{file}.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
@@ -192,7 +188,7 @@ def test_a_state_of_other_values_is_not_continued(
     assert str(path) in capsys.readouterr().err.replace("\n", "")
 
 
-def listed_and_opened(root: Path) -> list[str]:
+def listed_and_opened(root):
     lines = []
     for run in list_runs(root):
         lines.append(f"{run.name} {run.state} {run.fault}")
@@ -202,7 +198,7 @@ def listed_and_opened(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json"])
-def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, public_folder: Path, place: str) -> None:
+def test_a_folder_without_rights_is_named_in_its_own_row(root, public_folder, place):
     """As root, who may read everywhere, the runs are listed by a user who may not."""
     root = Path(shutil.copytree(root, public_folder / "runs"))
     closed = root / "whole" / place
@@ -217,7 +213,7 @@ def test_a_folder_without_rights_is_named_in_its_own_row(root: Path, public_fold
     assert "ermission denied" in damaged
 
 
-def test_a_lost_history_is_told_when_training_goes_on(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_history_is_told_when_training_goes_on(root, capsys):
     history = root / "whole" / "history.jsonl"
     lines = history.read_text().splitlines(keepends=True)
     arguments = ["--resume", str(root / "whole"), f"--data={FIXTURE.parent / 'data'}"]

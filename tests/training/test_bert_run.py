@@ -1,7 +1,6 @@
 """A BERT run by folder: it trains BERT itself and encodes free text; a folder that is gone is named."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config
 
 
-def test_a_run_keeps_no_word_list_trains_bert_and_encodes_free_text(data: Path, tmp_path: Path) -> None:
+def test_a_run_keeps_no_word_list_trains_bert_and_encodes_free_text(data, tmp_path):
     bert = write_tiny_bert(tmp_path / "bert", WORDS)
     config = tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
     run = start_run(config, tmp_path, quiet())

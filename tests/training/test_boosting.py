@@ -3,14 +3,12 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from coder_core.config.presets import PRESETS
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.runs.load import best_save, load_model, read_config
 from coder_core.training.launch import continue_run, start_run
@@ -32,7 +30,7 @@ LOSSES = ("btr-hardest", "infonce", "cmpm", "polynomial", "dcl")
     ("loss", "form"),
     [*(("btr-sum", form) for form in ("rs", "rm", "as", "am")), *((loss, "am") for loss in LOSSES)],
 )
-def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: str, loss: str) -> None:
+def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data, form, loss):
     margins = {"boosting_weight": 0.5, "boosting_margin": 0.4, "boosting_split": 0.3}
     config = boosted(data, dropout=False, loss=loss, boosting=form, **margins)
     prepared, boosting = started(config)
@@ -47,7 +45,7 @@ def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data: Path, form: s
     assert actual.parts == plain.parts
 
 
-def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
+def test_soft_margins_and_literal_negatives_reach_the_loss(data):
     """γ is so large that the soft one is smaller everywhere; the second pair is of the first one's image."""
     config = boosted(data, dropout=False, boosting="as", boosting_margin=3.0)
     prepared, boosting = started(config)
@@ -56,13 +54,13 @@ def test_soft_margins_and_literal_negatives_reach_the_loss(data: Path) -> None:
     ids[1] = ids[0]
     batch = replace(batch, image_ids=ids)
 
-    def loss(**change: Any) -> float:
+    def loss(**change):
         return take(prepared, boosting, changed(config, **change), batch).parts["boosting-as"].item()
 
     assert loss(boosting_soft=True) < loss() < loss(same_image_negatives=True)
 
 
-def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data: Path) -> None:
+def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data):
     """Until then a step is a plain step, to the bit."""
     config = boosted(data, dropout=False, boosting_start_epoch=6.0)  # `take` is at epoch 5
     prepared, boosting = started(config)
@@ -77,7 +75,7 @@ def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data: Path) ->
     assert not same(before, weights(boosting.branch))
 
 
-def test_gradients_reach_the_target_alone(data: Path) -> None:
+def test_gradients_reach_the_target_alone(data):
     config = boosted(data, weight_instance=0.0)
     prepared, boosting = started(config)
     take(prepared, boosting, config, prepared.batches(0)).total.backward()
@@ -87,7 +85,7 @@ def test_gradients_reach_the_target_alone(data: Path) -> None:
     assert max(largest) > 0
 
 
-def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data: Path) -> None:
+def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data):
     """A moving teacher normalises by the batch, and one that stays by its own statistics."""
     config = boosted(data)
     prepared, boosting = started(config)
@@ -102,7 +100,7 @@ def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_t
         assert teacher.state_file == file
 
 
-def trained(config: Config, folder: Path, steps: int) -> tuple[Trainer, BoostingTeacher]:
+def trained(config, folder, steps):
     """Return a trainer after a few steps, and its teacher."""
     trainer = Trainer(config, folder, prepare(config), torch.device("cpu"), quiet())
     for batch in trainer.prepared.batches.stream(0, steps):
@@ -111,7 +109,7 @@ def trained(config: Config, folder: Path, steps: int) -> tuple[Trainer, Boosting
     return trainer, teacher
 
 
-def test_the_teacher_follows_on_the_cosine_after_every_step(data: Path, tmp_path: Path) -> None:
+def test_the_teacher_follows_on_the_cosine_after_every_step(data, tmp_path):
     config = boosted(data)
     trainer, teacher = trained(config, tmp_path, 0)
     expected = {name: value.detach().double() for name, value in trainer.model.named_parameters()}
@@ -125,12 +123,12 @@ def test_the_teacher_follows_on_the_cosine_after_every_step(data: Path, tmp_path
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(data, tmp_path_factory):
     """A run with a moving teacher, never stopped."""
     return start_run(boosted(data, epochs=1), tmp_path_factory.mktemp("whole"), quiet())
 
 
-def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whole: Path) -> None:
+def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whole):
     anchor, model = (newest_state(whole).tensors(stem) for stem in ("anchor", "model"))
     assert set(anchor) == {f"branch.{name}" for name in model}
     assert not torch.equal(anchor["branch.regions.linear.weight"], model["regions.linear.weight"])
@@ -140,13 +138,13 @@ def test_the_state_holds_the_teacher_and_the_best_model_is_the_target_alone(whol
 
 
 @pytest.fixture(scope="module")
-def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(data, tmp_path_factory):
     """A finished run to surpass."""
     config = boosted(data, "first", boosting="none", epochs=2)
     return start_run(config, tmp_path_factory.mktemp("anchors"), quiet())
 
 
-def test_a_state_without_its_teacher_is_refused(whole: Path, finished: Path, tmp_path: Path) -> None:
+def test_a_state_without_its_teacher_is_refused(whole, finished, tmp_path):
     assert "anchor.safetensors" not in newest_state(finished).manifest["files"]
     mixed = Path(shutil.copytree(whole, tmp_path / "mixed", ignore=shutil.ignore_patterns("state")))
     shutil.copytree(finished / "state", mixed / "state")
@@ -154,7 +152,7 @@ def test_a_state_without_its_teacher_is_refused(whole: Path, finished: Path, tmp
         continue_run(mixed, None, quiet())
 
 
-def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data: Path) -> None:
+def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data):
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain. The preset for boosting differs from
     its baseline by boosting alone, and leaves its start."""
     preset, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
@@ -170,18 +168,18 @@ def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(dat
     assert check_teacher_momentum(preset, 1_872) == []
 
 
-def offline(data: Path, anchor: Path, **boosting: Any) -> Config:
+def offline(data, anchor, **boosting):
     return boosted(data, boosting_scenario="offline", boosting_teacher=str(anchor), **boosting)
 
 
-def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data: Path, finished: Path) -> None:
+def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finished):
     best = weights(load_model(finished).model)
     scratch = weights(prepare(boosted(data, boosting="none")).model)
     assert same(weights(prepare(offline(data, finished)).model), best)
     assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
 
 
-def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data: Path, finished: Path) -> None:
+def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
     """So that a teacher of less data reads the words of its student."""
     settings = ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
     prepared = [
@@ -201,14 +199,14 @@ def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data: Path, fini
     assert 2 * prepared[1].batches.per_epoch <= prepared[0].batches.per_epoch + 1
 
 
-def test_an_offline_teacher_stays_its_runs_best_model(data: Path, finished: Path, tmp_path: Path) -> None:
+def test_an_offline_teacher_stays_its_runs_best_model(data, finished, tmp_path):
     trainer, teacher = trained(offline(data, finished), tmp_path, 2)
     best = weights(load_model(finished).model)
     assert same(weights(teacher.branch), best)
     assert not same(weights(trainer.model), best)
 
 
-def test_the_teacher_may_have_moved_but_not_changed(data: Path, finished: Path, tmp_path: Path) -> None:
+def test_the_teacher_may_have_moved_but_not_changed(data, finished, tmp_path):
     whole = start_run(offline(data, finished, boosting="rm", epochs=1), tmp_path / "whole", quiet())
     stopped = stop_during(whole, tmp_path / "tiny", 3)
     config, _ = read_config(stopped)
@@ -227,9 +225,7 @@ def test_the_teacher_may_have_moved_but_not_changed(data: Path, finished: Path, 
         ({"region_norm": "rms"}, r"first: .*--region-norm none.*rms"),
     ],
 )
-def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(
-    data: Path, finished: Path, values: dict[str, Any], message: str
-) -> None:
+def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(data, finished, values, message):
     config = offline(data, finished, **values)
     with pytest.raises(InputError, match=f"(?s){message}"):
         prepare(config)
@@ -239,8 +235,8 @@ def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(
 
 
 def test_what_is_no_finished_run_of_the_same_words_is_refused_before_anything_is_written(
-    data: Path, finished: Path, tmp_path: Path
-) -> None:
+    data, finished, tmp_path
+):
     stopped = stop_during(finished, tmp_path / "stopped", 7)
     broader = Path(shutil.copytree(data, tmp_path / "broader"))
     for features in broader.glob("*_ims.npy"):

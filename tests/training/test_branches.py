@@ -1,33 +1,27 @@
 """Branches that train together, and imitation between branches: what each learns from whom, and what is saved."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
-from coder_core.config.schema import Config
-from coder_core.data.batches import Batch
 from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
-from coder_core.training.parts.boosting import OnlineBranches
 from coder_core.training.parts.make import make_boosting
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
-from tests.support.boosting import Rows, boosted, by_loops, same, scores, started, take, weights
+from tests.support.boosting import boosted, by_loops, same, scores, started, take, weights
 from tests.support.tiny_runs import events, newest_state, quiet
 
 
-def online(data: Path, **values: Any) -> Config:
+def online(data, **values):
     return boosted(data, **{"boosting_scenario": "online", "boosting_branches": 3} | values)
 
 
-def branches_of(config: Config) -> tuple[Prepared, OnlineBranches]:
+def branches_of(config):
     prepared = prepare(config)
     return prepared, make_boosting(config, prepared)
 
 
-def every_score(prepared: Prepared, branches: OnlineBranches, batch: Batch) -> list[Rows]:
+def every_score(prepared, branches, batch):
     """Return the scores of the earlier branches in order, the target's last."""
     return [scores(model, batch) for model in (*branches.branches, prepared.model)]
 
@@ -35,7 +29,7 @@ def every_score(prepared: Prepared, branches: OnlineBranches, batch: Batch) -> l
 NAMES = ("branch-1 boosting-{}", "branch-2 boosting-{}", "boosting-{}")
 
 
-def assert_mean_against(data: Path, form: str, teachers: dict[int, tuple[int, ...]]) -> None:
+def assert_mean_against(data, form, teachers):
     """Check each branch's loss, the mean over its teachers; a branch without teachers has none."""
     config = online(data, dropout=False, boosting=form)
     prepared, branches = branches_of(config)
@@ -52,17 +46,15 @@ def assert_mean_against(data: Path, form: str, teachers: dict[int, tuple[int, ..
 
 
 @pytest.mark.parametrize("form", ["rm", "am"])
-def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(
-    data: Path, form: str
-) -> None:
+def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(data, form):
     assert_mean_against(data, form, {1: (0,), 2: (0, 1)})
 
 
-def test_mutual_learning_sets_every_branch_against_every_other(data: Path) -> None:
+def test_mutual_learning_sets_every_branch_against_every_other(data):
     assert_mean_against(data, "dml", {0: (1, 2), 1: (0, 2), 2: (0, 1)})
 
 
-def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data: Path) -> None:
+def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data):
     config = online(data, boosting_weight=0.5)
     prepared, branches = branches_of(config)
     losses = take(prepared, branches, config, prepared.batches(0))
@@ -72,7 +64,7 @@ def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data: Path) -> Non
     assert losses.total.item() == pytest.approx(sum(shares) * 8, rel=1e-4)
 
 
-def test_a_branch_learns_by_its_own_losses_alone(data: Path) -> None:
+def test_a_branch_learns_by_its_own_losses_alone(data):
     """The margins of later branches give it no gradient: of two branches the first trains as if it were alone."""
     gradients = []
     for margin in (0.2, 5.0):
@@ -84,7 +76,7 @@ def test_a_branch_learns_by_its_own_losses_alone(data: Path) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data: Path) -> None:
+def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data):
     alone = weights(prepare(boosted(data, boosting="none")).model)
     prepared, branches = branches_of(online(data))
     assert same(weights(prepared.model), alone)
@@ -94,14 +86,14 @@ def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data: 
     assert all(torch.equal(p, q) for p, q in zip(branches.parameters(), again.parameters(), strict=True))
 
 
-def test_the_targets_dropout_is_that_of_a_run_alone(data: Path) -> None:
+def test_the_targets_dropout_is_that_of_a_run_alone(data):
     config = online(data)
     prepared, branches = branches_of(config)
     actual, alone = (take(prepared, part, config, prepared.batches(0)) for part in (branches, None))
     assert actual.parts["btr-sum"] == alone.parts["btr-sum"]
 
 
-def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Path) -> None:
+def test_every_branch_learns_and_clips_its_own_gradient(data, tmp_path):
     config = online(data)
     prepared = prepare(config)
     trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
@@ -114,7 +106,7 @@ def test_every_branch_learns_and_clips_its_own_gradient(data: Path, tmp_path: Pa
     assert not any(torch.equal(p, q) for p, q in zip(before, branches.parameters(), strict=True))
 
 
-def test_the_state_holds_every_branch_and_the_best_model_the_target(data: Path, tmp_path: Path) -> None:
+def test_the_state_holds_every_branch_and_the_best_model_the_target(data, tmp_path):
     run = start_run(online(data, epochs=1), tmp_path, quiet())
     others, model = (newest_state(run).tensors(stem) for stem in ("anchor", "model"))
     assert set(others) == {f"branches.{number}.{name}" for number in (0, 1) for name in model}
@@ -124,7 +116,7 @@ def test_the_state_holds_every_branch_and_the_best_model_the_target(data: Path, 
 
 
 @pytest.mark.parametrize("form", ["rs-as", "rm-am"])
-def test_two_forms_are_averaged(data: Path, form: str) -> None:
+def test_two_forms_are_averaged(data, form):
     parts = {}
     for one in (form, *form.split("-")):
         config = boosted(data, dropout=False, boosting=one)
@@ -135,7 +127,7 @@ def test_two_forms_are_averaged(data: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["dr", "rkd", "dml", "dino", "dino-reversed"])
-def test_imitation_of_a_moving_average_reads_its_temperatures(data: Path, form: str) -> None:
+def test_imitation_of_a_moving_average_reads_its_temperatures(data, form):
     temperatures = {"boosting_temperature": 0.3, "boosting_teacher_temperature": 0.2}
     config = boosted(data, dropout=False, boosting=form, **temperatures)
     prepared, teacher = started(config)

@@ -2,23 +2,19 @@
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.encode import encode_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.losses import Losses
 from coder_core.training.parts.make import ConceptLoss
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.support.configs import changed
@@ -28,17 +24,17 @@ from tests.support.tiny_runs import STILL, events, quiet, tiny_config
 CONCEPTS = 10
 
 
-def concept_config(data: Path, **values: Any) -> Config:
+def concept_config(data, **values):
     return tiny_config(data, **{"concepts": CONCEPTS, "gcn_layers": 2, "beta": 0.7} | values)
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(data, tmp_path_factory):
     """A run of both branches that was never stopped."""
     return start_run(concept_config(data, epochs=2), tmp_path_factory.mktemp("whole"), quiet())
 
 
-def first_losses(prepared: Prepared, config: Config) -> Losses:
+def first_losses(prepared, config):
     batch = prepared.batches(0)
     return compute_losses(prepared.model, batch, config, [ConceptLoss()], epoch=5.0)
 
@@ -46,9 +42,9 @@ def first_losses(prepared: Prepared, config: Config) -> Losses:
 @pytest.mark.parametrize(
     ("loss", "diversity"), [("dcl", "std"), ("dcl", "entropy"), ("dcl-i", "none"), ("infonce", "std")]
 )
-def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, diversity: str) -> None:
+def test_its_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
     """Diversity over the batch alone, whatever bank the instance branch keeps; DCL_I where the instance loss is."""
-    switches: dict[str, Any] = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
+    switches = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
     if diversity != "none":
         switches["diversity"] = diversity
     config = concept_config(data, bank_size=0, **STILL | switches)
@@ -69,7 +65,7 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data: Path, loss: str, div
     assert losses.per_pair.shape == (8,)
 
 
-def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
+def test_the_bank_changes_nothing_in_the_concept_loss(data):
     config = concept_config(data, **STILL)
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
@@ -81,7 +77,7 @@ def test_the_bank_changes_nothing_in_the_concept_loss(data: Path) -> None:
     assert torch.equal(actual.parts["dcl-concept"], without)
 
 
-def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data: Path) -> None:
+def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data):
     """Several processes wait for all of them."""
     for weight in (1.0, 0.0):
         config = concept_config(data, bank_size=0, weight_concept=weight)
@@ -90,7 +86,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
         assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
 
 
-def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
+def test_the_twin_follows_the_branch_and_never_runs_it(data):
     config = concept_config(data)
     prepared, memory = with_memory(config)
     twin = memory.twin.concepts
@@ -104,7 +100,7 @@ def test_the_twin_follows_the_branch_and_never_runs_it(data: Path) -> None:
     assert not torch.equal(twin.image_weight, before)
 
 
-def test_the_command_keeps_the_concepts_with_the_run(whole: Path, data: Path) -> None:
+def test_the_command_keeps_the_concepts_with_the_run(whole, data):
     config, _ = read_config(whole)
     actual = read_concepts(whole, config)
     expected = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
@@ -115,7 +111,7 @@ def test_the_command_keeps_the_concepts_with_the_run(whole: Path, data: Path) ->
     assert {"concepts.json", "concepts.safetensors"} <= set(files)
 
 
-def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
     """Other dev captions, the same concepts and counts."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
@@ -128,7 +124,7 @@ def test_concepts_come_from_the_train_captions_alone(whole: Path, data: Path, tm
     assert sum(one.count for one in actual.vocabulary.concepts) > 0
 
 
-def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: Path) -> None:
+def test_a_list_may_move_or_vanish_once_the_run_has_begun(data, tmp_path):
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["star", "ring"], "motions": ["runs"]}))
     run = start_run(concept_config(data, concept_list=str(path), epochs=1), tmp_path / "runs", quiet())
@@ -137,7 +133,7 @@ def test_a_list_may_move_or_vanish_once_the_run_has_begun(data: Path, tmp_path: 
     assert load_model(run).encode_text(["a star"], scoring=True).shape == (1, 16)
 
 
-def test_dev_and_analysis_are_ranked_by_the_mixture(whole: Path, data: Path) -> None:
+def test_dev_and_analysis_are_ranked_by_the_mixture(whole, data):
     loaded, dev = load_model(whole), read_split(data, "dev")
     tokens = loaded.reader.encode(dev.captions)
     actual = encode_split(loaded.model, dev, tokens, device=loaded.device, attention=True)

@@ -1,8 +1,6 @@
 """kill -9, half of the times inside a save; signals; data cut off: nothing is lost, and going on is exact."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,19 +14,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(620)]
 
 
 @pytest.fixture(scope="module")
-def driven(memory_folder: Path) -> dict[str, Any]:
+def driven(memory_folder):
     """All of it in one process, whose forks are children that have imported PyTorch."""
     data = write_tiny_data(memory_folder / "data")
     return reported_by("fork_driver", data, memory_folder / "runs", timeout=600)
 
 
 @pytest.fixture(scope="module")
-def whole(memory_folder: Path) -> Path:
+def whole(memory_folder):
     """The run that nothing happened to."""
     return memory_folder / "runs" / "kills" / "whole"
 
 
-def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
+def test_no_kill_loses_a_run(driven, memory_folder, whole):
     """Each of them goes on from its newest save, and ends as a run that was never stopped."""
     folder, entries = memory_folder / "runs" / "kills", driven["kills"]["kills"]
     assert (driven["kills"]["last"], driven["kills"]["whole"]) == (0, 0)
@@ -52,7 +50,7 @@ def test_no_kill_loses_a_run(driven: dict[str, Any], memory_folder: Path, whole:
         assert set(resumed) <= saved | {0}  # it went on exactly where the newest save stood
 
 
-def test_signals_save_and_leave(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
+def test_signals_save_and_leave(driven, memory_folder, whole):
     entries = {entry["name"]: entry for entry in driven["signals"]}
     for name in ("SIGTERM", "SIGINT", "once"):
         assert (entries[name]["code"], entries[name]["state"]) == (3, "stopped")
@@ -65,7 +63,7 @@ def test_signals_save_and_leave(driven: dict[str, Any], memory_folder: Path, who
         assert_same_run(memory_folder / "runs" / "signals" / name, whole)
 
 
-def test_features_that_shrink_are_named(driven: dict[str, Any], memory_folder: Path, whole: Path) -> None:
+def test_features_that_shrink_are_named(driven, memory_folder, whole):
     """Touching a mapped page that is gone would end the process."""
     for entry in driven["shrinks"]:
         run, status = memory_folder / "runs" / "shrinks" / entry["name"], entry["status"]

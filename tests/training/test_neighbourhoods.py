@@ -1,21 +1,14 @@
 """Weights of complementary samples in training: what they multiply, when they are taken, resuming, what is refused."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.data.batches import Batch
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
 from coder_core.training.launch import start_run
-from coder_core.training.losses import Losses
 from coder_core.training.parts.make import make_neighbourhoods
-from coder_core.training.parts.neighbourhoods import Neighbourhoods, SampleCache
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.parts.neighbourhoods import SampleCache
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
@@ -31,13 +24,13 @@ LAMBDA = SCALE * BATCH
 KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 
 
-def begun(config: Config) -> tuple[Prepared, Neighbourhoods]:
+def begun(config):
     """Return data, model and neighbourhoods with an empty cache."""
     prepared = prepare(config)
     return prepared, make_neighbourhoods(config, prepared)
 
 
-def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
+def filled(config):
     """Fill the cache with a random embedding of every sample."""
     prepared, part = begun(config)
     torch.manual_seed(3)
@@ -51,18 +44,18 @@ def filled(config: Config) -> tuple[Prepared, Neighbourhoods]:
     return prepared, part
 
 
-def take(prepared: Prepared, part: Neighbourhoods | None, config: Config, batch: Batch) -> Losses:
+def take(prepared, part, config, batch):
     torch.manual_seed(4)  # of the dropout
     return compute_losses(prepared.model, batch, config, [part] if part else [], epoch=5.0)
 
 
-def looped_weights(part: Neighbourhoods, config: Config, pairs: list[int]) -> list[float]:
+def looped_weights(part, config, pairs):
     """The weights of some pairs as the paper's sums give them, from the cache."""
     images = part.cache.images[part.image_of_text].double().tolist()
     texts = part.cache.texts.double().tolist()
     near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
     kind, gamma = config.weighting.sample_weights, config.weighting.weight_direction
-    raw: dict[str, list[list[float]]] = {"diversity": [], "discrepancy": []}
+    raw = {"diversity": [], "discrepancy": []}
     for side in (images, texts):
         raw["diversity"].append([reference.diversity([side[j] for j in row]) for row in near])
         again = [[k for j in row for k in near[j]] for row in near]
@@ -85,7 +78,7 @@ def looped_weights(part: Neighbourhoods, config: Config, pairs: list[int]) -> li
     ("kind", "modalities"),
     [(kind, "difference") for kind in KINDS] + [("combined", kind) for kind in ("sum", "image", "text")],
 )
-def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modalities: str) -> None:
+def test_weights_of_a_batch_agree_with_the_loops(data, kind, modalities):
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, part = filled(config)
     part.begin_epoch(1)
@@ -97,7 +90,7 @@ def test_weights_of_a_batch_agree_with_the_loops(data: Path, kind: str, modaliti
 
 
 @pytest.mark.parametrize("loss", ["npairs-hinge", "btr-sum", "btr-hardest", "infonce", "dcl", "dcl-i"])
-def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data: Path, loss: str) -> None:
+def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data, loss):
     config = weighted(data, dropout=False, loss=loss)
     prepared, part = filled(config)
     part.begin_epoch(1)
@@ -114,7 +107,7 @@ def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data: Path,
     assert ours.parts == plain.parts  # what is shown is the loss itself
 
 
-def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: Path) -> None:
+def test_the_first_epoch_is_that_of_a_run_without_weights(data, tmp_path):
     """Bit for bit with λ of the batch size. From the second epoch on the runs part."""
     runs = []
     for kind in ("none", "diversity"):
@@ -130,7 +123,7 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data: Path, tmp_path: 
     assert same == [True] * 5 + [False] * 2
 
 
-def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) -> None:
+def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data):
     config = weighted(data, dropout=False)
     prepared, part = begun(config)
     batch = prepared.batches(0)
@@ -147,9 +140,9 @@ def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data: Path) 
     assert not any(value.requires_grad for value in part.state_dict().values())
 
 
-def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_time(data: Path) -> None:
+def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_time(data):
     config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
-    scores: list[Tensor] = []
+    scores = []
     for epoch in (1, 2, 1):
         _, part = filled(config)
         part.begin_epoch(epoch)
@@ -161,7 +154,7 @@ def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_
     assert not torch.equal(scores[0], every.discrepancy)
 
 
-def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(data: Path) -> None:
+def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(data):
     scores = []
     for kind, epoch in (("diversity", 1), ("random", 1), ("random", 1), ("random", 2)):
         prepared, part = filled(weighted(data, sample_weights=kind))
@@ -175,7 +168,7 @@ def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(d
     assert not torch.equal(control, later)
 
 
-def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
+def test_a_scale_of_one_epoch_stays_until_the_next(data):
     prepared, part = filled(weighted(data))
     part.begin_epoch(0)
     assert not part.scored
@@ -188,7 +181,7 @@ def test_a_scale_of_one_epoch_stays_until_the_next(data: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["hal", "mithun", "amrani"])
-def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) -> None:
+def test_the_weightings_of_others_read_the_batch_alone(data, kind):
     config = weighted(data, dropout=False, sample_weights=kind)
     prepared = prepare(config)
     assert prepared.sources.neighbourhood is None
@@ -207,7 +200,7 @@ def test_the_weightings_of_others_read_the_batch_alone(data: Path, kind: str) ->
     torch.testing.assert_close(ours.per_pair, plain.per_pair * torch.tensor(expected), rtol=1e-4, atol=1e-7)
 
 
-def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
+def test_within_modality_losses_agree_with_the_loops(data):
     """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives. The first
     epoch has no such loss."""
     config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
@@ -240,9 +233,7 @@ def test_within_modality_losses_agree_with_the_loops(data: Path) -> None:
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
-def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
-    data: Path, several: dict[str, Any]
-) -> None:
+def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data, several):
     """So that all N² · K² cosines of a double sum are averaged."""
     config = weighted(data, dropout=False, within_text=0.5, **several)
     prepared, part = filled(config)
@@ -256,14 +247,14 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(
     with torch.no_grad():
         texts = model.encode_texts(batch.words, batch.word_lengths)
         images = model.encode_images(batch.regions, batch.region_lengths)
-    near: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
+    near = {"rtol": 1e-4, "atol": 1e-6}
     for parts, row, length in zip(texts, batch.text_ids, batch.word_lengths.tolist(), strict=True):
         parts = parts if "embeddings" in several else parts[:length]
         torch.testing.assert_close(part.cache.texts[row], parts.mean(0), **near)
     torch.testing.assert_close(part.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
 
 
-def test_a_state_without_its_embeddings_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_state_without_its_embeddings_is_refused(data, tmp_path):
     plain = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
     config = weighted(data)
     trainer = Trainer(config, plain, prepare(config), torch.device("cpu"), quiet())
@@ -272,14 +263,14 @@ def test_a_state_without_its_embeddings_is_refused(data: Path, tmp_path: Path) -
     assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
 
 
-def test_fewer_neighbours_than_asked_for_are_told(data: Path) -> None:
+def test_fewer_neighbours_than_asked_for_are_told(data):
     """40 captions of 20 images: 38 at most."""
     faults = prepare(weighted(data, neighbours=200)).faults
     (fault,) = [fault for fault in faults if fault.place == "--neighbours"]
     assert all(number in str(fault) for number in ("200", "40 of 40", "38"))
 
 
-def test_an_image_that_occurs_twice_keeps_its_last_embedding_without_gradient() -> None:
+def test_an_image_that_occurs_twice_keeps_its_last_embedding_without_gradient():
     cache = SampleCache(images=3, texts=5, dimension=2)
     images = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
     texts = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8, 0.6]])

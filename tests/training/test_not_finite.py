@@ -2,13 +2,11 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.runs.history import HISTORY, read_history
@@ -16,7 +14,7 @@ from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import start_run
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.stopping import NotFiniteError
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import newest_state, quiet, state_tensors, tiny_config
@@ -25,7 +23,7 @@ PER_EPOCH = 5
 
 
 @pytest.fixture
-def begun(data: Path, tmp_path: Path) -> tuple[Path, Config, Prepared]:
+def begun(data, tmp_path):
     """One epoch was trained, evaluated and saved; another is to come."""
     folder = start_run(tiny_config(data, epochs=1, schedule="constant"), tmp_path, quiet())
     config, _ = read_config(folder)
@@ -33,9 +31,7 @@ def begun(data: Path, tmp_path: Path) -> tuple[Path, Config, Prepared]:
     return folder, longer, prepare(longer, Inputs(read_vocabulary(folder, longer)))
 
 
-def fail(
-    folder: Path, config: Config, prepared: Prepared, *, spoil: str | None = None, value: float = 0.0
-) -> str:
+def fail(folder, config, prepared, *, spoil=None, value=0.0):
     """Continue, expect the stop, and see that everything saved is as it was. Returns the message."""
     names = SaveStore(folder / "state", keep=2).names()
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
@@ -57,7 +53,7 @@ def fail(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_name_step_samples_and_image(begun: tuple[Path, Config, Prepared], value: float) -> None:
+def test_features_name_step_samples_and_image(begun, value):
     """The scan of the files is bypassed: as if a disk went bad while training."""
     folder, config, prepared = begun
     step, image = 6, int(prepared.batches(6).image_ids[3])
@@ -83,15 +79,13 @@ def test_features_name_step_samples_and_image(begun: tuple[Path, Config, Prepare
         ("words.vectors", np.inf, "model words.vectors.weight"),
     ],
 )
-def test_a_parameter_is_named_and_not_saved(
-    begun: tuple[Path, Config, Prepared], name: str, value: float, message: str
-) -> None:
+def test_a_parameter_is_named_and_not_saved(begun, name, value, message):
     """Infinite is the vector of a word no caption holds: no loss and no gradient shows it, but a save would carry it on."""
     assert re.search(message, fail(*begun, spoil=f"{name}.weight", value=value))
     assert newest_state(begun[0]).name == "5"
 
 
-def test_a_learning_rate_that_blows_up_never_saves_what_it_made(data: Path, tmp_path: Path) -> None:
+def test_a_learning_rate_that_blows_up_never_saves_what_it_made(data, tmp_path):
     """After the first step the weights are near the largest float32; the next step's loss or the save notices."""
     config = tiny_config(data, learning_rate=1e38, warmup_steps=0, schedule="constant", save_every=1e-6)
     with pytest.raises(InputError) as stopped:
@@ -103,7 +97,7 @@ def test_a_learning_rate_that_blows_up_never_saves_what_it_made(data: Path, tmp_
     assert SaveStore(tmp_path / "tiny" / "best", keep=1).names() == []
 
 
-def test_an_infinite_gradient_stops_before_the_optimizer(begun: tuple[Path, Config, Prepared]) -> None:
+def test_an_infinite_gradient_stops_before_the_optimizer(begun):
     """A hook spoils one gradient on its way back, which is named alone; the weights stay what they were."""
     folder, config, prepared = begun
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())

@@ -1,8 +1,6 @@
 """The learning rate as a function of the step; parameter groups."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ from coder_core.config.model import ModelConfig
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
-from coder_core.runs.saves import Save, SaveStore
+from coder_core.runs.saves import SaveStore
 from coder_core.training.optim import (
     learning_rate,
     load_optimizer,
@@ -23,7 +21,7 @@ from coder_core.training.optim import (
 from tests.support.tiny_bert import write_tiny_bert
 
 
-def optimizer_of(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+def optimizer_of(model, config):
     return make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
 
 
@@ -42,7 +40,7 @@ COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
         ({"schedule": "plateau", "warmup_steps": 2}, [0.5, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01]),
     ],
 )
-def test_the_rate_of_every_step(values: dict[str, Any], expected: list[float]) -> None:
+def test_the_rate_of_every_step(values, expected):
     config = TrainingConfig(learning_rate=1.0, **values)
     steps = len(expected)
     plateaus = [step // 3 for step in range(steps)]  # read by that schedule alone
@@ -51,16 +49,16 @@ def test_the_rate_of_every_step(values: dict[str, Any], expected: list[float]) -
 
 
 @pytest.fixture
-def bert(tmp_path: Path) -> dict[str, Any]:
+def bert(tmp_path):
     folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
     return {"text_encoder": "bert", "bert": str(folder), "dimension": 8}
 
 
-def build(values: dict[str, Any]) -> nn.Module:
+def build(values):
     return build_model(ModelConfig(**values), feature_size=6, words=7)
 
 
-def test_bert_gets_a_share_of_the_rate(bert: dict[str, Any]) -> None:
+def test_bert_gets_a_share_of_the_rate(bert):
     model = build(bert)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     set_rate(optimizer, 0.5)
@@ -72,7 +70,7 @@ def test_bert_gets_a_share_of_the_rate(bert: dict[str, Any]) -> None:
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.03}
 
 
-def test_a_bigru_and_what_stands_on_a_frozen_bert_have_one_group(bert: dict[str, Any]) -> None:
+def test_a_bigru_and_what_stands_on_a_frozen_bert_have_one_group(bert):
     for values in (bert | {"freeze_bert": True}, {"dimension": 8, "word_size": 4}):
         model = build(values)
         [group] = optimizer_of(model, TrainingConfig()).param_groups
@@ -80,7 +78,7 @@ def test_a_bigru_and_what_stands_on_a_frozen_bert_have_one_group(bert: dict[str,
         assert {id(p) for p in group["params"]} == {id(p) for p in expected}
 
 
-def stepped(width: int, folder: Path) -> tuple[nn.Linear, torch.optim.Optimizer, Save]:
+def stepped(width, folder):
     torch.manual_seed(0)
     model = nn.Linear(width, 2)
     optimizer = optimizer_of(model, TrainingConfig())
@@ -90,13 +88,13 @@ def stepped(width: int, folder: Path) -> tuple[nn.Linear, torch.optim.Optimizer,
     return model, optimizer, store.newest()
 
 
-def step(model: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
+def step(model, optimizer):
     model(torch.ones(4, model.in_features)).square().sum().backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
-def test_a_restored_optimizer_takes_the_same_next_step(tmp_path: Path) -> None:
+def test_a_restored_optimizer_takes_the_same_next_step(tmp_path):
     model, optimizer, save = stepped(3, tmp_path)
     other = nn.Linear(3, 2)
     other.load_state_dict(save.tensors("model"))
@@ -108,7 +106,7 @@ def test_a_restored_optimizer_takes_the_same_next_step(tmp_path: Path) -> None:
     assert torch.equal(other.weight, model.weight)
 
 
-def test_moments_of_another_shape_or_parameter_are_refused(tmp_path: Path) -> None:
+def test_moments_of_another_shape_or_parameter_are_refused(tmp_path):
     _, optimizer, _ = stepped(3, tmp_path / "narrow")
     _, _, wider = stepped(4, tmp_path / "wide")
     with pytest.raises(InputError, match=r"optimizer\.safetensors: has weight\.exp_avg of shape \(2, 4\)"):

@@ -1,12 +1,10 @@
 """Two processes come to what one process comes to with the same global batch."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 from coder_core.config.schema import Config, changed_flags
 from coder_core.console.faults import InputError
@@ -26,26 +24,24 @@ ROUGH_TOLERANCE = 2**-8  # of keys whose factors were rounded to bfloat16
 
 
 @pytest.fixture(scope="module")
-def towers(towers_folder: Path) -> Path:
+def towers(towers_folder):
     return write_pictures_of_any_shape(towers_folder)
 
 
 @pytest.fixture(scope="module")
-def one(data: Path, towers: Path) -> dict[str, Tensor]:
+def one(data, towers):
     return everything(data, towers)
 
 
 @pytest.fixture(scope="module")
-def two(data: Path, towers: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+def two(data, towers, tmp_path_factory):
     out = str(tmp_path_factory.mktemp("two") / "results.safetensors")
     run_two("-m", "tests.support.ddp_worker", str(data), str(towers), out)
     return load_file(out)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_losses_gradients_twin_and_banks_equal_one_process(
-    case: str, one: dict[str, Tensor], two: dict[str, Tensor]
-) -> None:
+def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
     names = [name for name in one if name.startswith(f"{case} ")]
     assert names == [name for name in one if name.startswith(f"{case} ") and name in two]
     assert sum("gradient" in name for name in names) >= 20 * STEPS
@@ -57,7 +53,7 @@ def test_losses_gradients_twin_and_banks_equal_one_process(
 
 
 @pytest.mark.parametrize("case", TOWERS)
-def test_towers_equal_one_process(case: str, one: dict[str, Tensor], two: dict[str, Tensor]) -> None:
+def test_towers_equal_one_process(case, one, two):
     """Equal up to float32 rounding, relative to the largest value; it differs with the processor (3e-5 seen)."""
     names = [name for name in one if name.startswith(f"towers {case} ")]
     assert names == [name for name in one if name.startswith(f"towers {case} ") and name in two]
@@ -68,7 +64,7 @@ def test_towers_equal_one_process(case: str, one: dict[str, Tensor], two: dict[s
         torch.testing.assert_close(two[name], value, atol=1e-4 * largest, rtol=0, msg=lambda m, n=name: n + m)
 
 
-def test_memories_hold_what_both_processes_saw_as_one(one: dict[str, Tensor], two: dict[str, Tensor]) -> None:
+def test_memories_hold_what_both_processes_saw_as_one(one, two):
     """Keys in the order of the batch; one largest diversity of each modality in all of the batch; the rows of the batch
     norm; a verdict given while the processes read reaches all or none."""
     for step in range(STEPS):
@@ -85,7 +81,7 @@ def test_memories_hold_what_both_processes_saw_as_one(one: dict[str, Tensor], tw
 
 
 @pytest.mark.timeout(620)
-def test_the_command_in_two_processes_trains_clusters_saves_and_continues(data: Path, tmp_path: Path) -> None:
+def test_the_command_in_two_processes_trains_clusters_saves_and_continues(data, tmp_path):
     """Its losses are those of one process; the first process clusters anew, the second takes its centroids over."""
     config = tiny_config(data, "pair", bank_size=16, prototypes=6, prototype_recluster=1, **STILL)
     alone = start_run(replace(config, name="alone"), tmp_path, quiet())
@@ -104,7 +100,7 @@ def test_the_command_in_two_processes_trains_clusters_saves_and_continues(data: 
     assert ["epoch 2" in output for output in outputs] == [True, False]  # one process prints
 
 
-def test_without_torchrun_everything_is_handed_back() -> None:
+def test_without_torchrun_everything_is_handed_back():
     rows = torch.randn(3, 2, requires_grad=True)
     assert parallel.gather_with_gradient(rows) is rows
     assert parallel.gather_rows(rows) is rows
@@ -115,7 +111,7 @@ def test_without_torchrun_everything_is_handed_back() -> None:
     assert (parallel.rank(), parallel.world_size()) == (0, 1)
 
 
-def test_a_batch_that_does_not_divide_is_refused(data: Path) -> None:
+def test_a_batch_that_does_not_divide_is_refused(data):
     prepared = prepare(tiny_config(data))
     with pytest.raises(InputError, match="a multiple of the 3 processes"):
         TrainingBatches(prepared.data.train, prepared.words.train, batch_size=8, seed=0, part=1, parts=3)

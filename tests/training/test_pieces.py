@@ -1,15 +1,10 @@
 """Gradient caching: a step in pieces is the step of the whole batch, whatever the loss and the parts."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coder_core.config.checks import problems
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.training import gradient_caching
 from coder_core.training.gradient_caching import check_pieces
@@ -25,22 +20,22 @@ pytestmark = pytest.mark.usefixtures("own_threads")
 TOLERANCE = 1e-5
 SHARED = "btr-hardest sigmoid-online cmpm polynomial dcl-gradient dcl-bank-anchors dino-reversed several "
 SHARED += "interaction-boosting mutual combined-weights within"
-OFTEN: dict[str, dict[str, Any]] = {name: CASES[name] for name in SHARED.split()} | {
+OFTEN = {name: CASES[name] for name in SHARED.split()} | {
     "dcl-i": {"loss": "dcl-i", "bank_size": 13},
     "npairs": {"loss": "npairs-hinge", "npairs_margin": 0.5},
     "infonce-scale": {"loss": "infonce", "learn_scale": True},
 }
 # Seven steps: the prototypes exist from the sixth on.
-CODER: dict[str, Any] = {"loss": "dcl", "concepts": 10, "prototypes": 4, "bank_size": 13, "temperature": 0.2}
+CODER = {"loss": "dcl", "concepts": 10, "prototypes": 4, "bank_size": 13, "temperature": 0.2}
 DROPOUT = {"image_dropout": 0.2, "word_dropout": 0.2, "embedding_dropout": 0.2}
 
 
-def still(data: Path, **values: Any) -> Config:
+def still(data, **values):
     usual = {"boosting_momentum": 0.9, "twin_precision": "float32", "image_layers": 1, "bank_size": 0}
     return tiny_config(data, **STILL | usual | values)
 
 
-def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def assert_same(actual, expected):
     assert actual.keys() == expected.keys()
     assert sum("gradient" in name for name in actual) > 20
     for name, value in expected.items():
@@ -49,12 +44,12 @@ def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("case", OFTEN)
-def test_losses_gradients_and_memories_equal_those_of_the_whole_batch(data: Path, case: str) -> None:
+def test_losses_gradients_and_memories_equal_those_of_the_whole_batch(data, case):
     config = still(data, **OFTEN[case])
     assert_same(trained(changed(config, **PIECES), 3), trained(config, 3))
 
 
-def test_the_whole_of_coder_with_prototypes_equals_the_whole_batch(data: Path) -> None:
+def test_the_whole_of_coder_with_prototypes_equals_the_whole_batch(data):
     config = still(data, **CODER)
     expected = trained(config, 7)
     assert "6 part pgc" in expected
@@ -67,12 +62,12 @@ def test_the_whole_of_coder_with_prototypes_equals_the_whole_batch(data: Path) -
     [CODER, {"loss": "infonce", "boosting": "rm", "boosting_scenario": "online"}],
     ids=["coder", "online"],
 )
-def test_dropout_repeats(data: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]) -> None:
+def test_dropout_repeats(data, monkeypatch, values):
     """The same pieces without caching: each encoded once, all activations kept."""
     config = still(data, **values | DROPOUT | PIECES)
     cached = trained(config, 3)
 
-    def once(encode: Callable[..., Any], *inputs: Tensor, use_reentrant: bool) -> Any:
+    def once(encode, *inputs, use_reentrant):
         return encode(*inputs)
 
     monkeypatch.setattr(gradient_caching, "checkpoint", once)
@@ -81,11 +76,11 @@ def test_dropout_repeats(data: Path, monkeypatch: pytest.MonkeyPatch, values: di
     assert not torch.allclose(other["0 loss"], cached["0 loss"])
 
 
-def test_a_piece_is_encoded_once_for_the_loss_and_once_for_its_gradient(data: Path) -> None:
+def test_a_piece_is_encoded_once_for_the_loss_and_once_for_its_gradient(data):
     """The twin, too, reads pieces; it has no gradient."""
     config = still(data, loss="dcl", bank_size=13, **PIECES)
     prepared = prepare(config)
-    sizes: list[int] = []
+    sizes = []
     prepared.model.regions.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
     losses = compute_losses(prepared.model, prepared.batches(0), config, epoch=0)
     assert sizes == [3, 3, 2]
@@ -93,19 +88,19 @@ def test_a_piece_is_encoded_once_for_the_loss_and_once_for_its_gradient(data: Pa
     assert sizes == [3, 3, 2, 2, 3, 3]  # the last piece's backward pass comes first
 
 
-def test_the_size_of_a_piece_may_change(data: Path, tmp_path: Path) -> None:
+def test_the_size_of_a_piece_may_change(data, tmp_path):
     config, console = changed(tiny_config(data, epochs=1), **PIECES), quiet()
     run = start_run(config, tmp_path, quiet())
     continue_run(run, changed(config, piece_size=4), console)
     assert "is 4, was 3" in printed(console)
 
 
-def test_towers_equal_the_whole_batch(towers_folder: Path) -> None:
+def test_towers_equal_the_whole_batch(towers_folder):
     whole, pieces = (tower_config(towers_folder, piece_size=size, text_tuning="lora") for size in (0, 3))
     assert_same(trained(pieces, 1, TOWER_RATE), trained(whole, 1, TOWER_RATE))
 
 
-def test_batch_normalisation_is_refused_with_a_fix(data: Path) -> None:
+def test_batch_normalisation_is_refused_with_a_fix(data):
     [fault] = problems(still(data, piece_size=3, image_layers=2))
     assert fault.place == "--piece-size"
     assert "--image-layers 1" in str(fault)

@@ -2,16 +2,12 @@
 
 import copy
 import itertools
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from coder_core.config.schema import Config
 from coder_core.config.training import TrainingConfig
 from coder_core.model.device import no_grad_autocast, no_grad_precision
 from coder_core.model.encoders.pooling import GeneralisedPooling
@@ -28,16 +24,16 @@ from tests.support.tiny_runs import STILL, tiny_config
 CPU = torch.device("cpu")
 
 
-def in_bfloat16() -> torch.autocast:
+def in_bfloat16():
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-def config_of(data: Path, **values: Any) -> Config:
+def config_of(data, **values):
     """Without dropout, with a bank."""
     return tiny_config(data, **STILL | {"bank_size": 16} | values)
 
 
-def test_the_twin_gets_its_own_precision_or_the_steps() -> None:
+def test_the_twin_gets_its_own_precision_or_the_steps():
     """Left to itself it is bfloat16 only where that is known to be faster."""
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
     assert no_grad_precision(TrainingConfig(), CPU) == "float32"
@@ -52,14 +48,14 @@ def test_the_twin_gets_its_own_precision_or_the_steps() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
-def test_the_processor_is_asked_what_it_multiplies() -> None:
+def test_the_processor_is_asked_what_it_multiplies():
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     flags = next(line for line in lines if line.startswith(("flags", "Feat")))
     assert multiplies_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
 
 
 @pytest.mark.parametrize("around", [nullcontext, in_bfloat16])
-def test_the_pass_has_its_precision_whatever_holds_around_it(around: Callable[[], Any]) -> None:
+def test_the_pass_has_its_precision_whatever_holds_around_it(around):
     a, b = torch.randn(3, 4), torch.randn(4, 5)
     with around():
         before = (a @ b).dtype
@@ -79,7 +75,7 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around: Callable[[]
         {"region_norm": "rms"},
     ],
 )
-def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, values: dict[str, Any]) -> None:
+def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data, values):
     results = {}
     for precision in ("float32", "bfloat16"):
         config = config_of(data, twin_precision=precision, **values)
@@ -93,7 +89,7 @@ def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data: Path, val
         assert not torch.equal(exact, rough)
 
 
-def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(data: Path) -> None:
+def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(data):
     """Only keys are rounded: in-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
     results = []
     for precision in ("float32", "bfloat16"):
@@ -111,7 +107,7 @@ def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(dat
 
 
 @pytest.mark.parametrize("values", [{}, {"embeddings": 3}, {"scorer": "interaction"}])
-def test_a_teacher_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: dict[str, Any]) -> None:
+def test_a_teacher_in_bfloat16_sets_nearly_the_same_margins(data, values):
     results = []
     for precision in ("float32", "bfloat16"):
         config = boosted(data, dropout=False, twin_precision=precision, **values)
@@ -124,7 +120,7 @@ def test_a_teacher_in_bfloat16_sets_nearly_the_same_margins(data: Path, values: 
 
 @torch.no_grad()
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(layers: int) -> None:
+def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(layers):
     torch.manual_seed(0)
     encoder = RecurrentWords(50, 20, 32, layers=layers)
     lengths = torch.tensor([7, 1, 4, 12, 9])
@@ -138,7 +134,7 @@ def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(laye
     assert rough.masked_select((torch.arange(12) >= lengths[:, None])[..., None]).count_nonzero() == 0
 
 
-def test_a_gru_with_gradients_stays_float32_under_autocast() -> None:
+def test_a_gru_with_gradients_stays_float32_under_autocast():
     torch.manual_seed(0)
     encoder = RecurrentWords(50, 20, 32)
     words, lengths = torch.randint(2, 50, (3, 6)), torch.tensor([6, 2, 4])
@@ -154,7 +150,7 @@ def test_a_gru_with_gradients_stays_float32_under_autocast() -> None:
         torch.testing.assert_close(one, other, atol=0, rtol=0)
 
 
-def test_pooling_ranks_in_float32_with_the_weights_of_float32() -> None:
+def test_pooling_ranks_in_float32_with_the_weights_of_float32():
     torch.manual_seed(0)
     pooling, lengths = GeneralisedPooling(), torch.tensor([5, 3])
     features = torch.randn(2, 5, 6)
@@ -166,11 +162,11 @@ def test_pooling_ranks_in_float32_with_the_weights_of_float32() -> None:
         torch.testing.assert_close(rough, pooling(features.bfloat16().float(), lengths), atol=0, rtol=0)
 
 
-def test_regions_are_rounded_once_and_their_gradients_are_float32() -> None:
+def test_regions_are_rounded_once_and_their_gradients_are_float32():
     torch.manual_seed(0)
     encoder = RegionEncoder(24, 16)
     regions = torch.randn(4, 6, 24)
-    exact: Tensor = encoder(regions)
+    exact = encoder(regions)
     with in_bfloat16():
         rough = encoder(regions)
     assert rough.dtype == torch.bfloat16

@@ -1,8 +1,5 @@
 """Prototypes in training: when the loss begins, what it is, resuming, several processes, what is saved and told."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +8,9 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
-from coder_core.training.losses import Losses
 from coder_core.training.parts.make import ConceptLoss, make_prototypes
 from coder_core.training.parts.prototypes import PrototypeClassification
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.support.configs import changed
@@ -24,20 +20,18 @@ from tests.support.tiny_runs import STILL, events, printed, quiet, tiny_config
 PER_EPOCH, PROTOTYPES = 5, 6
 
 
-def prototype_config(data: Path, **values: Any) -> Config:
+def prototype_config(data, **values):
     """Prototypes without dropout and without a bank."""
     return tiny_config(data, **STILL | {"epochs": 4, "bank_size": 0, "prototypes": PROTOTYPES} | values)
 
 
-def step(
-    prepared: Prepared, prototypes: PrototypeClassification | None, config: Config, number: int
-) -> Losses:
+def step(prepared, prototypes, config, number):
     parts = [*([ConceptLoss()] if config.model.concepts else []), *([prototypes] if prototypes else [])]
     epoch = number / PER_EPOCH
     return compute_losses(prepared.model, prepared.batches(number), config, parts, epoch=epoch)
 
 
-def begun(config: Config, steps: int = 0) -> tuple[Prepared, PrototypeClassification, Losses | None]:
+def begun(config, steps=0):
     """Return data, model and prototypes after some steps, and the losses of the last of these."""
     prepared, losses = prepare(config), None
     prototypes = make_prototypes(config, prepared)
@@ -48,7 +42,7 @@ def begun(config: Config, steps: int = 0) -> tuple[Prepared, PrototypeClassifica
 
 
 @pytest.mark.parametrize("concepts", [0, 4])
-def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path, concepts: int) -> None:
+def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data, concepts):
     """The concept branch is classified; without one the instance branch is."""
     config = prototype_config(data, concepts=concepts, weight_prototypes=0.5, prototype_temperature=0.25)
     prepared, prototypes, _ = begun(config)
@@ -78,7 +72,7 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data: Path,
         assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(halves, rel=1e-3)
 
 
-def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: Path) -> None:
+def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data):
     config = prototype_config(data, concepts=4, weight_instance=0.0, weight_concept=0.0)
     prepared, prototypes, losses = begun(config, PER_EPOCH + 1)
     losses.total.backward()
@@ -86,7 +80,7 @@ def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data: 
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.model.concepts.parameters())
 
 
-def test_centroids_move_only_when_the_step_is_remembered(data: Path) -> None:
+def test_centroids_move_only_when_the_step_is_remembered(data):
     config = prototype_config(data)
     prepared, prototypes, _ = begun(config, PER_EPOCH)
     before = {name: value.clone() for name, value in prototypes.state_dict().items()}
@@ -96,7 +90,7 @@ def test_centroids_move_only_when_the_step_is_remembered(data: Path) -> None:
     assert not torch.equal(prototypes.clusters.centroids, before["clusters.centroids"])
 
 
-def test_the_report_by_hand() -> None:
+def test_the_report_by_hand():
     """Two of four pairs had a label, one of them another; three images and one text were named right."""
     config = changed(Config(), prototypes=2, dimension=2)
     prototypes = PrototypeClassification(config, np.arange(4), pass_pairs=4)
@@ -121,13 +115,13 @@ def test_the_report_by_hand() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def whole(data, tmp_path_factory):
     """A run with twin and banks, a full clustering after epochs 1 and 2, never stopped; what it printed."""
     config, console = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1), quiet()
     return start_run(config, tmp_path_factory.mktemp("whole"), console), printed(console)
 
 
-def test_the_history_and_the_screen_report_the_prototypes(whole: tuple[Path, str]) -> None:
+def test_the_history_and_the_screen_report_the_prototypes(whole):
     run, output = whole
     by_epoch = {event["epoch"]: event.get("prototypes") for event in events(run, "epoch")}
     assert by_epoch[1] is None  # the first pass only seeds
@@ -140,7 +134,7 @@ def test_the_history_and_the_screen_report_the_prototypes(whole: tuple[Path, str
     assert f"{by_epoch[3]['used']} prototypes used" in output
 
 
-def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole: tuple[Path, str]) -> None:
+def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole):
     run, _ = whole
     save = best_save(run)
     assert not any("classifier" in name or "prototype" in name for name in save.tensors("model"))
@@ -150,7 +144,7 @@ def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole
     assert beside["centroids"].shape == beside["classifier"].shape == (PROTOTYPES, 8)
 
 
-def test_more_prototypes_than_pairs_names_what_fits(data: Path) -> None:
+def test_more_prototypes_than_pairs_names_what_fits(data):
     """20 images × 2 captions: 40 pairs, 2 prototypes by the paper's measure."""
     with pytest.raises(InputError, match=r"41.*at most 40.*--prototypes 2\b"):
         prepare(tiny_config(data, prototypes=41))
@@ -158,7 +152,7 @@ def test_more_prototypes_than_pairs_names_what_fits(data: Path) -> None:
     assert [fault.severity for fault in faults if fault.place == "--prototypes"] == ["warning"]
 
 
-def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data: Path) -> None:
+def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data):
     _, prototypes, _ = begun(prototype_config(data), 2 * PER_EPOCH)
     random = np.random.default_rng(0)
     images, texts = (random.normal(size=(count, 8)).astype(np.float32) for count in (20, 40))

@@ -5,10 +5,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,12 +42,12 @@ SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(data, tmp_path_factory):
     """A run that was never stopped."""
     return start_run(tiny_config(data), tmp_path_factory.mktemp("whole"), quiet())
 
 
-def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
+def test_the_whole_run_took_every_step_and_kept_the_best(whole):
     assert position(whole)["step"] == STEPS
     assert position(whole)["evaluated"] == 3
     assert newest_state(whole).document("position")["loss_sum"] == 0.0
@@ -57,16 +55,14 @@ def test_the_whole_run_took_every_step_and_kept_the_best(whole: Path) -> None:
     assert (read_status(whole) or {})["state"] == "finished"
 
 
-def stop_again(folder: Path, step: int, number: int = signal.SIGTERM) -> None:
+def stop_again(folder, step, number=signal.SIGTERM):
     """Continue a run until a signal stops it during a step."""
     config, prepared = prepared_again(folder)
     batches = stopping(prepared.batches, step, number)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
 
 
-def test_stopped_by_ctrl_c_and_by_a_closed_terminal(
-    whole: Path, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_stopped_by_ctrl_c_and_by_a_closed_terminal(whole, tmp_path, request):
     stopped = stop_during(whole, tmp_path / "tiny", 1, signal.SIGINT)
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
@@ -81,7 +77,7 @@ class SignallingTokens(Tokens):
     left: list[int]
 
     @property
-    def lengths(self) -> np.ndarray:
+    def lengths(self):
         self.left[0] -= 1
         if self.left[0] == 0:
             signal.raise_signal(signal.SIGTERM)
@@ -89,7 +85,7 @@ class SignallingTokens(Tokens):
 
 
 @pytest.mark.parametrize("evaluation", [1, 3])
-def test_a_signal_during_an_evaluation_repeats_it(whole: Path, tmp_path: Path, evaluation: int) -> None:
+def test_a_signal_during_an_evaluation_repeats_it(whole, tmp_path, evaluation):
     folder, config, prepared = begin(whole, tmp_path / "tiny")
     tokens = SignallingTokens(prepared.words.dev.ids, prepared.words.dev.offsets)
     object.__setattr__(tokens, "left", [evaluation])
@@ -100,7 +96,7 @@ def test_a_signal_during_an_evaluation_repeats_it(whole: Path, tmp_path: Path, e
     assert_same_run(folder, whole)
 
 
-def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp_path: Path) -> None:
+def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path):
     """Its history has lines and its state has none: the second start begins anew."""
     folder = stop_during(whole, tmp_path / "tiny", 12)
     shutil.rmtree(folder / "state")
@@ -110,21 +106,21 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole: Path, tmp
     assert_same_run(folder, whole)
 
 
-def with_remains(run: Path) -> None:
+def with_remains(run):
     """Leave what a writer leaves that is killed after its last save was in place; its process number is in use."""
     for kind in ("state", "best"):
         shutil.copytree(run / kind, run / "copy")
         (run / "copy").rename(run / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
 
 
-def with_save_set_aside(run: Path) -> None:
+def with_save_set_aside(run):
     """Set the newest save aside, as a save that replaces it does for a moment."""
     newest = run / "state" / str(STEPS)
     newest.rename(newest.with_name(f".tmp-{STEPS}-old"))
 
 
 @pytest.mark.parametrize("change", [lambda run: None, with_remains, with_save_set_aside])
-def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path, change: Callable[[Path], None]) -> None:
+def test_a_finished_run_ends_at_once(whole, tmp_path, change):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     change(again)
     started = time.monotonic()
@@ -135,7 +131,7 @@ def test_a_finished_run_ends_at_once(whole: Path, tmp_path: Path, change: Callab
     assert_same_run(again, whole)
 
 
-def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path) -> None:
+def test_a_run_that_lost_its_patience_does_not_go_on(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
     config = tiny_config(data, epochs=5, patience=2, learning_rate=1e-12, **SHORT)
     folder = start_run(config, tmp_path, quiet())
@@ -147,7 +143,7 @@ def test_a_run_that_lost_its_patience_does_not_go_on(data: Path, tmp_path: Path)
     assert read_history(folder / HISTORY)[-1]["state"] == "finished"
 
 
-def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Path) -> None:
+def test_the_rate_falls_on_a_plateau_also_after_a_stop(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0}
     config = tiny_config(data, epochs=6, **values, **SHORT)
@@ -160,13 +156,13 @@ def test_the_rate_falls_on_a_plateau_also_after_a_stop(data: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
-def test_settings_that_need_dev_are_refused_without(data: Path, tmp_path: Path, key: str, value: str) -> None:
+def test_settings_that_need_dev_are_refused_without(data, tmp_path, key, value):
     alone = Path(shutil.copytree(data, tmp_path / "alone", ignore=shutil.ignore_patterns("dev_*")))
     with pytest.raises(InputError, match=f"--{key.replace('_', '-')} {value}"):
         start_run(tiny_config(alone, **{key: value}), tmp_path, quiet())
 
 
-def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
+def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
     data = write_tiny_data(tmp_path / "data", images=60)
     console = quiet()
     config = tiny_config(data, epochs=3, choose_on="half", name="dcl-s0", **SHORT)
@@ -187,14 +183,14 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path: Path) -> None:
     assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")
 
 
-def test_a_second_writer_is_refused(whole: Path) -> None:
+def test_a_second_writer_is_refused(whole):
     before = newest_state(whole).fingerprint
     with RunLock(whole), pytest.raises(InputError, match="is being written by process"):
         continue_run(whole, None, quiet())
     assert newest_state(whole).fingerprint == before
 
 
-def test_changed_values_are_named_together(whole: Path) -> None:
+def test_changed_values_are_named_together(whole):
     config, _ = read_config(whole)
     with pytest.raises(InputError) as refused:
         continue_run(whole, changed(config, dimension=4, bank_size=99, seed=6), quiet())
@@ -209,9 +205,7 @@ def test_changed_values_are_named_together(whole: Path) -> None:
         ({"bank_size": 40}, r"bank\.images.*\(13, 8\).*\(40, 8\)"),
     ],
 )
-def test_a_state_of_other_sizes_is_refused_by_name_and_shape(
-    whole: Path, data: Path, tmp_path: Path, values: dict[str, Any], named: str
-) -> None:
+def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_path, values, named):
     """As after copying a state folder from one run to another."""
     other = start_run(tiny_config(data, epochs=1, **values), tmp_path, quiet())
     shutil.rmtree(other / "state")
@@ -220,7 +214,7 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(
         continue_run(other, None, quiet())
 
 
-def test_another_precision_warns_and_the_data_may_move(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, about = read_config(stopped)
     moved, console = shutil.copytree(data, tmp_path / "moved"), quiet()
@@ -232,7 +226,7 @@ def test_another_precision_warns_and_the_data_may_move(whole: Path, data: Path, 
     assert position(stopped) == position(whole)
 
 
-def spoil(data: Path, split: str, part: str) -> str:
+def spoil(data, split, part):
     """Change one number or word of a data set; return the file."""
     file = data / f"{split}_{part}"
     if part == "ims.npy":
@@ -245,14 +239,14 @@ def spoil(data: Path, split: str, part: str) -> str:
     return str(file)
 
 
-def refused_files(run: Path, data: Path) -> list[str]:
+def refused_files(run, data):
     """Return the places of the faults that keep a run from being continued on other data."""
     with pytest.raises(InputError) as refused:
         continue_run(run, changed(read_config(run)[0], data=str(data)), quiet())
     return [fault.place for fault in refused.value.faults]
 
 
-def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path) -> None:
+def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path):
     """More images than the 64 that a sample compares, and the one changed is none of these."""
     data, files = write_tiny_data(tmp_path / "data", images=500), ("ims.npy", "caps.txt")
     config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
@@ -266,7 +260,7 @@ def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path: Path) -> No
     assert refused_files(run, other) == changed_files
 
 
-def test_a_dev_split_that_went_or_came_is_refused(whole: Path, data: Path, tmp_path: Path) -> None:
+def test_a_dev_split_that_went_or_came_is_refused(whole, data, tmp_path):
     bare = Path(shutil.copytree(data, tmp_path / "bare", ignore=shutil.ignore_patterns("dev_*")))
     without = start_run(tiny_config(bare, epochs=1), tmp_path, quiet())
     assert refused_files(whole, bare) == [str(bare)]
@@ -276,7 +270,7 @@ def test_a_dev_split_that_went_or_came_is_refused(whole: Path, data: Path, tmp_p
 @pytest.mark.parametrize(
     "file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"]
 )
-def test_a_damaged_state_is_named_and_one_before_continued(whole: Path, tmp_path: Path, file: str) -> None:
+def test_a_damaged_state_is_named_and_one_before_continued(whole, tmp_path, file):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()
     damaged = again / "state" / newer / file

@@ -1,12 +1,7 @@
 """Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains, without the cache."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from coder_core.config.schema import Config
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
@@ -20,7 +15,7 @@ from tests.support.weighted_runs import COUNT, weighted
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 TWO = {"epochs": 2}
-TRIPLET: dict[str, Any] = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
+TRIPLET = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
 BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
 WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
 BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
@@ -29,18 +24,18 @@ CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
 ONLINE = TWO | {"boosting_scenario": "online", "boosting_branches": 3}
 
 
-def over_a_finished_run(data: Path, folder: Path) -> Config:
+def over_a_finished_run(data, folder):
     teacher = start_run(boosted(data, "first", boosting="none", epochs=1), folder, quiet())
     offline = {"boosting_scenario": "offline", "boosting_teacher": str(teacher)}
     return boosted(data, boosting="rm", **TWO | offline)
 
 
-def with_bert(data: Path, folder: Path) -> Config:
+def with_bert(data, folder):
     bert = write_tiny_bert(folder / "bert", WORDS)
     return tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
 
 
-def with_towers(folder: Path, *, every_part: bool = False) -> Config:
+def with_towers(folder, *, every_part=False):
     from tests.support import tower_runs as runs  # transformers, for few tests
 
     runs.write_towers_and_data(folder)
@@ -50,7 +45,7 @@ def with_towers(folder: Path, *, every_part: bool = False) -> Config:
 
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
 # steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
-CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
+CASES = {
     "memory": (lambda data, _: tiny_config(data, **TWO), (0, 4, 9)),
     "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (5,)),
     "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (4, 9)),
@@ -71,7 +66,7 @@ CASES: dict[str, tuple[Callable[[Path, Path], Config], tuple[int, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def whole(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(request, data, tmp_path_factory):
     """A run of a case that was never stopped."""
     folder = tmp_path_factory.mktemp("whole")
     return start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
@@ -82,9 +77,7 @@ def whole(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.T
     [(name, step) for name, (_, steps) in CASES.items() for step in steps],
     indirect=["whole"],
 )
-def test_stopped_and_continued_equals_never_stopped(
-    whole: Path, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_and_continued_equals_never_stopped(whole, step, tmp_path, monkeypatch):
     per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]
     stopped = stop_during(whole, tmp_path / whole.name, step)
     assert (position(stopped)["step"], position(stopped)["evaluated"]) == (step + 1, step // per_epoch)

@@ -2,22 +2,18 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
-from coder_core.data.reviews import Review, Verdict, append_review, image_keys
-from coder_core.data.split import Split
+from coder_core.data.reviews import Review, append_review, image_keys
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.make import make_parts
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from coder_core.training.step import compute_losses
 from tests.support.configs import changed
@@ -28,17 +24,17 @@ pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 @pytest.fixture(scope="module")
-def train(data: Path) -> Split:
+def train(data):
     return read_split(data, "train")
 
 
-def judge(train: Split, *verdicts: tuple[int, int, Verdict]) -> dict[tuple[str, str], Verdict]:
+def judge(train, *verdicts):
     """(caption, image, verdict) of rows → pairs by content."""
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     return {(keys[image], train.captions[caption]): verdict for caption, image, verdict in verdicts}
 
 
-def written(path: Path, verdicts: dict[tuple[str, str], Verdict]) -> Path:
+def written(path, verdicts):
     path.touch()
     for (image, caption), verdict in verdicts.items():
         append_review(path, Review(image, caption, verdict, "anna"))
@@ -46,22 +42,22 @@ def written(path: Path, verdicts: dict[tuple[str, str], Verdict]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def reviews(train: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reviews(train, tmp_path_factory):
     """Caption 0 is wrong and belongs to image 3, caption 4 is vague, caption 6 also matches image 9."""
     rows = (0, 0, "wrong-caption"), (0, 3, "also-matches"), (4, 2, "too-vague"), (6, 9, "also-matches")
     verdicts = judge(train, *rows)
     return written(tmp_path_factory.mktemp("reviews") / "reviews.jsonl", verdicts)
 
 
-def reviewed(data: Path, file: Path, **values: Any) -> Config:
+def reviewed(data, file, **values):
     return tiny_config(data, reviews=str(file), **values)
 
 
-def prepared(config: Config) -> Prepared:
+def prepared(config):
     return prepare(config, Inputs(reviews=named_reviews(config)))
 
 
-def test_an_empty_file_changes_no_bit(data: Path, tmp_path: Path) -> None:
+def test_an_empty_file_changes_no_bit(data, tmp_path):
     empty = written(tmp_path / "empty.jsonl", {})
     plain = start_run(tiny_config(data, epochs=1), tmp_path / "plain", quiet())
     with_empty = start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet())
@@ -69,7 +65,7 @@ def test_an_empty_file_changes_no_bit(data: Path, tmp_path: Path) -> None:
     assert events(plain), "the histories, which are equal too, hold the losses"
 
 
-def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews: Path) -> None:
+def test_pairs_are_left_out_weighed_and_added(train, data, reviews):
     config = reviewed(data, reviews)
     result = apply_reviews(train, named_reviews(config), config.data)
     assert result.split.captions == [*train.captions[1:], train.captions[0], train.captions[6]]
@@ -82,7 +78,7 @@ def test_pairs_are_left_out_weighed_and_added(train: Split, data: Path, reviews:
         assert fact in str(result.faults[-1])
 
 
-def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, reviews: Path) -> None:
+def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     off = reviewed(data, reviews, wrong_weight=1.0, vague_weight=1.0, also_matches=False)
     result = apply_reviews(train, named_reviews(off), off.data)
     assert result.split is train
@@ -102,7 +98,7 @@ def test_every_use_of_reviews_can_be_switched_off(train: Split, data: Path, revi
     assert weights[5] == 0.25
 
 
-def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path, tmp_path: Path) -> None:
+def test_a_weight_multiplies_the_loss_of_its_pair_alone(train, data, tmp_path):
     verdicts = judge(train, *((row, row // 2, "too-vague") for row in range(8)))
     vague = written(tmp_path / "vague.jsonl", verdicts)
     config = reviewed(data, vague, bank_size=0, vague_weight=0.25, **STILL)
@@ -119,7 +115,7 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train: Split, data: Path
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_weight_stays_with_its_pair(train: Split, data: Path, tmp_path: Path, other: bool) -> None:
+def test_a_weight_stays_with_its_pair(train, data, tmp_path, other):
     judged = [row for row in range(train.n_texts) if row % 3 == 0]
     vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
     part = {"train_part": 0.4, "other_part": other, "vague_weight": 0.25}
@@ -131,7 +127,7 @@ def test_a_weight_stays_with_its_pair(train: Split, data: Path, tmp_path: Path, 
     assert 0 < len(expected) < train.n_texts
 
 
-def test_a_caption_of_two_images_is_a_negative_of_neither(train: Split, data: Path, reviews: Path) -> None:
+def test_a_caption_of_two_images_is_a_negative_of_neither(train, data, reviews):
     steps = prepared(reviewed(data, reviews, bank_size=0)).batches
     batches = [steps(step) for step in range(steps.per_epoch)]
     pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
@@ -140,7 +136,7 @@ def test_a_caption_of_two_images_is_a_negative_of_neither(train: Split, data: Pa
     assert {int(image) for image, _ in pairs} >= {3, 9}
 
 
-def test_a_stopped_run_goes_on_with_its_first_verdicts(data: Path, reviews: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     source = tmp_path / "reviews.jsonl"
     source.write_bytes(reviews.read_bytes())
     config = reviewed(data, source, epochs=2)

@@ -1,23 +1,18 @@
 """The learned scale of the logits and the bias of the sigmoid loss: what trains them, what is saved and resumed."""
 
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from app.components.words import curve_label, curves
-from coder_core.config.schema import Config
 from coder_core.objectives.contrastive import pairwise_sigmoid
 from coder_core.objectives.pairs import both_directions
 from coder_core.runs.history import read_frame
 from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
-from coder_core.training.losses import Losses
 from coder_core.training.parts.make import LearnedScale, make_parts
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import STILL, events, newest_state, quiet, tiny_config
@@ -25,11 +20,11 @@ from tests.support.tiny_runs import STILL, events, newest_state, quiet, tiny_con
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 
-def scaled_config(data: Path, **values: Any) -> Config:
+def scaled_config(data, **values):
     return tiny_config(data, **STILL | {"loss": "sigmoid", "bank_size": 0, "weight_instance": 1.0} | values)
 
 
-def take(config: Config, prepared: Prepared) -> tuple[Losses, dict[str, Tensor | None]]:
+def take(config, prepared):
     """The losses of the first batch, and the gradients of the scale."""
     parts = make_parts(config, prepared, torch.device("cpu"))
     losses = compute_losses(prepared.model, prepared.batches(0), config, parts, epoch=0)
@@ -38,7 +33,7 @@ def take(config: Config, prepared: Prepared) -> tuple[Losses, dict[str, Tensor |
     return losses, {name: parameter.grad for name, parameter in scale.named_parameters()}
 
 
-def test_the_step_is_the_loss_of_both_directions_at_the_papers_start(data: Path) -> None:
+def test_the_step_is_the_loss_of_both_directions_at_the_papers_start(data):
     config = scaled_config(data, weight_instance=0.5)
     prepared = prepare(config)
     losses, _ = take(config, prepared)
@@ -52,7 +47,7 @@ def test_the_step_is_the_loss_of_both_directions_at_the_papers_start(data: Path)
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "infonce", "cmpm"])
-def test_the_scale_and_the_bias_learn_without_weight_decay(data: Path, tmp_path: Path, loss: str) -> None:
+def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss):
     config = scaled_config(data, loss=loss, learn_scale=True, weight_decay=0.5)
     trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
     names = {"scale.log_scale", "scale.bias"} if loss == "sigmoid" else {"scale.log_scale"}
@@ -65,7 +60,7 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data: Path, tmp_path:
     assert all(trainer.parts[0].report()[name] != value for name, value in before.items())
 
 
-def test_the_scale_stays_at_or_below_a_hundred(data: Path, tmp_path: Path) -> None:
+def test_the_scale_stays_at_or_below_a_hundred(data, tmp_path):
     config = scaled_config(data, loss="infonce", learn_scale=True, temperature=0.01)
     trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
     [scale] = trainer.parts
@@ -75,7 +70,7 @@ def test_the_scale_stays_at_or_below_a_hundred(data: Path, tmp_path: Path) -> No
     assert scale.log_scale.item() == pytest.approx(math.log(100))
 
 
-def test_other_branches_do_not_move_the_targets_scale(data: Path) -> None:
+def test_other_branches_do_not_move_the_targets_scale(data):
     alone, online = (
         scaled_config(data, **more)
         for more in ({}, {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 3})
@@ -86,7 +81,7 @@ def test_other_branches_do_not_move_the_targets_scale(data: Path) -> None:
     torch.testing.assert_close(actual, expected)
 
 
-def test_the_scale_is_in_the_state_the_history_and_beside_the_best_model(data: Path, tmp_path: Path) -> None:
+def test_the_scale_is_in_the_state_the_history_and_beside_the_best_model(data, tmp_path):
     config = scaled_config(data, embedding_dropout=0.1, epochs=2)
     whole = start_run(config, tmp_path / "whole", quiet())
     state = newest_state(whole)

@@ -1,13 +1,9 @@
 """Training with K embeddings and with the interaction: losses from scores, boosting, resuming, what is written."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.evaluate import main
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
@@ -22,10 +18,10 @@ from tests.support.boosting import by_loops, scores, started, take
 from tests.support.configs import changed
 from tests.support.tiny_runs import STILL, quiet, tiny_config
 
-KINDS: dict[str, dict[str, Any]] = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
+KINDS = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 
 
-def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
+def scored(data, kind, name="tiny", **values):
     usual = {"loss": "btr-hardest", "warmup_epochs": 1.0, "weight_instance": 1.0, "bank_size": 0, "epochs": 1}
     usual["twin_precision"] = "float32"  # on every processor: margins are compared with those of loops
     return tiny_config(data, name, **usual | KINDS[kind] | values)
@@ -33,7 +29,7 @@ def scored(data: Path, kind: str, name: str = "tiny", **values: Any) -> Config:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"])
-def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
+def test_every_loss_reads_the_scores(data, kind, loss):
     """The same numbers as for the cosine follow from the scores of single pairs."""
     config = scored(data, kind, loss=loss, **STILL)
     prepared = prepare(config)
@@ -57,7 +53,7 @@ def test_every_loss_reads_the_scores(data: Path, kind: str, loss: str) -> None:
 
 
 @pytest.mark.parametrize("loss", ["btr-sum", "infonce"])
-def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: str) -> None:
+def test_the_regularisers_of_several_embeddings_come_on_top(data, loss):
     """Averaged over the batch beside a loss that is, summed beside one that is summed."""
     config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
     prepared = prepare(config)
@@ -83,7 +79,7 @@ def test_the_regularisers_of_several_embeddings_come_on_top(data: Path, loss: st
     torch.testing.assert_close(actual.per_pair.mean(), plain.per_pair.mean() + added)
 
 
-def expected(loss: str, others: list[float], positive: float, config: Config, diversity: float) -> float:
+def expected(loss, others, positive, config, diversity):
     """Loss of one anchor."""
     objective = config.objective
     if loss == "infonce":
@@ -95,7 +91,7 @@ def expected(loss: str, others: list[float], positive: float, config: Config, di
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> None:
+def test_it_is_the_target_and_the_anchor_of_boosting(data, kind):
     values = {"boosting": "am", "boosting_margin": 0.4, "boosting_split": 0.3, "boosting_weight": 0.5}
     config = scored(data, kind, loss="btr-sum", **STILL | values)
     prepared, teacher = started(config)
@@ -108,14 +104,14 @@ def test_it_is_the_target_and_the_anchor_of_boosting(data: Path, kind: str) -> N
 
 
 @pytest.fixture(scope="module")
-def plain(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def plain(data, tmp_path_factory):
     """A run of one embedding a sample."""
     config = changed(scored(data, "several", "plain"), embeddings=1)
     return start_run(config, tmp_path_factory.mktemp("plain"), quiet())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_evaluates_alone_and_in_an_ensemble(data: Path, kind: str, plain: Path, tmp_path: Path) -> None:
+def test_a_run_evaluates_alone_and_in_an_ensemble(data, kind, plain, tmp_path):
     folder = start_run(scored(data, kind), tmp_path, quiet())
     analysis = open_analysis(folder, "dev", verify=True)
     assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)

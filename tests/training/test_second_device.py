@@ -1,14 +1,11 @@
 """Training on a device that is not the CPU: nothing is left behind on the CPU, and the numbers are the CPU's."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.support.processes import reported_by
 
 
-def numbers(events: Any, path: str = "") -> dict[str, float]:
+def numbers(events, path=""):
     """Every number of nested lists and tables by its position."""
     if isinstance(events, dict | list):
         entries = events.items() if isinstance(events, dict) else enumerate(events)
@@ -19,7 +16,7 @@ def numbers(events: Any, path: str = "") -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-def test_every_kind_of_run_is_the_same_on_another_device(tmp_path: Path) -> None:
+def test_every_kind_of_run_is_the_same_on_another_device(tmp_path):
     """Stopped and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics. The device
     refuses what a GPU refuses."""
     runs = reported_by("device_worker", tmp_path / "runs", timeout=600)

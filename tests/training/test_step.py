@@ -1,27 +1,22 @@
 """One step: the order of twin, keys, loss and bank; the losses against the plain functions; the warm-up epoch."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.autograd import gradcheck
 
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
-from coder_core.data.batches import Batch
 from coder_core.objectives.contrastive import info_nce, projection_matching
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.losses import Keys, Losses, concept_dcl, gather_anchors, instance_dcl
+from coder_core.training.losses import Keys, concept_dcl, gather_anchors, instance_dcl
 from coder_core.training.memory.momentum import CoupledBank
-from coder_core.training.parts.make import MomentumMemory, make_memory
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.parts.make import make_memory
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
@@ -29,18 +24,16 @@ from tests.support.steps import embed, with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 
 
-def plain_config(data: Path, *, bank: int = 0, **objective: Any) -> Config:
+def plain_config(data, *, bank=0, **objective):
     """No dropout: a batch embeds the same twice; float32 on every processor: keys are compared with those of loops."""
     return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
 
 
-def take(
-    prepared: Prepared, memory: MomentumMemory | None, config: Config, batch: Batch, epoch: float = 5.0
-) -> Losses:
+def take(prepared, memory, config, batch, epoch=5.0):
     return compute_losses(prepared.model, batch, config, [memory] if memory else [], epoch=epoch)
 
 
-def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data: Path) -> None:
+def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data):
     config = plain_config(data, bank=16)
     prepared, memory = with_memory(config)
     with torch.no_grad():
@@ -63,7 +56,7 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     assert memory.bank.count == 8  # remembering twice adds nothing
 
 
-def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data: Path) -> None:
+def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data):
     """Keys of a momentum encoder without dropout, in training mode: batch norm normalises by the batch."""
     usual = {"bank_size": 16, "twin_precision": "float32", "momentum": 0.0}
     prepared, memory = with_memory(tiny_config(data, **usual, twin_dropout=False))
@@ -79,7 +72,7 @@ def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data: Path)
 
 @pytest.mark.parametrize("bank_anchors", [False, True])
 @pytest.mark.parametrize("diversity", ["std", "entropy"])
-def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, bank_anchors: bool) -> None:
+def test_three_steps_equal_the_loop_over_anchors(data, diversity, bank_anchors):
     """Candidates are the queue before this step's keys; the positive is the partner's key of this step. Read literally,
     the queue's entries are anchors too, against the batch; the positive is the other key of their own pair."""
     config = plain_config(data, bank=13, diversity=diversity, temperature=0.2, bank_anchors=bank_anchors)
@@ -118,7 +111,7 @@ def test_three_steps_equal_the_loop_over_anchors(data: Path, diversity: str, ban
     assert memory.bank.count == 13
 
 
-def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path) -> None:
+def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data):
     config = plain_config(data, bank=16)
     late = replace(config, memory=replace(config.memory, bank_start_epoch=2.0))
     none = plain_config(data, bank=16, diversity_from_bank=False)
@@ -133,7 +126,7 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data: Path
     assert not torch.equal(early.diversity, without.diversity)
 
 
-def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() -> None:
+def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it():
     """Moving the score of another caption of the own image moves the literal loss, not the diversity."""
     scores = random_problem(0).scores.detach()
     ids = torch.tensor([0, 0, 1, 2, 3])
@@ -148,19 +141,19 @@ def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it() 
     assert before.total < after.total
 
 
-def unit_rows(generator: torch.Generator) -> Tensor:
+def unit_rows(generator):
     return normalise(torch.randn(4, 3, generator=generator, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("measure", ["none", "std", "entropy"])
-def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure: Any) -> None:
+def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure):
     """Checked by finite differences, with the largest raw value of each direction; DCL_I has no diversity."""
     generator = torch.Generator().manual_seed(0)
     ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
     bank.enqueue(unit_rows(generator), unit_rows(generator), ids + 1)
     keys = Keys(unit_rows(generator), unit_rows(generator), bank)
 
-    def totals(images: Tensor, texts: Tensor, gradient: bool = True) -> Tensor:
+    def totals(images, texts, gradient=True):
         objective = ObjectiveConfig(loss="dcl-i")
         if measure != "none":
             switches = {"entropy_temperature": 0.2, "diversity_gradient": gradient}
@@ -189,9 +182,7 @@ def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure: An
         ("btr-hardest", 1.0, triplet_hardest, {"margin": 0.3}),
     ],
 )
-def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(
-    data: Path, loss: Any, epoch: float, function: Callable[..., Tensor], switches: dict[str, float]
-) -> None:
+def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(data, loss, epoch, function, switches):
     """Triplets are summed over the batch, all others averaged."""
     config = plain_config(data, loss=loss, weight_instance=2.0, **switches)
     prepared = prepare(config)
@@ -206,7 +197,7 @@ def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data: Path, training: bool) -> None:
+def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data, training):
     prepared = prepare(plain_config(data))
     batch, model = prepared.batches(0), prepared.model.train(training)
     images, texts, *_ = embed(model, batch)

@@ -1,7 +1,5 @@
 """TensorBoard events say what the history says, every step once."""
 
-from pathlib import Path
-
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -12,14 +10,14 @@ from tests.support.interrupted import assert_resumes
 from tests.support.tiny_runs import quiet, tiny_config
 
 
-def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
+def scalars(run):
     events = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
     events.Reload()
     tags = events.Tags()["scalars"]
     return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in tags}
 
 
-def test_every_step_stands_once_also_after_resuming(data: Path, tmp_path: Path) -> None:
+def test_every_step_stands_once_also_after_resuming(data, tmp_path):
     whole = start_run(tiny_config(data, "whole", epochs=2, tensorboard=True), tmp_path / "runs", quiet())
     resumed = assert_resumes(whole, tmp_path / "runs" / "resumed", 8)
     for run in (whole, resumed):

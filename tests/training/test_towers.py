@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +15,18 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from coder_core.api import open_run
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.data.features import UnreadableRowsError
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
-from coder_core.model.encode import SplitEmbeddings, encode_split
+from coder_core.model.encode import encode_split
 from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import MomentumMemory, make_parts
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, prepare
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.tiny_runs import events, newest_state, quiet
@@ -41,30 +39,30 @@ TEXTS = [caption for name in DEV for caption in CAPTIONS[name]]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads: None) -> None:
+def _one_thread(own_threads):
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def full(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def full(towers_folder, tmp_path_factory):
     return start_run(tower_config(towers_folder, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
 
 
-def prepared(config: Config) -> Prepared:
+def prepared(config):
     towers = open_towers(config)
     return prepare(with_size_of_towers(config, towers)[0], Inputs(towers=towers))
 
 
-def encode_dev(ready: Prepared) -> SplitEmbeddings:
+def encode_dev(ready):
     return encode_split(ready.model, ready.data.dev, ready.words.dev, device=CPU)
 
 
-def losses(run: Path) -> list[float]:
+def losses(run):
     return [event["loss"] for event in events(run, "epoch")]
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path, model: str) -> None:
+def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, model):
     ready = prepared(tower_config(towers_folder, model=model))
     actual = encode_dev(ready)
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
@@ -75,7 +73,7 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder: Path
 
 
 @pytest.fixture(scope="module")
-def flexible(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flexible(towers_folder, tmp_path_factory):
     """A SigLIP 2 that reads pictures of any shape, whose adapters learned; those of dev have 2 × 8, 3 × 5 and 4 × 4
     patches."""
     write_pictures_of_any_shape(towers_folder)
@@ -84,7 +82,7 @@ def flexible(towers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible: Path, tmp_path: Path) -> None:
+def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible, tmp_path):
     config, _ = read_config(flexible)
     flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
     assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
@@ -98,7 +96,7 @@ def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible: Path, tmp_p
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
-def test_naflex_learns_compiled(flexible: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_naflex_learns_compiled(flexible, tmp_path, monkeypatch):
     """Traced as for a GPU, run by PyTorch's own kernels: the compiler of a CPU takes minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     config = changed(read_config(flexible)[0], batch_size=12)  # one shape of a batch
@@ -107,7 +105,7 @@ def test_naflex_learns_compiled(flexible: Path, tmp_path: Path, monkeypatch: pyt
     np.testing.assert_allclose(losses(compiled), losses(plain), rtol=1e-5)
 
 
-def test_patches_of_pictures_of_any_shape_are_regions(flexible: Path, tmp_path: Path) -> None:
+def test_patches_of_pictures_of_any_shape_are_regions(flexible, tmp_path):
     frozen = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear"}
     pooled = {"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "epochs": 2}
     config = changed(read_config(flexible)[0], **frozen, **pooled)
@@ -125,7 +123,7 @@ def test_patches_of_pictures_of_any_shape_are_regions(flexible: Path, tmp_path: 
         assert image_tower.lengths(pixels) == len(features)
 
 
-def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(full: Path) -> None:
+def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(full):
     assert losses(full)[-1] < losses(full)[0]
     assert evaluate([str(full), "--split", "test"]) == 0
     analysis, loaded = open_analysis(full, "test"), load_model(full)
@@ -144,16 +142,16 @@ def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(f
 
 
 @pytest.fixture(scope="module")
-def everything(towers_folder: Path) -> Config:
+def everything(towers_folder):
     return with_every_part(towers_folder)
 
 
 @pytest.fixture(scope="module")
-def tuned(everything: Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuned(everything, tmp_path_factory):
     return start_run(changed(everything, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
 
 
-def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path, everything: Config) -> None:
+def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned, everything):
     stored = newest_state(tuned).tensors("model")
     of_towers = {name for name in stored if ".tower." in name}
     assert all(".lora_A." in name or ".lora_B." in name for name in of_towers)
@@ -168,8 +166,8 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned: Path,
 
 
 def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
-    tuned: Path, towers_folder: Path, everything: Config
-) -> None:
+    tuned, towers_folder, everything
+):
     model = load_model(tuned).model
     original = load_file(towers_folder / "siglip" / "model.safetensors")
     for module, half in ((model.regions.tower, "vision_model"), (model.words.tower, "text_model")):
@@ -189,7 +187,7 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
         assert shared == {name for name in places.values() if ".lora_" not in name}
 
 
-def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_path: Path) -> None:
+def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
     changed_model = towers_folder / "clip" / "model.safetensors"
     before = changed_model.read_bytes()
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
@@ -207,7 +205,7 @@ def test_another_tower_is_refused_by_name(full: Path, towers_folder: Path, tmp_p
     assert changed_model.read_bytes() == before
 
 
-def test_broken_pictures_are_named_at_once_or_left_out(towers_folder: Path, tmp_path: Path) -> None:
+def test_broken_pictures_are_named_at_once_or_left_out(towers_folder, tmp_path):
     data = Path(shutil.copytree(towers_folder / "data", tmp_path / "data"))
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
@@ -225,7 +223,7 @@ def test_broken_pictures_are_named_at_once_or_left_out(towers_folder: Path, tmp_
         list(ready.batches.stream(0, 5))
 
 
-def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
+def test_workers_change_no_bit_of_a_batch(everything):
     ready = prepared(everything)
     here = list(ready.batches.stream(1, 4))
     ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))
@@ -235,8 +233,8 @@ def test_workers_change_no_bit_of_a_batch(everything: Config) -> None:
 
 
 def test_the_documented_tower_of_ones_own_trains_from_random_weights(
-    towers_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    towers_folder, tmp_path, monkeypatch, capsys
+):
     text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
@@ -263,7 +261,7 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(*map(dict.values, halves), strict=True))
     small = sys.modules["smalltowers"].small
 
-    def changed_small() -> Any:
+    def changed_small():
         user = small()
         torch.nn.init.zeros_(user.image_tower[0].weight)
         return user

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.dataset import read_split
-from coder_core.data.reviews import Review, Verdict, append_review, image_keys
+from coder_core.data.reviews import Review, append_review, image_keys
 from coder_core.embedding.exports.cleaned import WRITTEN
 from coder_core.reviews import main
 from coder_core.training.prepare import Inputs, prepare
@@ -20,7 +19,7 @@ from tests.support.precomp_folders import features, write_split
 from tests.support.tiny_runs import tiny_config
 
 
-def export(data: Path, folder: Path, *verdicts: tuple[str, str, Verdict]) -> list[str]:
+def export(data, folder, *verdicts):
     """The command that writes `folder`/clean as these verdicts correct the data."""
     path = folder / "reviews.jsonl"
     for image, caption, verdict in verdicts:
@@ -28,7 +27,7 @@ def export(data: Path, folder: Path, *verdicts: tuple[str, str, Verdict]) -> lis
     return ["export", str(data), "--reviews", str(path), "--out", str(folder / "clean")]
 
 
-def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_precomp_with_named_images(tmp_path, capsys):
     names = ["a.jpg", "b.jpg", "c.jpg"]
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
@@ -58,7 +57,7 @@ def test_precomp_with_named_images(tmp_path: Path, capsys: pytest.CaptureFixture
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
 
 
-def test_training_reads_of_it_what_it_reads_with_the_reviews(data: Path, tmp_path: Path) -> None:
+def test_training_reads_of_it_what_it_reads_with_the_reviews(data, tmp_path):
     train = read_split(data, "train")
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     rows = [0, 1, 7, 12]  # image 0 loses both
@@ -75,9 +74,9 @@ def test_training_reads_of_it_what_it_reads_with_the_reviews(data: Path, tmp_pat
 
 
 @pytest.mark.parametrize("write", [flickr8k, flickr30k_results, kaggle])
-def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
+def test_text_files_of_flickr(tmp_path, write):
     data = tmp_path / "data"
-    write(data)  # type: ignore[operator]
+    write(data)
     first, other = NAMES[0], NAMES[1]
     wrong, match = (first, CAPTIONS[first][0], "wrong-caption"), (other, CAPTIONS[first][1], "also-matches")
     before = read_captioned(data).splits
@@ -86,7 +85,7 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
     after = read_captioned(tmp_path / "clean", pictures=pictures)
     assert not [fault for fault in after.faults if fault.severity == "error"]
 
-    def pairs(splits: list) -> set[tuple[str, str, str]]:  # type: ignore[type-arg]
+    def pairs(splits):
         return {
             (split.name, split.image_names[image], caption)
             for split in splits
@@ -101,9 +100,9 @@ def test_text_files_of_flickr(tmp_path: Path, write: object) -> None:
     assert report["elsewhere"] == 1
 
 
-def test_other_layouts_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_layouts_are_refused_by_name(tmp_path, capsys):
     coco(tmp_path / "data")
-    verdict: tuple[str, str, Verdict] = (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption")
+    verdict = (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption")
     assert main(export(tmp_path / "data", tmp_path, verdict)) == 1
     assert WRITTEN in capsys.readouterr().err
     assert not (tmp_path / "clean").exists()

@@ -21,12 +21,12 @@ from tests.support.run_folders import import_run_folder, write_run
 
 
 @pytest.fixture(scope="module", params=[write_run, import_run_folder, write_concept_run])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(request, tmp_path_factory):
     """A run that was trained, imported, or trained with two branches."""
     return request.param(tmp_path_factory.mktemp("runs"), "exported")
 
 
-def test_faiss_ranks_as_the_run_does(folder: Path, tmp_path: Path) -> None:
+def test_faiss_ranks_as_the_run_does(folder, tmp_path):
     import faiss
 
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
@@ -52,9 +52,7 @@ def test_faiss_ranks_as_the_run_does(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(positions, analysis.text_ranks)
 
 
-def test_parquet_holds_ids_captions_names_and_embeddings(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_holds_ids_captions_names_and_embeddings(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
@@ -77,9 +75,7 @@ def test_parquet_holds_ids_captions_names_and_embeddings(
     assert images["file"].to_pylist() == expected
 
 
-def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(tmp_path, capfd):
     missing = str(tmp_path / "no-run")
     (tmp_path / "a.faiss.json").write_text("mine")
     (tmp_path / "b").write_text("mine")
@@ -100,7 +96,7 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
 
 
-def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path):
     folder = write_sealed(tmp_path / "scored", {"config.toml": 'name = "x"\n'})
     arrays = {f"{side}_ranks": np.zeros(2, np.int64) for side in ("image", "text")}
     arrays |= {f"{side}_best": np.array([[0, 1], [1, 0]], np.int32) for side in ("image", "text")}

@@ -3,20 +3,18 @@
 import io
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from coder_core.config.schema import Config
 from coder_core.embedding.exports.huggingface import FIX
 from coder_core.embedding.exports.huggingface import _of_two_models as of_two_models
 from coder_core.export import main as export
 from coder_core.model.run_towers import open_towers
 from coder_core.model.towers.dual_encoder import DualEncoder
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import NAMES, draw
@@ -26,17 +24,15 @@ from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import WIDTH, embedded_by_transformers, write_tiny_clip, write_tiny_naflex
 from tests.support.tower_runs import WORDS, tower_config, write_pictures_of_any_shape
 
-LORA: dict[str, Any] = {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
+LORA = {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads: None) -> None:
+def _one_thread(own_threads):
     torch.set_num_threads(1)
 
 
-def assert_embeds(
-    folder: Path, pictures: list[Image.Image], analysis: Analysis, *, pad: bool = False
-) -> None:
+def assert_embeds(folder, pictures, analysis, *, pad=False):
     """The folder gives the embeddings of the analysis through plain transformers."""
     images, texts = embedded_by_transformers(folder, pictures, analysis.captions, pad=pad)
     np.testing.assert_allclose(images, analysis.image_embeddings, atol=1e-5)
@@ -45,8 +41,8 @@ def assert_embeds(
 
 @pytest.mark.parametrize("values", [{}, LORA], ids=["clip in full", "naflex by adapters"])
 def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformers(
-    towers_folder: Path, tmp_path: Path, values: dict[str, Any]
-) -> None:
+    towers_folder, tmp_path, values
+):
     from transformers import AutoModel
 
     siglip = "model" in values
@@ -73,12 +69,12 @@ def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformer
     assert all(fact in card for fact in facts)
 
 
-def test_towers_of_two_models_become_one_dual_encoder(towers_folder: Path, tmp_path: Path) -> None:
+def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
     clip = write_tiny_clip(towers_folder / "wide", seed=1, space=WIDTH)
     naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)
     siglip, values = towers_folder / "siglip", {"image_tuning": "lora", "learning_rate": 1e-2}
 
-    def two_models(image: Path, text: Path) -> Config:
+    def two_models(image, text):
         towers = {"image_tower": str(image), "text_tower": str(text)}
         return tower_config(towers_folder, "two", epochs=1, **towers, **values)
 
@@ -108,9 +104,7 @@ def test_towers_of_two_models_become_one_dual_encoder(towers_folder: Path, tmp_p
                 assert torch.equal(projection, modules[0].projection.weight)
 
 
-def test_what_no_transformers_model_has_is_refused(
-    towers_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_no_transformers_model_has_is_refused(towers_folder, tmp_path, capfd):
     run = write_run(tmp_path / "runs", "regions")
     assert export([str(run), "--to", "huggingface", str(tmp_path / "out")]) == 1
     assert FIX in " ".join(capfd.readouterr().err.split()).replace("Its", "its")

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwork, attend, graph_convolution
 from tests.reference import concepts as reference
 
 
-def draw(*shape: int, seed: int = 0) -> Tensor:
+def draw(*shape, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
@@ -16,7 +15,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 NETWORK = ConceptGraphNetwork(torch.eye(6), draw(6, 4).float(), 8)
 
 
-def test_convolution_by_hand() -> None:
+def test_convolution_by_hand():
     """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
     graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
     actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
@@ -27,9 +26,7 @@ def test_convolution_by_hand() -> None:
     ("layers", "narrow", "hidden", "slopes"),
     [(1, True, [], [0.2]), (2, True, [3], [0.2, 1.0]), (2, False, [6], [0.2, 0.2])],
 )
-def test_the_network_agrees_with_the_loops_and_its_rows_are_units(
-    layers: int, narrow: bool, hidden: list[int], slopes: list[float]
-) -> None:
+def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers, narrow, hidden, slopes):
     """Two layers as CVSE has them: a hidden width of half, no activation after the last."""
     graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
     network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
@@ -43,7 +40,7 @@ def test_the_network_agrees_with_the_loops_and_its_rows_are_units(
 
 
 @pytest.mark.parametrize("smoothing", [1.0, 10.0])
-def test_attention_agrees_with_the_loops(smoothing: float) -> None:
+def test_attention_agrees_with_the_loops(smoothing):
     queries, nodes, weight = draw(3, 4, seed=3), draw(6, 5, seed=4), draw(4, 5, seed=5)
     actual = attend(queries, nodes, weight, smoothing=smoothing)
     for row, query in enumerate(queries.tolist()):
@@ -53,7 +50,7 @@ def test_attention_agrees_with_the_loops(smoothing: float) -> None:
         torch.testing.assert_close(actual.embeddings[row], torch.tensor(mixed, dtype=torch.float64))
 
 
-def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothing() -> None:
+def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothing():
     """q W y = (0.1, 0): λ 10 makes softmax(1, 0) = (0.731, 0.269), λ 1 softmax(0.1, 0)."""
     nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
     sharp = attend(query, nodes, weight, smoothing=10.0)
@@ -67,13 +64,13 @@ def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothin
         attend(query, nodes, weight, smoothing=0.0)
 
 
-def test_gradients() -> None:
+def test_gradients():
     graph, vectors = draw(4, 4, seed=6).abs(), draw(4, 3, seed=7)
 
-    def convolution(nodes: Tensor, weight: Tensor) -> Tensor:
+    def convolution(nodes, weight):
         return graph_convolution(graph, nodes, weight)
 
-    def reading(queries: Tensor, nodes: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def reading(queries, nodes, weight):
         return attend(queries, nodes, weight, smoothing=2.0)
 
     weight, square = draw(3, 5, seed=8).requires_grad_(), draw(2, 5, seed=9).requires_grad_()
@@ -82,7 +79,7 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(reading, (queries, nodes, square))
 
 
-def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() -> None:
+def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision():
     branch = ConceptBranch(NETWORK)
     queries = draw(3, 8, seed=12).float()
     nodes = branch.nodes()
@@ -95,7 +92,7 @@ def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision() ->
     assert branch.count == 6
 
 
-def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
+def test_unit_queries_read_alike_whatever_the_length_of_the_features():
     queries = draw(3, 8, seed=12).float()
     branch = ConceptBranch(NETWORK, unit_queries=True)
     nodes = branch.nodes()
@@ -107,7 +104,7 @@ def test_unit_queries_read_alike_whatever_the_length_of_the_features() -> None:
     assert not torch.allclose(branch.embed_images(queries, nodes).attention, actual)
 
 
-def test_graph_and_vectors_are_no_weights_and_in_no_save() -> None:
+def test_graph_and_vectors_are_no_weights_and_in_no_save():
     branch = ConceptBranch(NETWORK)
     assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
     assert not any(buffer.requires_grad for buffer in branch.buffers())

@@ -1,8 +1,6 @@
 """Counts → probabilities → graph, by hand and against loops; concepts stored with a run, read back, refused damaged."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +17,20 @@ ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
 ROOT = 1 / np.sqrt(2)
 
 
-def concepts(together: np.ndarray, occurrences: np.ndarray) -> knowledge.Concepts:
+def concepts(together, occurrences):
     entries = (Concept("dog", "object", 4, ("dog", "dogs")), Concept("red", "property", 2, ("red",)))
     vocabulary = ConceptVocabulary(entries, "textblob")
     return knowledge.Concepts(vocabulary, together, occurrences, np.ones((2, 3), np.float32))
 
 
-def test_counts_by_hand() -> None:
+def test_counts_by_hand():
     """ "dog, ball, dog", "dog, red", "ball", "": a caption counts once, and no concept occurs together with itself."""
     together, occurrences = knowledge.count_together([[DOG, BALL, DOG], [DOG, RED], [BALL], []], 3)
     assert together.tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
     assert occurrences.tolist() == [2, 2, 1]
 
 
-def test_the_probability_of_the_neighbour_given_the_concept() -> None:
+def test_the_probability_of_the_neighbour_given_the_concept():
     """P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, a zebra nowhere."""
     man, guitar, zebra = 0, 1, 2
     counts = knowledge.count_together([[man, guitar], [man], [man], [man]], 3)
@@ -43,7 +41,7 @@ def test_the_probability_of_the_neighbour_given_the_concept() -> None:
     assert concepts(*counts).graph()[zebra].tolist() == [0, 0, 1]
 
 
-def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself() -> None:
+def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself():
     assert knowledge.rescale(np.array(0.0)) == 0.0
     assert knowledge.rescale(np.array(0.167)) < 0.3 < knowledge.rescale(np.array(0.169))
     raw = np.array([[0.0, 0.2], [0.16, 0.0]])
@@ -60,14 +58,14 @@ def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself
         ("cvse", (ONE_WAY + np.eye(3)) / 2),  # with loops rows have (2, 2, 2)
     ],
 )
-def test_three_readings_of_the_normalisation_by_hand(norm: Any, expected: np.ndarray) -> None:
+def test_three_readings_of_the_normalisation_by_hand(norm, expected):
     np.testing.assert_allclose(knowledge.normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
 @pytest.mark.parametrize("rescaled", [True, False])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: Any) -> None:
+def test_the_graph_agrees_with_the_loops(seed, rescaled, norm):
     random = np.random.default_rng(seed)
     captions = [random.integers(0, 9, random.integers(0, 6)).tolist() for _ in range(40)]
     together, occurrences = knowledge.count_together(captions, 9)
@@ -83,12 +81,12 @@ def test_the_graph_agrees_with_the_loops(seed: int, rescaled: bool, norm: Any) -
 STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
 
 
-def files() -> tuple[bytes, bytes]:
-    written: dict[str, Any] = STORED.to_files()
+def files():
+    written = STORED.to_files()
     return written[knowledge.NAMES].encode(), written[knowledge.ARRAYS]
 
 
-def test_read_back() -> None:
+def test_read_back():
     loaded = knowledge.Concepts.from_files(*files(), "run")
     assert loaded.vocabulary == STORED.vocabulary
     assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
@@ -97,7 +95,7 @@ def test_read_back() -> None:
     assert len(loaded) == 2
 
 
-DAMAGES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+DAMAGES = [
     (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
     (lambda d: d.update(source="magic"), "not a run's list"),
     (lambda d: d["concepts"].pop(), "two or more"),
@@ -109,7 +107,7 @@ DAMAGES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 ]
 
 
-def test_damaged_files_are_refused() -> None:
+def test_damaged_files_are_refused():
     names, arrays = files()
     content = load(arrays)
     wide = content | {"vectors": content["vectors"].astype(np.float64)}

@@ -1,30 +1,27 @@
 """Concepts of captions worked out by hand: tags, base forms, the ratio, merging, phrases, and lists written by hand."""
 
 import builtins
-from typing import Any
 
 import pytest
 
 from coder_core.console.faults import InputError
-from coder_core.model.concepts.lemmas import Kind, base_form, kind_of_tag
-from coder_core.model.concepts.tagging import Tagger, tag_captions
+from coder_core.model.concepts.lemmas import base_form, kind_of_tag
+from coder_core.model.concepts.tagging import tag_captions
 from coder_core.model.concepts.vocabulary import Concept, choose_concepts, listed_concepts, quotas
 
 CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
 
 
-def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(monkeypatch):
     import nltk
 
-    def refuse(*_: Any, **__: Any) -> None:
+    def refuse(*_, **__):
         raise AssertionError("a socket was opened")
 
     for name in ("socket.connect", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(f"socket.{name}", refuse)
     monkeypatch.setattr(nltk.data, "path", [])
-    seen: list[tuple[int, int]] = []
+    seen = []
     tags = list(tag_captions(CAPTIONS, progress=lambda done, total: seen.append((done, total))))
     assert [[word for word, _ in line] for line in tags] == CAPTIONS
     assert [tag for _, tag in tags[0]] == ["CD", "JJ", "NNS", "VBP", "VBG", "NN"]
@@ -39,15 +36,13 @@ def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(
         ("spacy", "spacy", "pip install spacy"),
     ],
 )
-def test_a_tagger_that_is_not_installed_says_how_to_get_it(
-    tagger: Tagger, missing: str, fix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tagger_that_is_not_installed_says_how_to_get_it(tagger, missing, fix, monkeypatch):
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
     real = builtins.__import__
 
-    def without(name: str, *arguments: Any, **named: Any) -> Any:
+    def without(name, *arguments, **named):
         if name.partition(".")[0] == missing:
             raise ImportError(name)
         return real(name, *arguments, **named)
@@ -78,7 +73,7 @@ looking look, playing play, listening listen, lying lie, swing swing, goes go, f
     ("kind", "table"),
     [("object", NOUNS), ("property", ADJECTIVES), ("motion", VERBS), ("motion", VERBS_BY_SPELLING)],
 )
-def test_base_forms(kind: Kind, table: str) -> None:
+def test_base_forms(kind, table):
     expected = dict(pair.split() for pair in table.split(","))
     # A plural needs a singular that is not rare.
     count = dict.fromkeys(expected, 5) if kind == "object" else {}
@@ -86,7 +81,7 @@ def test_base_forms(kind: Kind, table: str) -> None:
     assert {word: base_form(word, kind, seen) for word in expected} == expected
 
 
-def test_a_tag_that_says_base_form_is_believed_and_gives_the_kind() -> None:
+def test_a_tag_that_says_base_form_is_believed_and_gives_the_kind():
     assert base_form("feed", "motion", {"fe": 3}, tag="VB") == "feed"
     assert base_form("dogs", "object", SEEN, tag="NN") == "dog"  # lexicons err on plurals
     assert base_form("silver", "property", {"silv": 1}, tag="JJ") == "silver"
@@ -113,16 +108,16 @@ red, two lines each, the first two of the alphabet stay. young, long, catch and 
 and other are stop words."""
 
 
-def tagged(lines: list[str]) -> list[list[tuple[str, str]]]:
+def tagged(lines):
     pairs = [[part.partition("/") for part in line.split()] for line in lines]
     return [[(word, tag) for word, _, tag in line] for line in pairs]
 
 
-def named(concepts: tuple[Concept, ...]) -> list[tuple[str, str, int]]:
+def named(concepts):
     return [(concept.word, concept.kind, concept.count) for concept in concepts]
 
 
-def test_concepts_by_hand_and_what_a_caption_names() -> None:
+def test_concepts_by_hand_and_what_a_caption_names():
     vocabulary, [fault] = choose_concepts(tagged(TAGGED), 10, source="textblob")
     assert named(vocabulary.concepts) == BY_HAND
     assert vocabulary.concepts[1].forms == ("man", "men")
@@ -134,20 +129,20 @@ def test_concepts_by_hand_and_what_a_caption_names() -> None:
     assert vocabulary.read([["dogs", "ride", "a", "red", "bike", "dog"], []]) == [[0, 7, 2, 0], []]
 
 
-def test_textblob_finds_the_same_concepts_in_the_same_captions() -> None:
+def test_textblob_finds_the_same_concepts_in_the_same_captions():
     """Its tags come from a lexicon ("rides" is a plural there), and the concepts are those worked out by hand."""
     words = [[word for word, _ in line] for line in tagged(TAGGED)]
     vocabulary, _ = choose_concepts(tag_captions(words), 10, source="textblob")
     assert named(vocabulary.concepts) == BY_HAND
 
 
-def test_objects_to_properties_to_motions_are_seven_to_two_to_one() -> None:
+def test_objects_to_properties_to_motions_are_seven_to_two_to_one():
     """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio the other way round."""
     for size, expected in ((400, [280, 80, 40]), (300, [210, 60, 30]), (13, [10, 2, 1]), (2, [2, 0, 0])):
         assert [quotas(size)[kind] for kind in ("object", "property", "motion")] == expected
 
 
-def test_a_word_is_of_the_kind_it_has_most_often_and_adverbs_and_numbers_are_no_concepts() -> None:
+def test_a_word_is_of_the_kind_it_has_most_often_and_adverbs_and_numbers_are_no_concepts():
     lines = ["light/NN dog/NN", *["light/JJ dog/NN", "back/RB dog/NN"] * 2, "back/NN"]
     vocabulary, _ = choose_concepts(tagged(lines), 10, source="textblob")
     kinds = {concept.word: concept.kind for concept in vocabulary.concepts}
@@ -156,17 +151,17 @@ def test_a_word_is_of_the_kind_it_has_most_often_and_adverbs_and_numbers_are_no_
     assert choose_concepts(tagged(lines), 10, source="textblob")[0].words == ["dog", "red"]
 
 
-def test_fewer_than_two_concepts_are_an_error() -> None:
+def test_fewer_than_two_concepts_are_an_error():
     with pytest.raises(InputError, match=r"--concepts: found 1 "):
         choose_concepts(tagged(["dog/NN"] * 3), 10, source="textblob")
 
 
-def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms() -> None:
+def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms():
     """Boys and boy are both listed, so they stay two; "dogs" and "walks" are not, and count for dog and walking."""
     captions = [line.split() for line in ["a boy walks two dogs", "boys in a t shirt walking", "dog and dog"]]
     words = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}
     tokens = {word: word.split("-") for kind in words.values() for word in kind}
-    vocabulary, [fault] = listed_concepts(words, tokens, captions)  # type: ignore[arg-type]
+    vocabulary, [fault] = listed_concepts(words, tokens, captions)
     assert vocabulary.concepts == (
         Concept("dog", "object", 2, ("dog", "dogs")),
         Concept("boys", "object", 1, ("boys",)),

@@ -1,8 +1,6 @@
 """BERT by folder: what is refused, what is frozen, and that padding does not leak."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,15 +14,15 @@ WORDS = ["red", "star", "left", "of", "a", "ring"]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory):
     return write_tiny_bert(tmp_path_factory.mktemp("models") / "bert", WORDS)
 
 
-def change_json(path: Path, **values: object) -> None:
+def change_json(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_a_caption_becomes_cls_pieces_sep_cut_at_the_models_positions(shared: Path) -> None:
+def test_a_caption_becomes_cls_pieces_sep_cut_at_the_models_positions(shared):
     """Known words keep their numbers, an unknown one becomes [UNK] = 1."""
     reader = piece_reader(load_tokeniser(str(shared)))
     assert reader.known_and_unknown("a RED, red zebra ?") == (["a", "red"], ["zebra"])
@@ -40,7 +38,7 @@ def test_a_caption_becomes_cls_pieces_sep_cut_at_the_models_positions(shared: Pa
     assert BertWords(str(shared), 8)(words, torch.tensor([POSITIONS])).shape == (1, POSITIONS, 8)
 
 
-def test_padding_does_not_change_a_caption(shared: Path) -> None:
+def test_padding_does_not_change_a_caption(shared):
     model = BertWords(str(shared), 8).eval()
     words, lengths = torch.tensor([[2, 6, 7, 3, 0, 0], [2, 5, 6, 7, 8, 3]]), torch.tensor([4, 6])
     alone = model(words[:1, :4], lengths[:1])
@@ -50,7 +48,7 @@ def test_padding_does_not_change_a_caption(shared: Path) -> None:
     assert torch.equal(model(garbage, lengths)[0, :4], model(words, lengths)[0, :4])
 
 
-def test_weights_come_from_the_folder_unless_a_checkpoint_follows(shared: Path) -> None:
+def test_weights_come_from_the_folder_unless_a_checkpoint_follows(shared):
     first, second = BertWords(str(shared), 8), BertWords(str(shared), 8)
     empty = BertWords(str(shared), 8, pretrained=False)
     weights, same, other = (model.bert.embeddings.word_embeddings.weight for model in (first, second, empty))
@@ -59,14 +57,14 @@ def test_weights_come_from_the_folder_unless_a_checkpoint_follows(shared: Path) 
     assert first.state_dict().keys() == empty.state_dict().keys()
 
 
-def test_a_frozen_bert_trains_only_the_linear_layer(shared: Path) -> None:
+def test_a_frozen_bert_trains_only_the_linear_layer(shared):
     model = BertWords(str(shared), 8, frozen=True)
     model(torch.tensor([[2, 6, 3]]), torch.tensor([3])).sum().backward()
     trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert trained == {"linear.weight", "linear.bias"}
 
 
-def test_gradient_checkpointing_gives_the_same_gradients(shared: Path) -> None:
+def test_gradient_checkpointing_gives_the_same_gradients(shared):
     words, lengths = torch.tensor([[2, 6, 7, 3]]), torch.tensor([4])
     plain, saving = BertWords(str(shared), 8), BertWords(str(shared), 8, checkpointing=True)
     saving.load_state_dict(plain.state_dict())
@@ -78,15 +76,15 @@ def test_gradient_checkpointing_gives_the_same_gradients(shared: Path) -> None:
         torch.testing.assert_close(second.grad, first.grad, msg=name)
 
 
-def _no_tokenizer(folder: Path) -> None:
+def _no_tokenizer(folder):
     for file in ("vocab.txt", "tokenizer.json"):
         (folder / file).unlink(missing_ok=True)
 
 
-def _own_code(file: str) -> Callable[[Path], None]:
+def _own_code(file):
     code = {"AutoModel": "model.Model", "AutoTokenizer": ["model.Tokenizer", None]}
 
-    def change(folder: Path) -> None:
+    def change(folder):
         change_json(folder / file, auto_map=code)
         (folder / "model.py").write_text("raise SystemExit('ran')")
 
@@ -106,9 +104,7 @@ def _own_code(file: str) -> Callable[[Path], None]:
         (lambda folder: change_json(folder / "config.json", vocab_size=7), "11 words; expected .* 7"),
     ],
 )
-def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
-    damage: Callable[[Path], object], reason: str, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, tmp_path):
     folder = write_tiny_bert(tmp_path / "bert", WORDS)
     damage(folder)
     with pytest.raises(InputError, match=reason):

@@ -1,10 +1,8 @@
 """Poolings against loops in float64: GPO, mean, max and PVSE's K embeddings; padding never leaks."""
 
-from collections.abc import Sequence
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coder_core.model.encoders import pooling
 from tests.reference import pooling as reference
@@ -13,17 +11,17 @@ from tests.reference.scorers import several
 LENGTHS = torch.tensor([3, 1, 5, 3])
 
 
-def random_features(*, longest: int = 5, channels: int = 6, dtype: torch.dtype = torch.float32) -> Tensor:
+def random_features(*, longest=5, channels=6, dtype=torch.float32):
     generator = torch.Generator().manual_seed(4)
     return torch.randn(len(LENGTHS), longest, channels, generator=generator, dtype=dtype)
 
 
-def gpo(code_size: int = 8) -> pooling.GeneralisedPooling:
+def gpo(code_size=8):
     torch.manual_seed(3)
     return pooling.GeneralisedPooling(code_size)
 
 
-def pvse(channels: int = 6) -> pooling.PVSEPooling:
+def pvse(channels=6):
     torch.manual_seed(0)
     module = pooling.PVSEPooling(pooling.MeanPooling(), channels, 3)
     for parameter in (module.norm.weight, module.norm.bias, module.residual.bias):
@@ -34,12 +32,12 @@ def pvse(channels: int = 6) -> pooling.PVSEPooling:
 EVERY = pytest.mark.parametrize("make", [gpo, pooling.MeanPooling, pooling.MaxPooling, pvse])
 
 
-def weights_in_float64(pool: pooling.GeneralisedPooling, length: int) -> list[float]:
+def weights_in_float64(pool, length):
     """Through an ordinary float64 nn.GRU, one sample, no packing."""
     gru = nn.GRU(pool.code_size, pool.code_size, batch_first=True, bidirectional=True).double()
     gru.load_state_dict(pool.gru.state_dict())
 
-    def recurrent(codes: list[list[float]]) -> list[list[float]]:
+    def recurrent(codes):
         with torch.no_grad():
             return gru(torch.tensor([codes], dtype=torch.float64))[0][0].tolist()
 
@@ -47,7 +45,7 @@ def weights_in_float64(pool: pooling.GeneralisedPooling, length: int) -> list[fl
     return reference.rank_weights(length, pool.code_size, pool.temperature, recurrent, score)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Channel (3, 7, 5) sorted is (7, 5, 3); with weights 0.5, 0.3, 0.2 it becomes 3.5 + 1.5 + 0.6 = 5.6. Of (1, 2),
     (3, -4) and padding the mean is (2, -1), the maximum (3, 2)."""
     assert reference.pooled([[3.0], [7.0], [5.0]], [0.5, 0.3, 0.2]) == [pytest.approx(5.6)]
@@ -57,12 +55,12 @@ def test_by_hand() -> None:
     assert pooling.KeepAll()(features, torch.tensor([2])) is features
 
 
-def test_position_codes_are_those_of_equation_9() -> None:
+def test_position_codes_are_those_of_equation_9():
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
     torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
 
 
-def test_gpo_agrees_with_the_loop() -> None:
+def test_gpo_agrees_with_the_loop():
     pool, features = gpo(), random_features()
     actual = pool(features, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
@@ -72,14 +70,14 @@ def test_gpo_agrees_with_the_loop() -> None:
     torch.testing.assert_close(pool(one, torch.ones(4, dtype=torch.long)), one[:, 0])
 
 
-def test_gpo_with_the_papers_sizes_on_36_regions() -> None:
+def test_gpo_with_the_papers_sizes_on_36_regions():
     pool = gpo(32)
     weights = pool.weights(torch.tensor([36, 36]), 36)
     assert weights[0].tolist() == pytest.approx(weights_in_float64(pool, 36), abs=1e-5)
     assert torch.equal(weights[0], weights[1])
 
 
-def test_weights_depend_on_the_length_only() -> None:
+def test_weights_depend_on_the_length_only():
     pool = gpo()
     among = pool.weights(LENGTHS, 7)
     torch.testing.assert_close(among[0, :3], pool.weights(LENGTHS[:1], 3)[0])
@@ -88,7 +86,7 @@ def test_weights_depend_on_the_length_only() -> None:
     assert not among[torch.arange(7) >= LENGTHS[:, None]].any()
 
 
-def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one() -> None:
+def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one():
     pool, features = pvse().double(), random_features(dtype=torch.float64)
     embeddings, weights = pool(features, LENGTHS), pool.attention(features, LENGTHS)
     layers = (pool.hidden.weight, pool.heads.weight, pool.residual.weight, pool.residual.bias)
@@ -103,7 +101,7 @@ def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one() -> None:
 
 @EVERY
 @pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
-def test_padding_never_leaks_however_long_it_is(make: type[nn.Module], garbage: float) -> None:
+def test_padding_never_leaks_however_long_it_is(make, garbage):
     """Neither into the values nor as a gradient into the padded positions."""
     pool, clean = make(), random_features().requires_grad_()
     beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
@@ -120,9 +118,7 @@ def test_padding_never_leaks_however_long_it_is(make: type[nn.Module], garbage: 
 @pytest.mark.parametrize(
     ("longest", "channels", "threads"), [(36, 130, 1), (36, 130, 3), (300, 7, 1), (5, 4000, 3)]
 )
-def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
-    longest: int, channels: int, threads: int
-) -> None:
+def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest, channels, threads):
     """Also beyond 256 positions, which no longer fit a byte, and the threads of torch are left as they were."""
     pool, generator = gpo(), torch.Generator().manual_seed(6)
     features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
@@ -146,9 +142,7 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(
 
 @pytest.mark.parametrize("second", [pooling.GeneralisedPooling, pooling.MaxPooling])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_several_poolings_of_the_same_features_are_each_ones_own(
-    second: type[nn.Module], dtype: torch.dtype
-) -> None:
+def test_several_poolings_of_the_same_features_are_each_ones_own(second, dtype):
     """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
     torch.manual_seed(8)
     poolings = [kind().to(dtype) for kind in (pooling.GeneralisedPooling, second)]
@@ -156,7 +150,7 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(
     leaves = [features, *(parameter for pooling in poolings for parameter in pooling.parameters())]
     slopes = torch.randn(2, len(LENGTHS), 6, dtype=dtype)
 
-    def with_gradients(outs: Sequence[Tensor]) -> list[Tensor]:
+    def with_gradients(outs):
         total = sum((out * slope).sum() for out, slope in zip(outs, slopes, strict=True))
         return [*outs, *torch.autograd.grad(total, leaves)]
 
@@ -168,17 +162,17 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(
 
 
 @EVERY
-def test_gradients(make: type[nn.Module]) -> None:
+def test_gradients(make):
     pool, features = make().double(), random_features(dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda rows: pool(rows, LENGTHS[:2]), features[:2].requires_grad_())
 
 
-def test_gradients_of_the_rank_weights() -> None:
+def test_gradients_of_the_rank_weights():
     """The GRU and the linear layer of GPO learn."""
     pool, features = gpo(2).double(), random_features(channels=2, dtype=torch.float64)
     names, weights = zip(*pool.named_parameters(), strict=True)
 
-    def pooled(*moved: Tensor) -> Tensor:
+    def pooled(*moved):
         return torch.func.functional_call(pool, dict(zip(names, moved, strict=True)), (features, LENGTHS))
 
     assert torch.autograd.gradcheck(pooled, weights, fast_mode=True)

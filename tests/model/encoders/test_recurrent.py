@@ -2,25 +2,25 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coder_core.model.encoders.recurrent import RecurrentWords, mean_states
 
 LENGTHS = torch.tensor([4, 1, 6, 2, 6])
 
 
-def words_of(lengths: Tensor, vocabulary: int = 9) -> Tensor:
+def words_of(lengths, vocabulary=9):
     generator = torch.Generator().manual_seed(1)
     words = torch.randint(2, vocabulary, (len(lengths), int(lengths.max())), generator=generator)
     return words.masked_fill(torch.arange(words.shape[1]) >= lengths[:, None], 0)
 
 
-def encoder(layers: int = 1, dtype: torch.dtype = torch.float64, dimension: int = 5) -> RecurrentWords:
+def encoder(layers=1, dtype=torch.float64, dimension=5):
     torch.manual_seed(0)
     return RecurrentWords(9, 4, dimension, layers=layers).to(dtype)
 
 
-def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tensor:
+def with_torch(encoder, words, lengths):
     """The plain definition: pack, nn.GRU, pad, average the directions."""
     vectors, longest, size = encoder.vectors(words), words.shape[1], encoder.gru.hidden_size
     packed = nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
@@ -33,7 +33,7 @@ def with_torch(encoder: RecurrentWords, words: Tensor, lengths: Tensor) -> Tenso
 @pytest.mark.parametrize(
     "lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)]
 )
-def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> None:
+def test_equals_nn_gru_in_values_and_gradients(layers, lengths):
     words, model = words_of(lengths), encoder(layers)
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
     states = model(words, lengths)
@@ -45,7 +45,7 @@ def test_equals_nn_gru_in_values_and_gradients(layers: int, lengths: Tensor) -> 
     torch.testing.assert_close(actual, expected)
 
 
-def test_equals_nn_gru_in_float32_at_a_real_size() -> None:
+def test_equals_nn_gru_in_float32_at_a_real_size():
     torch.manual_seed(0)
     model = RecurrentWords(200, 300, 64)
     lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
@@ -53,7 +53,7 @@ def test_equals_nn_gru_in_float32_at_a_real_size() -> None:
     torch.testing.assert_close(model(words, lengths), with_torch(model, words, lengths), atol=1e-5, rtol=1e-5)
 
 
-def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
+def test_padded_positions_are_zero_and_padding_is_never_read():
     words, model = words_of(LENGTHS), encoder()
     beyond = torch.arange(6) >= LENGTHS[:, None]
     states = model(words, LENGTHS)
@@ -66,7 +66,7 @@ def test_padded_positions_are_zero_and_padding_is_never_read() -> None:
     assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == real
 
 
-def test_word_dropout_works_on_training_only() -> None:
+def test_word_dropout_works_on_training_only():
     torch.manual_seed(0)
     model = RecurrentWords(9, 4, 5, dropout=0.5)
     words = words_of(LENGTHS)
@@ -76,7 +76,7 @@ def test_word_dropout_works_on_training_only() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_without_gradients_the_values_are_the_same(layers: int) -> None:
+def test_without_gradients_the_values_are_the_same(layers):
     """Nothing is kept for a backward pass then, as in the momentum encoder, whose weights take no gradients."""
     words, model = words_of(LENGTHS), encoder(layers, torch.float32)
     expected = model(words, LENGTHS).detach()

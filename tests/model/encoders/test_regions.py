@@ -8,7 +8,7 @@ from coder_core.model.encoders.dropout import Dropout, scaled_mask
 from coder_core.model.encoders.regions import RegionBatchNorm, RegionEncoder
 
 
-def test_two_layers_are_linear_plus_mlp() -> None:
+def test_two_layers_are_linear_plus_mlp():
     """W x + b + W2 relu(bn(W1 x + b1)) + b2, batch statistics over all regions of the batch."""
     torch.manual_seed(0)
     encoder = RegionEncoder(6, 8).double()
@@ -22,14 +22,14 @@ def test_two_layers_are_linear_plus_mlp() -> None:
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2, 3])
-def test_depth(layers: int) -> None:
+def test_depth(layers):
     encoder = RegionEncoder(6, 8, layers=layers)
     assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == layers
     assert encoder(torch.randn(2, 3, 6)).shape == (2, 3, 8)
     assert encoder(torch.randn(5, 1, 6)).shape == (5, 1, 8)
 
 
-def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
+def test_in_one_process_the_batch_norm_is_pytorchs():
     norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
     for _ in range(3):
         rows = torch.randn(7, 5)
@@ -40,7 +40,7 @@ def test_in_one_process_the_batch_norm_is_pytorchs() -> None:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout: float) -> None:
+def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout):
     """Images of 4, 2 and 3 regions, padded to 5 with zeros, in training: the batch norm of the 9 real rows."""
     torch.manual_seed(0)
     plain, padded = (RegionEncoder(6, 8, dropout=dropout).double() for _ in range(2))
@@ -62,7 +62,7 @@ def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout: floa
         torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
 
 
-def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own() -> None:
+def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own():
     torch.manual_seed(0)
     plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
     scaled.load_state_dict(plain.state_dict())
@@ -75,7 +75,7 @@ def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own()
     torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
 
 
-def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> None:
+def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image():
     torch.manual_seed(0)
     encoder = RegionEncoder(1000, 1000, layers=0, dropout=0.4, one_mask=True)
     torch.nn.init.eye_(encoder.linear.weight)
@@ -90,7 +90,7 @@ def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image() -> N
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p: float) -> None:
+def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p):
     """A binomial count of a million draws lies within five standard deviations of its mean."""
     torch.manual_seed(0)
     output = Dropout(p)(torch.ones(1000, 1000))
@@ -101,7 +101,7 @@ def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p: float) -> None:
     assert abs(float(output.double().mean()) - 1) < 5 * spread / (1 - p) / 1e6
 
 
-def test_elements_are_dropped_independently_of_their_neighbours() -> None:
+def test_elements_are_dropped_independently_of_their_neighbours():
     """Rows, columns and the four elements of one draw are uncorrelated."""
     torch.manual_seed(1)
     stays = (scaled_mask(torch.empty(1024, 1024), 0.5) > 0).double() - 0.5
@@ -110,7 +110,7 @@ def test_elements_are_dropped_independently_of_their_neighbours() -> None:
         assert abs(float((flat[shift:] * flat[:-shift]).mean())) / 0.25 < 5e-3
 
 
-def test_the_chance_comes_from_torchs_random_state_and_the_mask_of_a_seed_never_changes() -> None:
+def test_the_chance_comes_from_torchs_random_state_and_the_mask_of_a_seed_never_changes():
     """A run continued years later draws the same numbers."""
     torch.manual_seed(0)
     mask = scaled_mask(torch.empty(18), 0.5) > 0
@@ -118,21 +118,21 @@ def test_the_chance_comes_from_torchs_random_state_and_the_mask_of_a_seed_never_
     assert not torch.equal(scaled_mask(torch.empty(18), 0.5) > 0, mask)
 
 
-def test_the_gradient_passes_where_the_value_does() -> None:
+def test_the_gradient_passes_where_the_value_does():
     features = torch.randn(3, 5, 2, dtype=torch.float64, requires_grad=True)
     torch.manual_seed(4)
     output = Dropout(0.3)(features)
     (gradient,) = torch.autograd.grad(output.sum(), features)
     torch.testing.assert_close(gradient * features, output)
 
-    def repeat(values: torch.Tensor) -> torch.Tensor:
+    def repeat(values):
         torch.manual_seed(4)
         return Dropout(0.3)(values)
 
     assert torch.autograd.gradcheck(repeat, features)
 
 
-def test_nothing_is_dropped_without_a_chance_or_in_evaluation_and_extreme_chances_are_finite() -> None:
+def test_nothing_is_dropped_without_a_chance_or_in_evaluation_and_extreme_chances_are_finite():
     features = torch.randn(4, 3)
     for p, training in ((0.0, True), (0.4, False)):
         assert torch.equal(Dropout(p).train(training)(features), features)
@@ -140,7 +140,7 @@ def test_nothing_is_dropped_without_a_chance_or_in_evaluation_and_extreme_chance
         assert bool(torch.isfinite(Dropout(p)(torch.ones(200))).all())
 
 
-def test_a_half_precision_input_takes_pytorchs_dropout() -> None:
+def test_a_half_precision_input_takes_pytorchs_dropout():
     torch.manual_seed(5)
     output = Dropout(0.5)(torch.ones(64, dtype=torch.bfloat16))
     assert output.dtype == torch.bfloat16

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from coder_core.model import scoring
 from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer
@@ -10,7 +9,7 @@ from coder_core.ops import normalise
 from tests.reference import scorers as reference
 
 
-def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
+def samples(count, longest, size, seed):
     """Unit rows with lengths from 1 to `longest`; rows beyond a length are not zero, so that reading them shows."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(count, longest, size, generator=generator, dtype=torch.float64)
@@ -19,7 +18,7 @@ def samples(count: int, longest: int, size: int, seed: int) -> tuple[Tensor, Ten
     return normalise(rows), lengths
 
 
-def scorer(size: int) -> InteractionScorer:
+def scorer(size):
     torch.manual_seed(3)
     model = InteractionScorer(size, size=4, sharpness=9.0).double()
     torch.nn.init.normal_(model.align.bias, std=0.1)
@@ -27,7 +26,7 @@ def scorer(size: int) -> InteractionScorer:
     return model
 
 
-def test_the_best_pair_by_hand_and_against_the_loops() -> None:
+def test_the_best_pair_by_hand_and_against_the_loops():
     """Embeddings (1, 0) and (0, 1) of an image, (0.6, 0.8) and (−1, 0) of a caption: the largest product is 0.8."""
     image, text = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
     assert PVSEScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
@@ -38,9 +37,7 @@ def test_the_best_pair_by_hand_and_against_the_loops() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 200, scoring.BLOCK])
-def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(block, monkeypatch):
     monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
     monkeypatch.setattr(scoring, "BLOCK", block)
@@ -59,7 +56,7 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(
         assert torch.equal(model(images, texts, image_lengths, text_lengths), actual)
 
 
-def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients(monkeypatch):
     """Derivatives by samples and by parameters, through blocks that are computed again in the backward pass."""
     (images, image_lengths), (texts, text_lengths) = samples(2, 2, 3, 6), samples(2, 3, 3, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
@@ -69,14 +66,14 @@ def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [name for name, _ in model.named_parameters()]
     values = [parameter.detach().clone().requires_grad_() for parameter in model.parameters()]
 
-    def scores(v: Tensor, w: Tensor, *parameters: Tensor) -> Tensor:
+    def scores(v, w, *parameters):
         named = dict(zip(names, parameters, strict=True))
         return torch.func.functional_call(model, named, (v, w, image_lengths, text_lengths))
 
     assert torch.autograd.gradcheck(scores, (*inputs, *values))
 
 
-def test_padding_is_neither_read_nor_given_a_gradient() -> None:
+def test_padding_is_neither_read_nor_given_a_gradient():
     (images, image_lengths), (texts, text_lengths) = samples(4, 4, 6, 8), samples(5, 4, 6, 9)
     images, texts = images.requires_grad_(), texts.requires_grad_()
     scorer(6)(images, texts, image_lengths, text_lengths).sum().backward()
@@ -87,7 +84,7 @@ def test_padding_is_neither_read_nor_given_a_gradient() -> None:
         assert side.grad[~beyond].any(-1).all()
 
 
-def test_a_word_that_no_region_answers_reads_all_regions_alike() -> None:
+def test_a_word_that_no_region_answers_reads_all_regions_alike():
     """All cosines below zero: the row of zeros has no length, the softmax is even, nothing is NaN."""
     model = scorer(3)
     regions = torch.eye(3, dtype=torch.float64)[None, :2]

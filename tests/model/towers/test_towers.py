@@ -3,9 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,28 +24,28 @@ from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
 
 
 @pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clip(tmp_path_factory):
     return write_tiny_clip(tmp_path_factory.mktemp("models") / "clip")
 
 
-def _pickled(folder: Path) -> None:
+def _pickled(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
-def _own_code(folder: Path) -> None:
+def _own_code(folder):
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(settings | {"auto_map": {"AutoModel": "evil.Model"}}))
 
 
-def _cut(folder: Path) -> None:
+def _cut(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:5000])
 
 
-def _projection(rows: int) -> Callable[[Path], None]:
+def _projection(rows):
     """Leave so many rows of the projection: transformers fills what is missing, or of another size, at random."""
 
-    def change(folder: Path) -> None:
+    def change(folder):
         tensors = load_file(folder / "model.safetensors")
         tensors["visual_projection.weight"] = tensors["visual_projection.weight"][:rows].clone()
         tensors = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
@@ -56,7 +54,7 @@ def _projection(rows: int) -> Callable[[Path], None]:
     return change
 
 
-def _config(text: str) -> Callable[[Path], object]:
+def _config(text):
     return lambda folder: (folder / "config.json").write_text(text)
 
 
@@ -79,15 +77,13 @@ LACKS = "lacks 1 of the model's weights, which would be random; the first: visua
         (lambda folder: (folder / "model.safetensors").unlink(), "has no weights"),
     ],
 )
-def test_a_folder_that_is_unsafe_or_incomplete_is_refused(
-    damage: Callable[[Path], object], reason: str, clip: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, clip, tmp_path):
     folder = shutil.copytree(clip, tmp_path / "copy")
     damage(folder)
     assert reason in str(refusal(DualEncoder, str(folder)))
 
 
-def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, tmp_path: Path) -> None:
+def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip, tmp_path):
     bert = write_tiny_bert(tmp_path / "bert", ["a"])
     shutil.copy(clip / "preprocessor_config.json", bert)
     assert "is a BertModel" in str(refusal(DualEncoder, str(bert)))
@@ -97,9 +93,7 @@ def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip: Path, 
     assert "--prompt" in str(refusal(DualEncoder, str(clip), prompt="a photo"))
 
 
-def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
-    clip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(clip, tmp_path, monkeypatch):
     commit, cached = "0123456789abcdef0123456789abcdef01234567", tmp_path / "models--tiny--clip"
     shutil.copytree(clip, cached / "snapshots" / commit)
     (cached / "refs").mkdir()
@@ -112,7 +106,7 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(
     assert "hf download tiny/clip" in str(refusal(DualEncoder, "tiny/clip"))
 
 
-def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path: Path) -> None:
+def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path):
     """The checkpoints of fixed size name Gemma's tokenizer, which keeps capitals."""
     from transformers import GemmaTokenizer, SiglipConfig, SiglipModel
 
@@ -160,9 +154,7 @@ def fails():
 """
 
 
-def test_own_towers_are_pooled_over_their_local_features(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_towers_are_pooled_over_their_local_features(tmp_path, monkeypatch):
     (tmp_path / "own_towers_of_a_test.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     module = "own_towers_of_a_test"
@@ -186,14 +178,14 @@ def test_own_towers_are_pooled_over_their_local_features(
     sys.modules.pop(module)
 
 
-def test_a_run_that_calls_a_users_function_a_model_of_transformers_does_not_import_it() -> None:
+def test_a_run_that_calls_a_users_function_a_model_of_transformers_does_not_import_it():
     noted = {"image": {"kind": "transformers", "model": "os:getcwd", "fingerprint": "0"}}
     config = Config(towers=TowersConfig(image_tower="os:getcwd"))
     assert f"{ALLOWED}=os:getcwd" in str(refusal(partial(open_towers, config, noted, run="theirs")))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device: str, clip: Path) -> None:
+def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device, clip):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
     towers = DualEncoder(str(clip), device=device)
@@ -208,12 +200,12 @@ CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     words = " ".join(CAPTIONS).split()
     return write_tiny_bert(tmp_path_factory.mktemp("sentences") / "model", words)
 
 
-def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_encoded(model: Path) -> None:
+def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_encoded(model):
     from transformers import AutoModel, AutoTokenizer
 
     space = sentence_space(str(model))
@@ -229,7 +221,7 @@ def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_enc
     np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path, model):
     broken = shutil.copytree(model, tmp_path / "broken")
     _config("{}")(broken)
     for folder, reason in (
@@ -240,9 +232,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, model: Path) -> Non
         assert reason in str(refusal(lambda name: sentence_space(name).encode(CAPTIONS), str(folder)))
 
 
-def test_the_fingerprint_of_a_folder_changes_with_its_contents_and_not_with_its_place(
-    tmp_path: Path, model: Path
-) -> None:
+def test_the_fingerprint_of_a_folder_changes_with_its_contents_and_not_with_its_place(tmp_path, model):
     moved = shutil.copytree(model, tmp_path / "moved")
     assert fingerprint(moved) == fingerprint(model)
     with (moved / "config.json").open("a") as file:

@@ -20,13 +20,13 @@ from coder_core.training.memory.momentum import (
 from tests.reference.ring import Ring
 
 
-def small() -> nn.Sequential:
+def small():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
-def test_every_parameter_follows(momentum: float) -> None:
+def test_every_parameter_follows(momentum):
     module = small()
     encoder = momentum_encoder(module)
     before = copy.deepcopy(encoder.state_dict())
@@ -39,7 +39,7 @@ def test_every_parameter_follows(momentum: float) -> None:
         torch.testing.assert_close(encoder.get_parameter(name), expected)
 
 
-def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing() -> None:
+def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
     """Buffers are not averaged; its statistics train, and the module's parameters keep their gradient."""
     module = small().eval()
     encoder = momentum_encoder(module)
@@ -59,13 +59,13 @@ def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing() -> None
             update_momentum(encoder, module, momentum)
 
 
-def test_the_cosine_by_hand() -> None:
+def test_the_cosine_by_hand():
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
     momenta = [cosine_momentum(step, 4, 0.9) for step in range(4)]
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
 
 
-def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k() -> None:
+def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k():
     """145,000 pairs in batches of 128 from 0.99995, the values of DBL. Of a module that is zero after its start of one
     the encoder is the share itself."""
     assert share_of_start(40 * (145_000 // 128), 0.99995) == pytest.approx(0.32, abs=0.005)
@@ -78,24 +78,21 @@ def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k() -> None:
     assert encoder.weight.item() == pytest.approx(share_of_start(30, 0.8))
 
 
-def test_the_start_that_is_advised_leaves_no_more_than_was_asked() -> None:
+def test_the_start_that_is_advised_leaves_no_more_than_was_asked():
     for steps in (1, 3, 50, 1872, 45_000):
         start = start_that_leaves(0.05, steps)
         assert share_of_start(steps, start) <= 0.05
         assert steps <= 50 or share_of_start(steps, start + 2 / steps) > 0.05
 
 
-Entry = tuple[list[float], list[float], int]
-
-
-def entries_in_order(bank: CoupledBank) -> list[Entry]:
+def entries_in_order(bank):
     """Filled slots, oldest first."""
     start = int(bank.position) if bank.count == bank.size else 0
     order = [(start + k) % bank.size for k in range(bank.count)]
     return [(bank.images[k].tolist(), bank.texts[k].tolist(), int(bank.image_ids[k])) for k in order]
 
 
-def keys(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def keys(first, count):
     """Keys that say which they are: image key (i, 0), text key (i, 1), id i."""
     number = torch.arange(first, first + count, dtype=torch.float32)
     images, texts = torch.stack([number, number * 0], 1), torch.stack([number, number * 0 + 1], 1)
@@ -104,7 +101,7 @@ def keys(first: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 @settings(max_examples=40)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
-def test_batches_of_any_size_wrap_around_as_in_a_queue(size: int, batches: list[int]) -> None:
+def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
     bank, ring = CoupledBank(size, 2), Ring(size)
     seen = 0
     for count in batches:
@@ -117,7 +114,7 @@ def test_batches_of_any_size_wrap_around_as_in_a_queue(size: int, batches: list[
         assert bank.image_ids[bank.count :].tolist() == [EMPTY_ID] * (size - bank.count)
 
 
-def test_keys_carry_no_gradient_into_the_bank_and_are_as_many() -> None:
+def test_keys_carry_no_gradient_into_the_bank_and_are_as_many():
     bank = CoupledBank(4, 2)
     images, texts, ids = keys(0, 3)
     bank.enqueue(images.requires_grad_(), texts.requires_grad_(), ids)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from coder_core.geometry.kmeans import nearest_centroid
 from coder_core.ops import normalise
@@ -23,17 +22,17 @@ from coder_core.training.memory.prototypes import (
 from tests.reference import prototypes as reference
 
 
-def directions(*degrees: float) -> Tensor:
+def directions(*degrees):
     """Unit vectors in the plane."""
     angles = torch.deg2rad(torch.tensor(degrees, dtype=torch.float32))
     return torch.stack([angles.cos(), angles.sin()], 1)
 
 
-def angle(centroid: Tensor) -> float:
+def angle(centroid):
     return float(torch.rad2deg(torch.atan2(centroid[1], centroid[0])))
 
 
-def planted(pairs: int, groups: int, size: int, seed: int, spread: float = 0.3) -> Tensor:
+def planted(pairs, groups, size, seed, spread=0.3):
     """Unit vectors around `groups` random directions; pair i belongs to group i % groups."""
     random = torch.Generator().manual_seed(seed)
     centres = normalise(torch.randn(groups, size, generator=random))
@@ -41,7 +40,7 @@ def planted(pairs: int, groups: int, size: int, seed: int, spread: float = 0.3) 
     return normalise(centres.repeat(-(-pairs // groups), 1)[:pairs] + noise)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Two prototypes, four pairs a pass. Seeds are the last two pairs of the first pass, at 0° and 90°. A pair at 30°
     belongs to the first, which then stands for one faded member (weight ½) at 0° and one at 30°."""
     clusters = Prototypes(2, 2, pairs=4, pass_pairs=4)
@@ -66,7 +65,7 @@ def test_by_hand() -> None:
 @given(
     seed=st.integers(0, 10_000), count=st.integers(2, 6), batch=st.integers(1, 9), batches=st.integers(2, 4)
 )
-def test_every_step_agrees_with_the_loops(seed: int, count: int, batch: int, batches: int) -> None:
+def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
     pass_pairs = batch * batches
     count = min(count, pass_pairs)
     random = np.random.default_rng(seed)
@@ -88,7 +87,7 @@ def test_every_step_agrees_with_the_loops(seed: int, count: int, batch: int, bat
     assert {i: k for i, k in enumerate(clusters.labels.tolist()) if k != NO_LABEL} == loops.label_of
 
 
-def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest() -> None:
+def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest():
     """Prototype 1 stands at 180° where nobody is. After a pass without a member it takes the pair at 25°."""
     clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
     clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
@@ -105,7 +104,7 @@ def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest() -> None:
     assert clusters.counts() == (2, 0, 7, 1)
 
 
-def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member() -> None:
+def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member():
     pairs = 64
     clusters = Prototypes(40, 8, pairs=pairs, pass_pairs=pairs)
     clusters.update(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
@@ -121,7 +120,7 @@ def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member(
     assert int(clusters.members.sum()) == pairs
 
 
-def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
+def test_members_that_cancel_out_leave_the_direction_as_it_was():
     clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
     clusters.update(directions(0, 120), torch.tensor([0, 1]))
     clusters.update(directions(90, 270), torch.tensor([0, 1]))
@@ -129,7 +128,7 @@ def test_members_that_cancel_out_leave_the_direction_as_it_was() -> None:
     torch.testing.assert_close(clusters.centroids.norm(dim=1), torch.ones(2))
 
 
-def test_pair_vectors_are_unit_rows_without_gradient() -> None:
+def test_pair_vectors_are_unit_rows_without_gradient():
     images = normalise(torch.randn(5, 4)).requires_grad_()
     texts = normalise(torch.randn(5, 4)).requires_grad_()
     actual = pair_vectors(images, texts)
@@ -139,12 +138,12 @@ def test_pair_vectors_are_unit_rows_without_gradient() -> None:
 
 
 @pytest.mark.parametrize(("count", "pass_pairs", "pairs"), [(1, 8, 8), (9, 8, 8), (4, 8, 7)])
-def test_impossible_sizes_are_refused(count: int, pass_pairs: int, pairs: int) -> None:
+def test_impossible_sizes_are_refused(count, pass_pairs, pairs):
     with pytest.raises(ValueError, match="prototypes"):
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
 
 
-def test_the_exact_matching_keeps_as_many_pairs_as_any() -> None:
+def test_the_exact_matching_keeps_as_many_pairs_as_any():
     for seed in range(10):
         before, after = np.random.default_rng(seed).integers(5, size=(2, 30))
         retained = (match_clusters(before, after, 5)[before] == after).sum()
@@ -153,7 +152,7 @@ def test_the_exact_matching_keeps_as_many_pairs_as_any() -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
     if not exact:
         monkeypatch.setattr(prototypes, "MOST_MATCHED_EXACTLY", 1)
     random = np.random.default_rng(1)
@@ -164,7 +163,7 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact: bool, monkeypatch:
     assert (actual[before] == order[before]).all()
 
 
-def test_numbers_stay_with_the_groups() -> None:
+def test_numbers_stay_with_the_groups():
     """Ten planted groups, centroids a little off: the new ones are better and every pair keeps its number."""
     vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
     rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
@@ -177,7 +176,7 @@ def test_numbers_stay_with_the_groups() -> None:
     assert mean_cosine(vectors, actual) > mean_cosine(vectors, rough)
 
 
-def test_adopting_another_clustering_counts_all_pairs() -> None:
+def test_adopting_another_clustering_counts_all_pairs():
     vectors = planted(90, 5, 8, seed=9)
     clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
     clusters.update(vectors, torch.arange(90))
