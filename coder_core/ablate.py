@@ -98,11 +98,8 @@ def _find_table(name: str) -> AblationTable:
 
 
 def read_arguments(arguments: Sequence[str]) -> AblateArguments:
-    """Read the command line on top of the preset it names.
-
-    Raises:
-        InputError: an unknown preset, a flag that the table itself decides, or a repeated seed.
-    """
+    """Read the command line on top of the preset it names. InputError: an unknown preset, a flag that the table
+    itself decides, or a repeated seed."""
     parsed = _parse(arguments, Config())
     named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
     if "seed" in named:

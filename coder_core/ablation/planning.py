@@ -104,9 +104,7 @@ def row_config(
 
     A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
     line come on top, the changes of the row last; those that name a run of another row find it below `root`.
-
-    Raises:
-        InputError: the row needs a part that the preset leaves out.
+    InputError: the row needs a part that the preset leaves out.
     """
     loss = row.changes.get("loss")
     start = tuned_for(preset, loss) if isinstance(loss, str) else preset

@@ -65,11 +65,8 @@ def reported_sum(recalls: Recalls | None) -> float | None:
 
 
 def collect(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
-    """Collect all finished runs of a table below `root`, whatever their seeds.
-
-    Raises:
-        InputError: the reference is not a row, or runs were evaluated on other captions than others.
-    """
+    """Collect all finished runs of a table below `root`, whatever their seeds. InputError: the reference is not a
+    row, or runs were evaluated on other captions than others."""
     names = [row.name for row in table.rows]
     if reference and reference not in names:
         expected = f"one of {', '.join(names)}"

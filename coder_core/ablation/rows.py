@@ -88,11 +88,7 @@ class AblationTable:
     compared_with: str = ""  # what `Row.reference` names, in words, where rows have references of their own
 
     def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
-        """The rows of these names (or numbers, from 1); all when none is named.
-
-        Raises:
-            InputError: there is no such row.
-        """
+        """The rows of these names (or numbers, from 1); all when none is named. InputError: there is no such row."""
         by_name = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
         unknown = [name for name in names if name not in by_name]
         if unknown:
@@ -126,11 +122,8 @@ def value_of(config: Config, flag: str) -> Any:
 
 
 def read_grid(path: Path) -> AblationTable:
-    """Read the table of a TOML file.
-
-    Raises:
-        InputError: not TOML, unknown keys or values, a seed, a setting twice, rows without or with equal names.
-    """
+    """Read the table of a TOML file. InputError: not TOML, unknown keys or values, a seed, a setting twice, rows
+    without or with equal names."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -23,11 +23,8 @@ LONGEST_QUERY = 500  # characters of a free text
 
 
 class Run(StoredRun):
-    """A run folder, read lazily; large arrays of an analysis are mapped from a copy.
-
-    Raises:
-        InputError: from any method, when the part of the run it needs is missing or damaged.
-    """
+    """A run folder, read lazily; large arrays of an analysis are mapped from a copy. InputError: from any method,
+    when the part of the run it needs is missing or damaged."""
 
     def __init__(self, summary: RunSummary) -> None:
         super().__init__(summary)

@@ -131,11 +131,8 @@ def differences(before: Config, after: Config) -> dict[str, tuple[object, object
 
 
 def from_document(document: Mapping[str, Any], origin: str = "config.toml") -> Config:
-    """Read the tables that `to_document` made; missing keys take their defaults.
-
-    Raises:
-        InputError: unknown keys, wrong types, values outside their range; all of a table are named.
-    """
+    """Read the tables that `to_document` made; missing keys take their defaults. InputError: unknown keys, wrong
+    types, values outside their range; all of a table are named."""
     sections = get_type_hints(Config)
     _refuse_unknown(document, sections, origin)
     values: dict[str, Any] = {}
@@ -168,10 +165,7 @@ def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], origin: st
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
     """Read a command line into a dataclass with a `Config` among its fields; what is not named keeps its `default`.
-
-    Raises:
-        SystemExit: after --help (0), or for what cannot be read (2).
-    """
+    SystemExit: after --help (0), or for what cannot be read (2)."""
     import tyro
 
     kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]

@@ -16,10 +16,8 @@ def check_values(
 ) -> None:
     """Compare the values of a JSON object with the types that their writer gave them. Missing keys are passed over.
 
-    A number is finite, from `least` on and below 2⁶³; true is not a number; `type(None)` allows null.
-
-    Raises:
-        InputError: not an object, or names every key with another kind of value.
+    A number is finite, from `least` on and below 2⁶³; true is not a number; `type(None)` allows null. InputError: not
+    an object, or names every key with another kind of value.
     """
     if not isinstance(record, dict):
         raise InputError.at(place, f"holds {shown(record)}", "an object", "restore the file")

@@ -91,11 +91,8 @@ def pad_words(
 
 @dataclass(eq=False)
 class TrainingBatches:
-    """An endless, reproducible stream of training batches.
-
-    Raises:
-        InputError: the split has fewer captions than a batch, or the batch does not divide among the processes.
-    """
+    """An endless, reproducible stream of training batches. InputError: the split has fewer captions than a batch, or
+    the batch does not divide among the processes."""
 
     split: Split  # the train split
     tokens: Tokens  # its captions as numbers
@@ -177,11 +174,7 @@ class TrainingBatches:
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield batches start … stop-1, each prepared while the one before is in use: by a thread, or, where pictures
-        have to be decoded, by worker processes.
-
-        Raises:
-            UnreadableRowsError: features or pictures cannot be read any more.
-        """
+        have to be decoded, by worker processes. UnreadableRowsError: features or pictures cannot be read any more."""
         pictures = self.split.pictures
         if pictures is not None and pictures.workers > 0:
             from coder_core.data.captioned.decoding import in_workers

@@ -224,10 +224,8 @@ def _features(
 def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
     """Copy scattered rows of a features file into the cache, so that they can be memory-mapped.
 
-    An earlier copy is used again; it is renamed into place, so one that exists is complete.
-
-    Raises:
-        InputError: the cache's disk is too small, or cannot be written.
+    An earlier copy is used again; it is renamed into place, so one that exists is complete. InputError: the cache's
+    disk is too small, or cannot be written.
     """
     state, shape = file.path.stat(), (len(rows), *file.shape[1:])
     identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)

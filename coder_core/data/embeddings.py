@@ -149,11 +149,8 @@ def _compare_widths(images: FeatureFile, texts: FeatureFile, what: str = "captio
 
 
 def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
-    """Every stride-th row as float32 of length 1, read in pieces; coercions are noted.
-
-    Raises:
-        InputError: NaN, Inf, or rows that are zero and have no direction.
-    """
+    """Every stride-th row as float32 of length 1, read in pieces; coercions are noted. InputError: NaN, Inf, or rows
+    that are zero and have no direction."""
     numbers = np.arange(0, file.shape[0], stride)
     rows = np.empty((len(numbers), file.shape[1]), np.float32)
     lengths = np.empty(len(numbers))

@@ -49,11 +49,8 @@ class FeatureFile:
 
 
 def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
-    """Check a features file's header against its size and describe it; coercions are noted in `faults`.
-
-    Raises:
-        InputError: not a .npy file, pickled objects, a wrong dtype or shape, or a size that does not fit the header.
-    """
+    """Check a features file's header against its size and describe it; coercions are noted in `faults`. InputError:
+    not a .npy file, pickled objects, a wrong dtype or shape, or a size that does not fit the header."""
     plain_file(path, faults)
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -145,10 +142,7 @@ class FeatureRows:
 
     def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
         """Region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
-
-        Raises:
-            UnreadableRowsError: the file became shorter, or its disk fails.
-        """
+        UnreadableRowsError: the file became shorter, or its disk fails."""
         if self._descriptor < 0 or not len(images):
             return self.features[images, regions]
         rows = np.empty((len(images), self.size), self.features.dtype)

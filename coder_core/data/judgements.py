@@ -313,11 +313,8 @@ class Probe(NamedTuple):
 
 
 def read_probes(files: Sequence[Path]) -> list[Probe]:
-    """Read all probes of one or several files.
-
-    Raises:
-        InputError: a file is missing or not JSON, or an entry lacks a key or holds something else than a text.
-    """
+    """Read all probes of one or several files. InputError: a file is missing or not JSON, or an entry lacks a key or
+    holds something else than a text."""
     probes: list[Probe] = []
     for path in files:
         entries = parse_json(plain_file(path, []).read_bytes(), path, "a file like SugarCrepe's")

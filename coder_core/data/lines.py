@@ -59,11 +59,8 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:
-    """Return `path` if it is a plain file. A link is followed, and a note says so.
-
-    Raises:
-        InputError: missing, a link to nothing or to itself, or not a plain file (a folder, a pipe, a device).
-    """
+    """Return `path` if it is a plain file. A link is followed, and a note says so. InputError: missing, a link to
+    nothing or to itself, or not a plain file (a folder, a pipe, a device)."""
     follow_link(path, faults)
     if not path.exists():
         raise InputError.at(path, "the file is missing", "a plain file", "check the name and the folder")

@@ -79,11 +79,8 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
 
 
 def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode the content of a picture file, as `open_picture` does; its name is for messages only.
-
-    Raises:
-        InputError: not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
-    """
+    """Decode the content of a picture file, as `open_picture` does; its name is for messages only. InputError: not
+    JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20)."""
     return _open(io.BytesIO(content), shown(name), size)
 
 

@@ -203,10 +203,8 @@ def judge_split(
 def read_reviews(path: Path) -> Reviews:
     """Read a file of reviews. A link is followed, with a note.
 
-    A last line that was being written when its writer died, and such a line in the middle, are left out with a warning.
-
-    Raises:
-        InputError: the file is missing, or lines hold something else; names up to 20.
+    A last line that was being written when its writer died, and such a line in the middle, are left out with a
+    warning. InputError: the file is missing, or lines hold something else; names up to 20.
     """
     faults: list[Fault] = []
     path = plain_file(Path(path), faults)
@@ -248,11 +246,8 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
 
 
 def append_review(path: Path, review: Review) -> None:
-    """Append a verdict; a missing file is created.
-
-    Raises:
-        InputError: a text is too long or not UTF-8, or the file is a link, not writable, or full.
-    """
+    """Append a verdict; a missing file is created. InputError: a text is too long or not UTF-8, or the file is a
+    link, not writable, or full."""
     try:
         _review(review.document())
     except ValueError as error:

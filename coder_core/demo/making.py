@@ -178,11 +178,8 @@ def makes_features(picture_folder: str) -> bool:
 
 
 def features_of(picture_folder: str, picture: Image.Image) -> Array:
-    """(REGIONS, WIDTH) standardised features of an RGB picture, cut to its middle square.
-
-    Raises:
-        InputError: the data set's features are not made from pixels, or the file of their scale is damaged.
-    """
+    """(REGIONS, WIDTH) standardised features of an RGB picture, cut to its middle square. InputError: the data set's
+    features are not made from pixels, or the file of their scale is damaged."""
     if not makes_features(picture_folder):
         problem = "region features come from files, so a new picture cannot be encoded"
         raise InputError.at("a new picture", problem, "a run on the built-in data set")

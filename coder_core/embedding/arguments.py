@@ -36,11 +36,8 @@ class TowerArguments:
     """Precision of a GPU's products (autocast); the CPU computes in float32."""
 
     def read_pictures(self, data: Path, splits: Sequence[str]) -> CaptionedData:
-        """Read the pictures with captions; of one split alone when it is the only one named.
-
-        Raises:
-            InputError: the data cannot be read at all.
-        """
+        """Read the pictures with captions; of one split alone when it is the only one named. InputError: the data
+        cannot be read at all."""
         from coder_core.data.captioned.reading import read_captioned
         from coder_core.data.captioned.records import split_name
         from coder_core.model.splits import data_folder

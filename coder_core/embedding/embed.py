@@ -130,11 +130,8 @@ class _Unfinished:
         atomic.replace_file(self.folder / BROKEN.format(parallel.rank()), json.dumps(broken))
 
     def assemble(self, skip_broken: bool) -> tuple[Embeddings, list[Fault]]:
-        """Collect the embeddings of the pictures that could be read, and of their captions.
-
-        Raises:
-            InputError: broken pictures without `skip_broken`, or rows of other processes did not arrive.
-        """
+        """Collect the embeddings of the pictures that could be read, and of their captions. InputError: broken
+        pictures without `skip_broken`, or rows of other processes did not arrive."""
         split, broken = self.split, dict[int, str]()
         for rank in range(parallel.world_size()):
             reasons = json.loads((self.folder / BROKEN.format(rank)).read_text("utf-8"))

@@ -52,11 +52,7 @@ class RegionFolder:
         return resumable.make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
 
     def is_done(self, split: CaptionedSplit) -> bool:
-        """True if the features of exactly these pictures exist.
-
-        Raises:
-            InputError: those of others are.
-        """
+        """True if the features of exactly these pictures exist. InputError: those of others are."""
         recorded = (self._about or {}).get("splits", {}).get(split.name)
         if recorded is None:
             return False

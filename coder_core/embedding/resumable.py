@@ -64,10 +64,7 @@ def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
 @contextmanager
 def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
     """Make a folder of unfinished arrays and hold its lock; not in the other processes of a command than its first.
-
-    Raises:
-        InputError: another command works there, or the disk is full or read-only.
-    """
+    InputError: another command works there, or the disk is full or read-only."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock", timeout=0) if first else nullcontext():
@@ -183,11 +180,8 @@ def put_pictures(
 def readable_pictures(
     split: CaptionedSplit, broken: Mapping[int, str], *, skip: bool
 ) -> tuple[np.ndarray, list[Fault]]:
-    """Return (n,) bool, True where a picture could be read, and warnings on the others.
-
-    Raises:
-        InputError: pictures are broken without `skip`, or all are.
-    """
+    """Return (n,) bool, True where a picture could be read, and warnings on the others. InputError: pictures are
+    broken without `skip`, or all are."""
     problem = f"of {len(split.rows):,} pictures cannot be read"
     fix = "copy them again and start this command again, or add --skip-broken: finished work is kept"
     cases = [broken[image] for image in sorted(broken)]
@@ -215,10 +209,7 @@ def kept_rows(file: Path, whole: np.ndarray) -> Path:
 
 def new_array(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
     """Map a new file of zeros whose blocks are reserved: writing to a map on a full disk would end the process.
-
-    Raises:
-        OSError: the disk is full or read-only.
-    """
+    OSError: the disk is full or read-only."""
     array = np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(kind), shape=shape)
     if hasattr(os, "posix_fallocate"):
         with file.open("r+b") as content:

@@ -78,11 +78,8 @@ class ScoreTiles:
         return out
 
     def exact(self, images: Rows, texts: Rows) -> Tensor:
-        """(h, w) float32 exact scores of h images and w captions; at most one of the two is a tensor.
-
-        Raises:
-            InputError: a matrix holds a score that is NaN or infinite.
-        """
+        """(h, w) float32 exact scores of h images and w captions; at most one of the two is a tensor. InputError: a
+        matrix holds a score that is NaN or infinite."""
         total: Tensor | float = 0.0
         for source in self.sources:
             if isinstance(source, EmbeddingPair):

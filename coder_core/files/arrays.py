@@ -27,10 +27,7 @@ def read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def check_header(path: Path, place: Path) -> None:
     """Check that a `.npy` file holds as many plain numbers as its header promises; `place` is its path in messages.
-
-    Raises:
-        InputError: it does not, its header cannot be read, or it is a pickle or an archive.
-    """
+    InputError: it does not, its header cannot be read, or it is a pickle or an archive."""
     try:
         with path.open("rb") as file:
             shape, _, dtype = read_header(file)

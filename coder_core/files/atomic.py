@@ -67,10 +67,8 @@ def replace_file(path: Path, text: str) -> None:
 def replacing(file: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `file` at the end of the block, or goes when the block raises.
 
-    Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read it.
-
-    Raises:
-        OSError: disk full or read-only folder.
+    Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read
+    it. OSError: disk full or read-only folder.
     """
     handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=file.suffix, dir=file.parent)
     os.close(handle)

@@ -25,11 +25,8 @@ def seal_line(record: dict[str, Any], key: str = "") -> str:
 
 
 def open_line(line: str, key: str = "") -> dict[str, Any]:
-    """Return the record of a line that was sealed with `key`.
-
-    Raises:
-        ValueError: not a JSON object, or its checksum is missing or does not fit: damaged, or of another run.
-    """
+    """Return the record of a line that was sealed with `key`. ValueError: not a JSON object, or its checksum is
+    missing or does not fit: damaged, or of another run."""
     try:
         record = json.loads(line)
     except RecursionError as error:

@@ -210,9 +210,7 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
 
     Touching a mapped page that its file has lost ends the process (SIGBUS), which Python cannot catch. The copy is
     compared with the sha256, loses its name and is mapped, so its disk space is free again when the array goes.
-
-    Raises:
-        InputError: the file has another sha256, is not an array of plain numbers, or the cache has no room for a copy.
+    InputError: the file has another sha256, is not an array of plain numbers, or the cache has no room for a copy.
     """
     folder, needed = cache_folder(), 0
     try:

@@ -71,11 +71,8 @@ class TfidfSpace:
 
     @classmethod
     def from_files(cls, names: bytes, arrays: bytes, folder: str) -> TfidfSpace:
-        """Read text_space.json and text_space.safetensors; `folder` is for messages.
-
-        Raises:
-            InputError: a file is damaged, or the two do not match.
-        """
+        """Read text_space.json and text_space.safetensors; `folder` is for messages. InputError: a file is damaged,
+        or the two do not match."""
         try:
             document: Any = json.loads(names)
             tensors = load(arrays)
@@ -100,10 +97,7 @@ class TfidfSpace:
 
 def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
     """Fit the space to a data set's train captions; `size` is S, fewer where captions and words do not suffice.
-
-    Raises:
-        InputError: hardly any word is in two captions.
-    """
+    InputError: hardly any word is in two captions."""
     from sklearn.decomposition import TruncatedSVD
 
     vectorizer = _vectorizer(min_df=FEWEST_CAPTIONS)

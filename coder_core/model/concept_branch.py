@@ -92,11 +92,8 @@ def concept_vectors(
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:
-    """A hand-written list of concepts, JSON with one list per kind; a kind may be left out.
-
-    Raises:
-        InputError: it does not exist, is not such a file, has a word twice, an empty word, or fewer than two words.
-    """
+    """A hand-written list of concepts, JSON with one list per kind; a kind may be left out. InputError: it does not
+    exist, is not such a file, has a word twice, an empty word, or fewer than two words."""
     where = f"--concept-list {path}"
     try:
         content: Any = json.loads(path.read_text("utf-8-sig"))

@@ -16,11 +16,8 @@ KIBIBYTES = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of ru_max
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the named device; "auto" is this process's GPU if there is one, otherwise the CPU.
-
-    Raises:
-        InputError: a GPU is requested and PyTorch sees none, or the name is not a device.
-    """
+    """Return the named device; "auto" is this process's GPU if there is one, otherwise the CPU. InputError: a GPU is
+    requested and PyTorch sees none, or the name is not a device."""
     local = parallel.local_rank()
     if name == "auto":
         return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")

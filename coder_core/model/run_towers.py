@@ -133,11 +133,8 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
 
 
 def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning: Tuning) -> Half:
-    """Add the fingerprint of the weights with which a user's own tower began to its description.
-
-    Raises:
-        InputError: it gives others now, and no save holds them.
-    """
+    """Add the fingerprint of the weights with which a user's own tower began to its description. InputError: it gives
+    others now, and no save holds them."""
     if half.about["kind"] != OWN:
         return half
     expected = str(noted[side].get("weights", "")) if noted is not None else ""
@@ -152,10 +149,7 @@ def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning
 
 def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Config, list[Fault]]:
     """The configuration with the towers' size as its dimension where nothing projects them, and a note on it.
-
-    Raises:
-        InputError: the two towers' spaces have different sizes.
-    """
+    InputError: the two towers' spaces have different sizes."""
     if towers is None or config.towers.projection == "linear":
         return config, []
     sizes = {half.size for half in (towers.image, towers.text) if half is not None}

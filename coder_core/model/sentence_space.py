@@ -27,11 +27,7 @@ class SentenceSpace:
         return f"sentence embeddings of {self.folder.name}"
 
     def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
-        """(m, S) float32 unit rows.
-
-        Raises:
-            InputError: transformers cannot load the folder.
-        """
+        """(m, S) float32 unit rows. InputError: transformers cannot load the folder."""
         where = f"--text-space {self.folder}"
         model = load_model(self.folder, where, unread="pooler.")
         tokenizer = load_tokenizer(self.folder, where)
@@ -55,11 +51,8 @@ class SentenceSpace:
 
 
 def sentence_space(folder: str) -> SentenceSpace:
-    """Check a model's folder.
-
-    Raises:
-        InputError: it is not the folder of a model that transformers can load from safetensors.
-    """
+    """Check a model's folder. InputError: it is not the folder of a model that transformers can load from
+    safetensors."""
     path = Path(folder)
     if not path.is_dir():
         expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"

@@ -167,10 +167,8 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
 def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunTowers | None:
     """A run's towers, found again and compared with what it noted of them; None for a run without.
 
-    `moved` are the sides whose tower the configuration names anew.
-
-    Raises:
-        InputError: a tower is missing, or is another now, or a custom tower not on the allow-list.
+    `moved` are the sides whose tower the configuration names anew. InputError: a tower is missing, or is another now,
+    or a custom tower not on the allow-list.
     """
     if not config.towers.image_tower and not config.towers.text_tower:
         return None
@@ -244,10 +242,7 @@ def best_save(folder: Path) -> Save:
 
 def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | None = None) -> LoadedModel:
     """Load a run's model; its towers are looked for where the run noted them, unless they are open already.
-
-    Raises:
-        InputError: the folder is not a run, or its files are damaged; the file is named.
-    """
+    InputError: the folder is not a run, or its files are damaged; the file is named."""
     folder = Path(folder)
     config, about = read_config(folder)
     size, towers = read_feature_size(folder, config, about), towers or read_towers(folder, config)

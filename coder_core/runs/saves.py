@@ -31,11 +31,8 @@ class Save(sealed.SealedFolder):
     """
 
     def __init__(self, path: Path, skipped: list[Fault] | None = None) -> None:
-        """Verify every file.
-
-        Raises:
-            InputError: a file is missing, cut or damaged (all of them named), or a newer version wrote the save.
-        """
+        """Verify every file. InputError: a file is missing, cut or damaged (all of them named), or a newer version
+        wrote the save."""
         super().__init__(path)
         self.check()
         self.name, self.skipped = path.name, skipped or []
@@ -102,11 +99,8 @@ class SaveStore:
         return path
 
     def newest(self) -> Save | None:
-        """The newest save that verifies, or None when there is no save at all.
-
-        Raises:
-            InputError: saves exist and none verifies, or the newest was written by a newer version.
-        """
+        """The newest save that verifies, or None when there is no save at all. InputError: saves exist and none
+        verifies, or the newest was written by a newer version."""
         while present := self._identities():
             skipped: list[Fault] = []
             for name in reversed(present):

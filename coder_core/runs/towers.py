@@ -25,9 +25,7 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages.
 
     Towers of a user's own code are imported only where $CODER_TOWERS names them: a run may be a stranger's.
-
-    Raises:
-        InputError: they are missing on this machine, are others now, or may not be imported.
+    InputError: they are missing on this machine, are others now, or may not be imported.
     """
     place = f"the towers of run {run}"
     name, facts = _read_notes(about, place)

@@ -55,11 +55,8 @@ CHECKSUM = "{}_sha256"  # in the table [about]
 
 
 def start_run(config: Config, root: Path, console: Console) -> Path:
-    """Create `root/config.name` and train it to its end.
-
-    Raises:
-        InputError: impossible values, unusable data, or an existing run of that name. Nothing is written then.
-    """
+    """Create `root/config.name` and train it to its end. InputError: impossible values, unusable data, or an existing
+    run of that name. Nothing is written then."""
     faults = stop_on_errors(problems(config))
     folder = root / config.name
     if folder.exists() and any(folder.iterdir()):
@@ -130,11 +127,8 @@ def _stored_inputs(
 
 
 def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
-    """Compare data and teacher with the checksums that the run wrote at its start.
-
-    Raises:
-        InputError: names every file with other features or captions, a dev split that is new or gone, another teacher.
-    """
+    """Compare data and teacher with the checksums that the run wrote at its start. InputError: names every file with
+    other features or captions, a dev split that is new or gone, another teacher."""
     fix = "give --data the folder the run was started with, as it was"
     data, faults = prepared.data, []
     splits = {split.name: split for split in (data.as_read, data.dev) if split is not None}

@@ -107,11 +107,8 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
-    """Restore the tensors of `optimizer_tensors` from a save.
-
-    Raises:
-        InputError: the save has moments of other parameters, or of other shapes.
-    """
+    """Restore the tensors of `optimizer_tensors` from a save. InputError: the save has moments of other parameters,
+    or of other shapes."""
     parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
     names = list(parameters)
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)

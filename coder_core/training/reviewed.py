@@ -77,10 +77,7 @@ def _read(config: Config) -> UsedReviews:
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
     """Read the reviews of a continued run from its folder; a note reports that their source has grown since.
-
-    Raises:
-        InputError: the run's own file is damaged, or another file is named now and has other verdicts.
-    """
+    InputError: the run's own file is damaged, or another file is named now and has other verdicts."""
     if bool(stored.data.reviews) != bool(config.data.reviews):
         fact, expected = f"is {config.data.reviews!r}", f"{stored.data.reviews!r}, as the run began"
         raise InputError(Fault("--reviews", fact, expected, "start a new run"))

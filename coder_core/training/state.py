@@ -100,11 +100,7 @@ class TrainingState:
         return tensors, {"position": asdict(self.position)}
 
     def restore(self, save: Save) -> None:
-        """Restore a save.
-
-        Raises:
-            InputError: names or shapes differ, or the save lacks a part of the configuration.
-        """
+        """Restore a save. InputError: names or shapes differ, or the save lacks a part of the configuration."""
         of_parts = ((part.state_file, part) for part in self.parts if part.state_file is not None)
         for stem, module in (("model", self.model), *of_parts):
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
@@ -118,10 +114,8 @@ class TrainingState:
 def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
     """Check that a state holds the configured bank, prototypes and branches, before memory is allocated.
 
-    `build` builds the run's model (`check_size`); without concepts it is a branch.
-
-    Raises:
-        InputError: the state is too small.
+    `build` builds the run's model (`check_size`); without concepts it is a branch. InputError: the state is too
+    small.
     """
     memory, width, boosting = config.memory, config.model.dimension, config.boosting
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]

@@ -148,10 +148,7 @@ class AnnotatedImage(NamedTuple):
 
 def read_annotations(path: Path, faults: list[Fault]) -> tuple[str, list[AnnotatedImage]]:
     """Read and check a Karpathy JSON file: the data set's own name ("coco", …) and all images, in imgid order.
-
-    Raises:
-        InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key.
-    """
+    InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key."""
     state = plain_file(path, faults).stat()
     return _read_karpathy(path, state.st_mtime_ns, state.st_size)
 

@@ -250,11 +250,8 @@ class PackedPictures:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def read(self, image: int) -> bytes:
-        """The file of a picture.
-
-        Raises:
-            InputError: its container is missing, changed, or not in the folder; the picture is cut.
-        """
+        """The file of a picture. InputError: its container is missing, changed, or not in the folder; the picture is
+        cut."""
         number = int(self.store.positions[image, 0])
         size, present = self.sizes[number], self._state(image)[0]
         if present != size:

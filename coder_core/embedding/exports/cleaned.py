@@ -50,11 +50,8 @@ class Cleaning:
 
 
 def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
-    """Write the cleaned data set as a new folder, which appears when it is complete.
-
-    Raises:
-        InputError: a layout that cannot be written, data that cannot be read, or `out` exists already.
-    """
+    """Write the cleaned data set as a new folder, which appears when it is complete. InputError: a layout that cannot
+    be written, data that cannot be read, or `out` exists already."""
     recognised = recognise(data)
     layout = recognised[0] if recognised else None
     precomp = _is_precomp(data, layout)

@@ -27,11 +27,8 @@ SCALE = "scale"  # file beside a best model, of runs that learn the scale of the
 
 
 def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
-    """Read the configuration and notes of a run that is a dual encoder as transformers has them.
-
-    Raises:
-        InputError: it has layers that such a model has no place for; the first is named.
-    """
+    """Read the configuration and notes of a run that is a dual encoder as transformers has them. InputError: it has
+    layers that such a model has no place for; the first is named."""
     config, notes = read_config(run)
     towers, model = config.towers, config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
@@ -105,10 +102,7 @@ def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) ->
 
 def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
     """The towers of two models as a VisionTextDualEncoderModel; one without a projection gets the identity.
-
-    Raises:
-        InputError: that model has no place for one of them.
-    """
+    InputError: that model has no place for one of them."""
     from transformers import MODEL_MAPPING, VisionTextDualEncoderConfig, VisionTextDualEncoderModel
 
     for tower, side in ((image, "image"), (text, "text")):

@@ -32,10 +32,7 @@ class Vectors:
 
 def read_vectors(run: Path, split: str) -> Vectors:
     """Read the vectors of a split: its embeddings, or, of a run with a concept branch, both branches in one vector.
-
-    Raises:
-        InputError: the split has no intact analysis, or a model that scores pair by pair, which has no such vectors.
-    """
+    InputError: the split has no intact analysis, or a model that scores pair by pair, which has no such vectors."""
     analysis = open_analysis(run, split)
     images, texts, concepts = analysis.image_embeddings, analysis.text_embeddings, analysis.concepts
     if concepts is not None:
@@ -51,9 +48,7 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
         captions   id int64, image_id int64, caption string, name string, file string, split string, embedding
 
     `file` is the path of the picture, "" when it is not known. The folder appears when both tables are complete.
-
-    Raises:
-        InputError: the folder exists, or the disk has no room.
+    InputError: the folder exists, or the disk has no room.
     """
     analysis = vectors.analysis
     pictures = analysis.picture_folder

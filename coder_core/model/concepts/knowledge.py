@@ -121,11 +121,8 @@ class Concepts:
 
     @classmethod
     def from_files(cls, names: bytes, arrays: bytes, folder: str) -> Concepts:
-        """Read concepts.json and concepts.safetensors; `folder` is for messages.
-
-        Raises:
-            InputError: a file is damaged or of another format, or the two do not match.
-        """
+        """Read concepts.json and concepts.safetensors; `folder` is for messages. InputError: a file is damaged or of
+        another format, or the two do not match."""
         file = f"{folder}/{NAMES}"
         try:
             vocabulary = _read_names(names)

@@ -14,11 +14,8 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 
 
 def check_folder(folder: Path) -> None:
-    """Reject a BERT folder that would run code of its own or turn every word into [UNK].
-
-    Raises:
-        InputError: as for `read_settings`, a model type other than bert, or no tokenizer files.
-    """
+    """Reject a BERT folder that would run code of its own or turn every word into [UNK]. InputError: as for
+    `read_settings`, a model type other than bert, or no tokenizer files."""
     kind = read_settings(folder).get("model_type")
     if kind != "bert":
         raise InputError.at(f"{folder / 'config.json'} key model_type", f"is {kind!r}", "'bert'")

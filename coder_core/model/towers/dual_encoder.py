@@ -113,11 +113,7 @@ def check_prompt(prompt: str) -> None:
 
 
 def unit_rows(rows: Tensor, samples: str) -> np.ndarray:
-    """(B, D) of any float type -> float32 unit rows.
-
-    Raises:
-        InputError: NaN, Inf, or a row of length 0.
-    """
+    """(B, D) of any float type -> float32 unit rows. InputError: NaN, Inf, or a row of length 0."""
     values = rows.detach().float()
     lengths = values.norm(dim=-1, keepdim=True)
     if not bool((lengths.isfinite() & (lengths > 0)).all()):

@@ -215,10 +215,7 @@ def load_halves(
     image: TowerChoice | None, text: TowerChoice | None
 ) -> tuple[ImageHalf | None, TextHalf | None]:
     """Load a picture encoder and a text encoder; a model of transformers that is chosen for both is loaded once.
-
-    Raises:
-        InputError: a tower is not on this machine, unsafe, another than expected, or not an encoder of that kind.
-    """
+    InputError: a tower is not on this machine, unsafe, another than expected, or not an encoder of that kind."""
     loaded = image.load() if image is not None and not image.is_own else None
     image_half = text_half = None
     if image is not None:

@@ -38,10 +38,8 @@ def is_allowed(name: str) -> bool:
 def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[str, Any]]:
     """The user's object that package.module:function returns, and its description. This runs the user's code.
 
-    The function is called without arguments; `where`, `expected` and `fix` as for `load_pretrained`.
-
-    Raises:
-        InputError: the name is of another form, the code fails, or it is not the expected one.
+    The function is called without arguments; `where`, `expected` and `fix` as for `load_pretrained`. InputError: the
+    name is of another form, the code fails, or it is not the expected one.
     """
     if not NAME.fullmatch(name):
         example = "for example --tower towers:clip"
@@ -120,11 +118,8 @@ class OwnTowers:
 
 
 def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
-    """The output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F).
-
-    Raises:
-        InputError: it has another shape.
-    """
+    """The output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F). InputError: it has
+    another shape."""
     if output.ndim not in (2, 3) or len(output) != count:
         problem, fix = f"gives shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
         raise InputError.at(where, problem, "(B, L, F) or (B, F)", fix)

@@ -152,10 +152,7 @@ def load_pretrained(
 
 def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:
     """The folder of a model that is on this machine, and its commit ("" for a folder); arguments as above.
-
-    Raises:
-        InputError: it is not on this machine; the message holds the command that downloads it.
-    """
+    InputError: it is not on this machine; the message holds the command that downloads it."""
     if Path(name).is_dir():
         return Path(name), ""
     where = where or f"--model {name}"
@@ -178,11 +175,8 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The config.json of a model folder that runs no code of its own.
-
-    Raises:
-        InputError: it is missing or damaged, or a settings file names code.
-    """
+    """The config.json of a model folder that runs no code of its own. InputError: it is missing or damaged, or a
+    settings file names code."""
     settings = _read_json(folder / "config.json")
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
@@ -193,11 +187,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
-    """The config.json of a model folder that can be loaded safely.
-
-    Raises:
-        InputError: as for `read_settings`; the weights are missing or pickled, or settings of pictures are missing.
-    """
+    """The config.json of a model folder that can be loaded safely. InputError: as for `read_settings`; the weights
+    are missing or pickled, or settings of pictures are missing."""
     settings = read_settings(folder)
     if not any(folder.glob("*.safetensors")):
         pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
@@ -232,11 +223,8 @@ def fingerprint(folder: Path) -> str:
 
 def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
     """A model of transformers in evaluation mode, from safetensors; arguments as for `load_pretrained`. Weights whose
-    names begin with `unread` may be missing, because nothing reads them.
-
-    Raises:
-        InputError: it cannot be loaded, lacks a method, or lacks weights, which would be random.
-    """
+    names begin with `unread` may be missing, because nothing reads them. InputError: it cannot be loaded, lacks a
+    method, or lacks weights, which would be random."""
     import torch
     from transformers import AutoModel
 

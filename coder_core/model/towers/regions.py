@@ -86,11 +86,8 @@ class RegionTower:
             return adaptive_avg_pool2d(grid.permute(0, 3, 1, 2), self._grid).permute(0, 2, 3, 1)
 
     def encode(self, prepared: Sequence[PreparedRegions]) -> np.ndarray:
-        """B prepared pictures -> (B, L, F) float16, row by row of the grid.
-
-        Raises:
-            InputError: NaN, Inf, or numbers that float16 cannot hold.
-        """
+        """B prepared pictures -> (B, L, F) float16, row by row of the grid. InputError: NaN, Inf, or numbers that
+        float16 cannot hold."""
         values = self._compute(prepared).flatten(1, 2).half().cpu().numpy()
         if not np.isfinite(values).all():
             problem = "gives NaN, Inf or numbers above 65,504"
@@ -171,12 +168,9 @@ def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Ten
 
 
 def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
-    """The picture tower of a user's own code: `encode_pictures` gives (B, L, F); `grid` = (rows, columns) says how the
-    L lie where they are not a square; `view(width, height)` which part of a picture it sees where not the whole.
-
-    Raises:
-        InputError: as for `OwnTowers`, or the L are not a grid.
-    """
+    """The picture tower of a user's own code: `encode_pictures` gives (B, L, F); `grid` = (rows, columns) says how
+    the L lie where they are not a square; `view(width, height)` which part of a picture it sees where not the whole.
+    InputError: as for `OwnTowers`, or the L are not a grid."""
     towers = OwnTowers(name, expected=expected, texts=False)
 
     def features(prepared: Sequence[Any]) -> Tensor:
@@ -209,11 +203,9 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
     CLIP: the last layer lets every patch read itself alone (attention = identity; its values pass through the rest of
     the layer), then come the last layer norm and the projection: MaskCLIP, Zhou et al. 2022 (arXiv:2112.01071),
     section 3.2. The attention is that of the class token in the last layer, the mean of its heads: Caron et al. 2021
-    (DINO), figure 1. SigLIP: its attention-pooling head reads each patch alone, and the attention is that of the head.
-    Own towers: the L features of `encode_pictures`, whose mean is their embedding.
-
-    Raises:
-        InputError: the model is built otherwise, or reads pictures of any shape.
+    (DINO), figure 1. SigLIP: its attention-pooling head reads each patch alone, and the attention is that of the
+    head. Own towers: the L features of `encode_pictures`, whose mean is their embedding. InputError: the model is
+    built otherwise, or reads pictures of any shape.
     """
     inputs = towers.prepare(picture)
     if isinstance(towers, OwnTowers):

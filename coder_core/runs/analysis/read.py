@@ -170,9 +170,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     """Open the analysis of a split.
 
     Every byte is compared with the manifest the first time a process opens it, and with `verify` every time.
-
-    Raises:
-        InputError: missing, cut, damaged, of a newer version, or not what the manifest says; the file is named.
+    InputError: missing, cut, damaged, of a newer version, or not what the manifest says; the file is named.
     """
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
@@ -185,9 +183,7 @@ def check_metrics(folder: Path) -> None:
     """Check that the metrics in the manifest of an analysis belong to the arrays beside it.
 
     The ranks, from which they follow, are compared with their sha256, and all other files with their sizes.
-
-    Raises:
-        InputError: names the files.
+    InputError: names the files.
     """
 
     def check() -> None:
@@ -234,11 +230,8 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
 
 
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
-    """Check that ranks and numbers of samples lie in range, and that embeddings and scores are finite.
-
-    Raises:
-        InputError: names the first file and row that does not.
-    """
+    """Check that ranks and numbers of samples lie in range, and that embeddings and scores are finite. InputError:
+    names the first file and row that does not."""
     images, texts = len(arrays["image_ranks"]), len(arrays["image_of_text"])
     ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
     ranges |= {"image_best": (0, texts), "text_best": (0, images)}

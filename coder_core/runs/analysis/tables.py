@@ -109,11 +109,8 @@ def check_tables(
 
 
 def split_folder(run_folder: Path, split: str) -> Path:
-    """The folder of a split's analysis.
-
-    Raises:
-        InputError: the name could lead out of the run folder, or be taken for more than a name.
-    """
+    """The folder of a split's analysis. InputError: the name could lead out of the run folder, or be taken for more
+    than a name."""
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         where = f"split {split!r} of {Path(run_folder).name}"

@@ -215,10 +215,7 @@ def read_teacher(
     config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
 ) -> LoadedModel | None:
     """Load the finished run that sets the margins of a run to train; None for a configuration without one.
-
-    Raises:
-        InputError: not a finished run, damaged, or it reads other words or regions than this run.
-    """
+    InputError: not a finished run, damaged, or it reads other words or regions than this run."""
     if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
         return None
     folder = Path(config.boosting.boosting_teacher)
@@ -259,11 +256,8 @@ def _difference(
 
 
 def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:
-    """Copy the teacher's weights into the target if the configuration starts from them.
-
-    Raises:
-        InputError: the two are different models.
-    """
+    """Copy the teacher's weights into the target if the configuration starts from them. InputError: the two are
+    different models."""
     if config.boosting.boosting_start != "teacher":
         return
     fact = "is teacher, and the teacher is another model"
