@@ -76,16 +76,14 @@ def run_all(
     gpus: Sequence[str] = (),
     tell: Callable[[TableProgress], None] = lambda progress: None,
 ) -> tuple[TableProgress, bool]:
-    """Run the planned runs that are not finished yet.
+    """Run the planned runs that are not finished yet. Returns the progress at the end, and True if a signal ended it
+    early.
 
     Args:
         split: to evaluate them on. jobs: processes at a time.
         threads: CPU threads of each; 0 keeps that of the configuration.
         gpus: handed out in turn; none for the CPU.
         tell: called about twice a second.
-
-    Returns:
-        The progress at the end, and True if a signal ended it early.
     """
     runs = [RowProcess(run, deque(commands(run, split, threads=threads))) for run in planned]
     progress = TableProgress(done=[run.planned for run in runs if not run.commands])

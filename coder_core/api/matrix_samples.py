@@ -40,7 +40,7 @@ def choose_samples(
     chosen: str = "",
     within: Array | None = None,
 ) -> MatrixSamples:
-    """Choose the samples of a matrix.
+    """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that is not there.
 
     Args:
         run: whose split; "hardest" also uses its ranks.
@@ -51,9 +51,6 @@ def choose_samples(
         chosen: numbers of captions ("0-31, 77"), or words that the captions hold.
         within: (k,) captions of a slice, ascending: pairs are drawn from these alone, but numbers of captions are taken
             as they are. None for the whole split.
-
-    Raises:
-        InputError: fewer than two pairs, or a caption that is not there.
     """
     owner = run.image_of_text(split)
     if len(owner) < 2:

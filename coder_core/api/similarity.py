@@ -72,13 +72,11 @@ def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> Ancho
 
 
 def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
-    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time.
+    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time. ValueError: μ is not
+    positive.
 
     Args:
         s: unit rows, in the order in which they are shown. spread: of the same anchors. loss: μ and γ.
-
-    Raises:
-        ValueError: μ is not positive.
     """
     plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
     total, width = len(s.anchors), len(s.candidates)
@@ -244,14 +242,12 @@ def scaled_matrix(
     spread: Array | None = None,
 ) -> Scaled:
     """S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
+    ValueError: μ or ε is not positive.
 
     Args:
         samples: from `choose_samples`, perhaps `ordered`. loss: μ, γ, ε, measure of diversity.
         cells: a side; a larger matrix is shown as the means of blocks.
         spread: from `spread_over` of the same sides, when it is known.
-
-    Raises:
-        ValueError: μ or ε is not positive.
     """
     sides = matrix_sides(run, split, samples, direction)
     return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)

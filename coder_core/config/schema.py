@@ -72,15 +72,13 @@ def find_setting(name: str) -> Setting | None:
 
 
 def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -> Config:
-    """Replace settings, each named by its key or flag.
+    """Replace settings, each named by its key or flag. InputError: unknown names, wrong types, values outside their
+    range; all of them.
 
     Args:
         config: to start from.
         values: by name.
         origin: of the values, for messages: "mine.toml row 2".
-
-    Raises:
-        InputError: unknown names, wrong types, values outside their range; all of them.
     """
     changes: dict[str, Any] = {}
     faults: list[Fault | None] = []

@@ -24,15 +24,13 @@ def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
     """Refuse to write into a folder that holds anything but files and folders, at any depth.
 
     What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A missing
-    folder is not a fault; the folder itself may be a link, because the caller named it.
+    folder is not a fault; the folder itself may be a link, because the caller named it. InputError: names up to 20
+    links, pipes, sockets, devices and hard links, and folders that cannot be read.
 
     Args:
         folder: the folder.
         in_place: names of files in it that are changed where they are, so that a second name (a hard link) would change
             too. All others are replaced.
-
-    Raises:
-        InputError: names up to 20 links, pipes, sockets, devices and hard links, and folders that cannot be read.
     """
     faults = [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]
     for path in (Path(folder) / name for name in in_place):

@@ -54,16 +54,14 @@ def named(progress: Progress, name: str) -> Progress:
 def watching(
     console: Console, label: str = "", *, rate: bool = False, file: Path | None = None
 ) -> Iterator[Progress]:
-    """Draw a bar with the time left on a terminal; elsewhere print a line every ten seconds.
+    """Draw a bar with the time left on a terminal; elsewhere print a line every ten seconds. InputError: the file
+    cannot be written.
 
     Args:
         console: to draw on.
         label: shown while no phase is named.
         rate: also show the number done per second.
         file: also write the progress, and in the end success or the reason of failure, to this JSON file.
-
-    Raises:
-        InputError: the file cannot be written.
     """
     record = ProgressFile(file) if file else None
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

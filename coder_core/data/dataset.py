@@ -35,16 +35,14 @@ PIECE_IMAGES = 256  # copied at once
 def read_split(
     path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True
 ) -> Split:
-    """Read one split of the data set at `path`, whatever its layout.
+    """Read one split of the data set at `path`, whatever its layout. InputError: the data cannot be trained on;
+    carries up to 20 faults, each with place and fix.
 
     Args:
         path: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON.
         split: "train", "dev" (or "val"), "test", "testall", or any name the files have.
         pictures: folder of the picture files; found by itself when it is images/ beside the data.
         check_values: also read every feature once, for NaN, Inf and zero rows.
-
-    Raises:
-        InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
     """
     stop_on_errors([*check_name(Path(path).absolute()), *check_name(Path(pictures) if pictures else None)])
     root, layout = find_layout(path)

@@ -56,7 +56,8 @@ def read_embeddings(
     queries: str | Path | None = None,
     query_texts: str | Path | None = None,
 ) -> Embeddings:
-    """Read and check the embeddings of a split, whatever model they come from.
+    """Read and check the embeddings of a split, whatever model they come from. InputError: the files cannot be used
+    together; up to 20 faults, each with its file, rows and how to fix it.
 
     Args:
         images: .npy of (n, D) floats; a file with one row a caption, repeated, is understood.
@@ -65,9 +66,6 @@ def read_embeddings(
         ids: one id an image or one a caption, as in the precomp layout; names the pictures.
         pictures: folder in which the ids are files.
         queries: .npy of (q, D) floats, texts that are no captions. query_texts: those texts, q lines, all different.
-
-    Raises:
-        InputError: the files cannot be used together; up to 20 faults, each with its file, rows and how to fix it.
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)
@@ -202,13 +200,11 @@ def _check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
 
 def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:
     """Read a folder of clip-retrieval's `inference`; rows with one image_path are one image with several captions.
+    InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how to fix it.
 
     Args:
         folder: with img_emb, text_emb and metadata.
         pictures: folder in which the image paths are files; where they are absolute, the folder they share.
-
-    Raises:
-        InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how to fix it.
     """
     faults: list[Fault] = []
     folder = Path(folder)

@@ -184,10 +184,8 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.
 
     Works on the bits: without its sign a float is an integer that grows with it; 0 is zero, all exponent bits set is
-    NaN or Inf. So one integer maximum a region answers every question.
-
-    Returns:
-        (z, 2) int64 pairs (row of the file, region) that are all zero, and the faults.
+    NaN or Inf. So one integer maximum a region answers every question. Returns (z, 2) int64 pairs (row of the file,
+    region) that are all zero, and the faults.
     """
     step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:

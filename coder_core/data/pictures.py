@@ -61,15 +61,14 @@ def _inside(real_folder: str, path: Path) -> bool:
 def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
     """Decode one picture completely, as upright RGB.
 
-    CMYK and palettes are converted, transparency is laid over white, 16-bit grey is scaled to 8, EXIF rotation applied.
+    CMYK and palettes are converted, transparency is laid over white, 16-bit grey is scaled to 8, EXIF rotation
+    applied. InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP:
+    20).
 
     Args:
         folder: the picture folder, which the file may not leave.
         name: relative name, as in the data set.
         size: longest side in pixels of the result, when the picture is larger.
-
-    Raises:
-        InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     path = picture_path(Path(folder), name)
     if path is None:

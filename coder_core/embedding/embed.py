@@ -44,6 +44,7 @@ def embed_split(
 
     Finished blocks are marked every twenty seconds in `root/.unfinished`; called again with the same data and model,
     this goes on from there. Several processes of torchrun on one machine share the blocks; the first writes the run.
+    Returns the run folder, its metrics, warnings and notes; None in all processes but the first.
 
     Args:
         root, name, split_name, overwrite: as for `import_run`.
@@ -51,9 +52,6 @@ def embed_split(
         workers: decoding processes.
         skip_broken: leave out pictures that cannot be read, with their captions.
         notes: on the data, kept with the run.
-
-    Returns:
-        The run folder, its metrics, warnings and notes; None in all processes but the first.
 
     Raises:
         InputError: broken pictures without `skip_broken` (finished work stays), another process at the same work, a disk

@@ -27,13 +27,10 @@ ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 
 class RegionFolder:
-    """The folder of a tower's region features, created when missing.
+    """The folder of a tower's region features, created when missing. InputError: it holds features of another tower.
 
     Args:
         batch_size: pictures computed at once on a GPU; the CPU computes blocks of 32.
-
-    Raises:
-        InputError: it holds features of another tower.
     """
 
     def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
@@ -74,13 +71,11 @@ class RegionFolder:
         self, split: CaptionedSplit, *, workers: int, skip_broken: bool, progress: Progress
     ) -> list[Fault]:
         """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
+        InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
 
         Args:
             workers: decoding processes.
             skip_broken: leave out pictures that cannot be read, with their captions.
-
-        Raises:
-            InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
         """
         _check_names(split)
         plan = self._plan(split)

@@ -78,14 +78,11 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
 
 
 class BlockArrays:
-    """Mapped arrays of some samples, and a checksum of every finished block.
+    """Mapped arrays of some samples, and a checksum of every finished block. OSError: the disk is full or read-only.
 
     Args:
         folder: of the files {name}.npy and done.npy; files that fit are continued.
         blocks: the rows of every block. layout: name → shape of a row and type.
-
-    Raises:
-        OSError: the disk is full or read-only.
     """
 
     def __init__(
@@ -152,7 +149,8 @@ def put_pictures(
     workers: int,
     progress: Callable[[int], None],
 ) -> dict[int, str]:
-    """Compute blocks of pictures.
+    """Compute blocks of pictures. Returns image → the reason it could not be read. Its block stays unfinished: a
+    repaired picture is read again.
 
     Args:
         numbers: of the blocks.
@@ -160,9 +158,6 @@ def put_pictures(
         encode: the pictures of a block that could be read -> name → rows.
         workers: decoding processes.
         progress: called with the number of pictures of every block.
-
-    Returns:
-        image → the reason it could not be read. Its block stays unfinished: a repaired picture is read again.
     """
     broken: dict[int, str] = {}
     try:

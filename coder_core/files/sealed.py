@@ -83,16 +83,14 @@ class SealedFolder:
     def check(
         self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
     ) -> None:
-        """Compare files with the manifest: sizes, and with `digest` their sha256.
+        """Compare files with the manifest: sizes, and with `digest` their sha256. InputError: names every file that
+        is missing, cut or damaged.
 
         Args:
             names: of the files; all when None.
             digest: compare sha256 too. Large files are read in threads.
             remember: a file that this process has read before, and whose size, time of change and inode are the same
                 since, is not read again.
-
-        Raises:
-            InputError: names every file that is missing, cut or damaged.
         """
         sha256 = (manifest.remembered_sha256 if remember else file_sha256) if digest else None
         check = partial(self._check, sha256=sha256)

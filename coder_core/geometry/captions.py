@@ -62,16 +62,14 @@ def caption_neighbours(
     """Find the nearest captions of other images, nearest first: by inner products with all captions, from 50,000
     captions on by HNSW.
 
-    A zero row, a caption without a known word, has no neighbours and is no neighbour.
+    A zero row, a caption without a known word, has no neighbours and is no neighbour. Returns (m, N) int32 rows; −1
+    where a caption has fewer than N.
 
     Args:
         vectors: (m, S) float32 unit rows.
         image_of_text: (m,) the image of every caption; it and its image's other captions are left out.
         count: N.
         progress: called with captions done and captions in all.
-
-    Returns:
-        (m, N) int32 rows; −1 where a caption has fewer than N.
     """
     neighbours = np.full((len(vectors), count), -1, np.int32)
     nonzero = np.flatnonzero(vectors.any(1))

@@ -35,13 +35,10 @@ def cluster_pairs(
     *,
     progress: Progress = silent,
 ) -> Clustering:
-    """Cluster the pairs of a split and label every image and every caption.
+    """Cluster the pairs of a split and label every image and every caption. InputError: more clusters than pairs.
 
     Args:
         images: (n, D) unit rows. texts: (m, D) unit rows. image_of_text: (m,).
-
-    Raises:
-        InputError: more clusters than pairs.
     """
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"

@@ -47,14 +47,12 @@ class Layout:
 def lay_out(
     points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
 ) -> Layout:
-    """Lay out a joint space on a plane.
+    """Lay out a joint space on a plane. InputError: no point; for UMAP and t-SNE fewer than four points or all points
+    the same; too many for t-SNE.
 
     Args:
         points: n images and m captions; `settings.modalities` says which of them are laid out, and how.
         reference: (N, 2) the layout of another run on the same samples, to be aligned to.
-
-    Raises:
-        InputError: no point; for UMAP and t-SNE fewer than four points or all points the same; too many for t-SNE.
     """
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
@@ -178,10 +176,8 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     """Coordinates on the first two principal axes, and the share of the variance each one holds.
 
     The covariance (D, D) of any number of points: products of tiles in float32, summed in float64. An axis points to
-    where its largest loading is positive, so that the same data always give the same picture.
-
-    Returns:
-        (N, 2) float32 and two shares of the total variance.
+    where its largest loading is positive, so that the same data always give the same picture. Returns (N, 2) float32
+    and two shares of the total variance.
     """
     count, width = len(points), points.width
     mean = np.zeros(width)
@@ -208,9 +204,10 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
 def onto(layout: Array, reference: Array) -> tuple[Array, float]:
     """Turn, mirror and shift `layout` onto `reference`, at the reference's size. Gower 1975, orthogonal Procrustes.
 
-    Procrustes' own best scale is below 1 wherever the two differ, and 0 where they have nothing in common: a run would
-    look the more crowded the less it agrees with the other. So the root mean square distance from the centre is made
-    equal instead, and only the disparity is measured at the best scale.
+    Procrustes' own best scale is below 1 wherever the two differ, and 0 where they have nothing in common: a run
+    would look the more crowded the less it agrees with the other. So the root mean square distance from the centre is
+    made equal instead, and only the disparity is measured at the best scale. ValueError: the two hold different
+    numbers of points.
 
     Args:
         layout: (N, 2). reference: (N, 2), the same samples in the same order.
@@ -218,9 +215,6 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
     Returns:
         (N, 2) float32, and the disparity: the share of the reference's variance that is left between the two at the
         best scale, from 0 (the same picture) to 1 (nothing in common).
-
-    Raises:
-        ValueError: the two hold different numbers of points.
     """
     if layout.shape != reference.shape:
         raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be aligned")
@@ -237,12 +231,10 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
 
 def nearest(queries: Array, points: Array, count: int, *, progress: Progress = silent) -> tuple[Array, Array]:
     """Find the nearest points of every query by cosine; where queries are the points, each comes first itself, at 0.
+    Returns (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0, nearest first.
 
     Args:
         queries: (Q, D), points: (N, D) float32 unit rows. count: ≤ N.
-
-    Returns:
-        (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0, nearest first.
     """
     rows = np.empty((len(queries), count), dtype=np.int32)
     distances = np.empty((len(queries), count), dtype=np.float32)

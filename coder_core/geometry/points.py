@@ -74,13 +74,11 @@ class Points:
 
 
 def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
-    """Draw at most `most` rows at random, from every stratum in proportion.
+    """Draw at most `most` rows at random, from every stratum in proportion. Returns (min(most, sum),) ascending rows,
+    without repetition.
 
     Args:
         counts: how many samples each stratum has; stratum 0 has the first rows, and so on.
-
-    Returns:
-        (min(most, sum),) ascending rows, without repetition.
     """
     total = sum(counts)
     if total <= most:

@@ -142,6 +142,7 @@ def score_split(
     attention: bool = False,
 ) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
     """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
+    InputError: a matrix of scores would exceed 1 GiB.
 
     Args:
         model: on `device`.
@@ -150,9 +151,6 @@ def score_split(
         precision: of the encoders, see `autocast`; scores are always float32.
         progress: called with samples (or pairs) done and in all; may raise to stop.
         attention: keep the concept attention too.
-
-    Raises:
-        InputError: a matrix of scores would exceed 1 GiB.
     """
     if model.scorer.by_pair:
         scored = score_pairs(model, split, tokens, device=device, precision=precision, progress=progress)

@@ -79,16 +79,14 @@ def _sample(half: ImageHalf | TextHalf) -> tuple[Tensor, Tensor]:
 def open_towers(
     config: Config, noted: Mapping[str, Any] | None = None, moved: Sequence[str] = (), run: str = ""
 ) -> RunTowers | None:
-    """The towers of a configuration; None where it has none.
+    """The towers of a configuration; None where it has none. InputError: a tower is not on this machine, unsafe,
+    another than noted, or not an encoder of that kind.
 
     Args:
         config: of the run.
         noted: what a run that began noted of its towers, which they must be.
         moved: sides whose tower the configuration names anew: "image", "text".
         run: its name, for messages; a run's own towers are imported only where a person allowed it.
-
-    Raises:
-        InputError: a tower is not on this machine, unsafe, another than noted, or not an encoder of that kind.
     """
     towers, projected = config.towers, config.towers.projection == "none"
     names = (towers.image_tower, towers.text_tower)

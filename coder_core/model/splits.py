@@ -55,7 +55,7 @@ def read_splits(
     *,
     progress: Progress = silent,
 ) -> Splits:
-    """Read splits of a data set as the model of a configuration reads them.
+    """Read splits of a data set as the model of a configuration reads them. InputError: the data cannot be used.
 
     Args:
         config: of the run.
@@ -63,9 +63,6 @@ def read_splits(
         towers: of the run.
         names: of the splits to read; of several, dev may be missing.
         progress: of checking pictures.
-
-    Raises:
-        InputError: the data cannot be used.
     """
     pictures = config.data.pictures or None
     if towers is None or towers.image is None:

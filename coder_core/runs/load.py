@@ -215,14 +215,12 @@ def check_size(
     download: bool = False,
     towers: RunTowers | None = None,
 ) -> Callable[..., Coder]:
-    """Compare a save's weights with the model of a configuration before memory is taken for what it requests.
+    """Compare a save's weights with the model of a configuration before memory is taken for what it requests. Returns
+    `build_model` with all of this, for random weights.
 
     Args:
         config: of the run. save: of its model. feature_size, words, concepts, towers: as for `build_model`.
         download: what this machine lacks of BERT.
-
-    Returns:
-        `build_model` with all of this, for random weights.
     """
     sizes: dict[str, Any] = {"feature_size": feature_size, "words": words, "concepts": concepts}
     build = partial(build_model, config.model, pretrained=False, download=download, towers=towers, **sizes)

@@ -20,14 +20,12 @@ from coder_core.training.memory.momentum import BATCH_NORMS
 
 def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
     """Encode a batch in pieces, the longest rows first: a GRU takes as many steps as its longest row has words.
+    Returns the result of `encode` for the whole batch. Dropout draws other numbers than for the whole batch.
 
     Args:
         encode: (b, …) tensors → (b, …) embeddings or `Embedded`; a row's result depends on no other row.
         size: rows of a piece; 0 encodes the whole batch at once.
         inputs: (B, …) each; the last are (B,) lengths.
-
-    Returns:
-        The result of `encode` for the whole batch. Dropout draws other numbers than for the whole batch.
     """
     if size == 0 or size >= len(inputs[0]):
         return encode(*inputs)

@@ -78,14 +78,12 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
 
 
 def continue_run(folder: Path, overrides: Config | None, console: Console, *, download: bool = False) -> Path:
-    """Continue a run from its newest save and train it to its end.
+    """Continue a run from its newest save and train it to its end. InputError: not a run, damaged, values that would
+    change the run, or other data than before.
 
     Args:
         overrides: the requested configuration; may differ in `MAY_CHANGE` only.
         download: the run's BERT files if this machine lacks them; another person may have named the model.
-
-    Raises:
-        InputError: not a run, damaged, values that would change the run, or other data than before.
     """
     check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)

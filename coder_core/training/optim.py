@@ -47,15 +47,12 @@ def make_optimizer(
     device: torch.device,
     towers: TowersConfig | None = None,
 ) -> torch.optim.AdamW:
-    """Make AdamW (fused) with groups: BERT and each tower at a share of the rate, the scale of the logits without weight
-    decay, and the rest.
+    """Make AdamW (fused) with groups: BERT and each tower at a share of the rate, the scale of the logits without
+    weight decay, and the rest. InputError: nothing is trained.
 
     Args:
         parameters: name -> parameter; frozen ones are left out.
         towers: their rates.
-
-    Raises:
-        InputError: nothing is trained.
     """
     towers = towers or TowersConfig()
     shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate}
@@ -80,15 +77,13 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
-    """Shorten a gradient to its largest norm; return the norm before.
+    """Shorten a gradient to its largest norm; return the norm before. NotFiniteError: NaN or Inf in a gradient, found
+    before clipping would spread it.
 
     Args:
         parameters: name -> parameter; their gradients are taken as one vector.
         most: largest norm.
         batch: named with the step in the error.
-
-    Raises:
-        NotFiniteError: NaN or Inf in a gradient, found before clipping would spread it.
     """
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
     check_gradients(parameters, norm, batch, step)

@@ -122,12 +122,10 @@ class Reporter:
 
 class EventWriter:
     """Write scalars of the history's lines: `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
+    InputError: tensorboard is not installed.
 
     Args:
         resume_step: training goes on after this step; TensorBoard leaves out what was written of later ones.
-
-    Raises:
-        InputError: tensorboard is not installed.
     """
 
     def __init__(self, run: Path, *, resume_step: int) -> None:

@@ -19,16 +19,12 @@ SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
-    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right.
+    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right. Returns direction
+    ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome. InputError: the runs were
+    evaluated on different samples.
 
     Args:
         at: a query is right when a true match is among its first `at` results.
-
-    Returns:
-        direction ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome.
-
-    Raises:
-        InputError: the runs were evaluated on different samples.
     """
     _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
@@ -70,7 +66,7 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
 
 
 def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
-    """Changes of every anchor's diversity from one run to another.
+    """Changes of every anchor's diversity from one run to another. InputError: the tables are of different anchors.
 
     Args:
         table_a, table_b: from `Run.diversity`, of the same anchors.
@@ -79,9 +75,6 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
         anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
         order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous to the
         second run).
-
-    Raises:
-        InputError: the tables are of different anchors.
     """
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
         counts = f"{len(table_a):,} anchors and {len(table_b):,} others"

@@ -113,7 +113,8 @@ def judged_recall(
 def probe_run(
     run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "", progress: Progress = silent
 ) -> pd.DataFrame:
-    """Score every probe whose picture the run knows or can read.
+    """Score every probe whose picture the run knows or can read. InputError: the run can neither read nor find any of
+    the pictures, or cannot embed new texts.
 
     Args:
         run: with an analysis of `split`, whose images are recognised by their file names.
@@ -125,9 +126,6 @@ def probe_run(
     Returns:
         One row a probe: kind, picture, score, negative (that of the wrong caption), right (score above negative; a tie
         is wrong).
-
-    Raises:
-        InputError: the run can neither read nor find any of the pictures, or cannot embed new texts.
     """
     rows = {picture_key(name): row for row, name in enumerate(run.image_names(split))}
     folder = pictures or run.analysis(split).picture_folder

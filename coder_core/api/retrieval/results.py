@@ -51,15 +51,13 @@ def occurrences(
     sample: Sample | None = None,
     queries: Array | None = None,
 ) -> pd.DataFrame:
-    """N_k of every candidate: the number of queries that have it among their first k results.
+    """N_k of every candidate: the number of queries that have it among their first k results. Returns one row a
+    candidate: candidate, count, right (queries it belongs to), wrong.
 
     Args:
         k: up to the ten results the analysis keeps of every query.
         sample: only its candidates, counted among the results of only its queries.
         queries: numbers of those that count, of all candidates; None for all.
-
-    Returns:
-        One row a candidate: candidate, count, right (queries it belongs to), wrong.
     """
     best = run.best(split, direction)[:, :k]
     candidates = run.count(split, "image" if direction == "t2i" else "text")
@@ -86,11 +84,8 @@ def hubness(counts: Array, k: int) -> Hubness:
 
 
 def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: int = 10) -> pd.DataFrame:
-    """The queries that have a candidate among their first k results.
-
-    Returns:
-        One row a query, best place first: query, place (from 1), match (whether it belongs to the query).
-    """
+    """The queries that have a candidate among their first k results. Returns one row a query, best place first:
+    query, place (from 1), match (whether it belongs to the query)."""
     query, position = np.nonzero(run.best(split, direction)[:, :k] == candidate)
     match = run.matches(split, direction, query, candidate)
     frame = pd.DataFrame({"query": query, "place": position + 1, "match": match})
@@ -109,11 +104,8 @@ def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
 def corrected_queries(
     run: Run, split: str, direction: Direction, correction: HubCorrection, at: int
 ) -> pd.DataFrame:
-    """The queries whose answer within the first `at` results comes or goes with the correction.
-
-    Returns:
-        One row a query, largest change first: query, rank and corrected (from 1), mended (whether the answer comes).
-    """
+    """The queries whose answer within the first `at` results comes or goes with the correction. Returns one row a
+    query, largest change first: query, rank and corrected (from 1), mended (whether the answer comes)."""
     before = run.ranks(split)[direction]
     after = correction.text_ranks if direction == "t2i" else correction.image_ranks
     query = np.flatnonzero((before >= 0) & ((before < at) != (after < at)))

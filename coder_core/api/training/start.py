@@ -188,14 +188,12 @@ def arguments(
     teacher: TeacherRun | None = None,
     reviews: Path | None = None,
 ) -> tuple[tuple[str, ...], list[Fault]]:
-    """The arguments of `python -m coder_core.train`, and warnings about them.
+    """The arguments of `python -m coder_core.train`, and warnings about them. InputError: what training would refuse,
+    in its words; or a setting that is not an option.
 
     Args:
         preset: its name. name: of the run. data: from `find_data_sets`. changes: option key → value.
         teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
-
-    Raises:
-        InputError: what training would refuse, in its words; or a setting that is not an option.
     """
     offered = {option.key: option for option in options(preset)}
     for key, value in changes.items():

@@ -286,15 +286,12 @@ Positions = Files | TarMembers | ParquetRows | PackedPictures
 def open_packed(
     document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], where: str
 ) -> PackedPictures:
-    """Open the pictures that `note_packed` recorded.
+    """Open the pictures that `note_packed` recorded. InputError: a newer version, or values that no version writes.
 
     Args:
         document, positions: what it gave.
         names: n names, for messages.
         where: the file that holds the document.
-
-    Raises:
-        InputError: a newer version, or values that no version writes.
     """
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
     check_values(document, kinds, where)

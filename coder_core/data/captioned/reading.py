@@ -103,7 +103,8 @@ def read_captioned(
     pictures: str | Path | None = None,
     only: str = "",
 ) -> CaptionedData:
-    """Read all splits of a data set of pictures with captions. No picture is opened.
+    """Read all splits of a data set of pictures with captions. No picture is opened. InputError: nothing can be read;
+    up to 20 faults, each with file, row and how to fix it.
 
     Args:
         path: the folder, or the file that holds the captions.
@@ -111,9 +112,6 @@ def read_captioned(
             out with their captions; otherwise they are errors among the faults.
         pictures: folder of the picture files, where it is not beside the captions.
         only: the split whose pictures are looked for; "" looks for those of all.
-
-    Raises:
-        InputError: nothing can be read; up to 20 faults, each with file, row and how to fix it.
     """
     path, reading = Path(path), reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]

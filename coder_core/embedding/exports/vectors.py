@@ -81,12 +81,10 @@ def names_file(index: Path) -> Path:
 
 def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> None:
     """Write an exact index by inner product, and a `names_file`. Row i is image or caption i of the split.
+    InputError: the disk has no room for it.
 
     Args:
         side: "images" or "captions".
-
-    Raises:
-        InputError: the disk has no room for it.
     """
     import faiss
 

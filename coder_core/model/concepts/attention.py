@@ -64,16 +64,14 @@ class ConceptEmbeddings(NamedTuple):
 
 
 def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:
-    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts.
+    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts. ValueError:
+    smoothing is not positive.
 
     Args:
         queries: (B, D) pooled vectors, not normalised.
         nodes: (g, F) Y, unit rows.
         weight: (D, F) W^v or W^w.
         smoothing: λ_s > 0 (CODER: 10; not the λ of eq. 8). Larger is sharper.
-
-    Raises:
-        ValueError: smoothing is not positive.
     """
     if not smoothing > 0:
         raise ValueError(f"smoothing must be > 0, got {smoothing}")

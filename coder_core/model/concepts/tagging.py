@@ -18,15 +18,13 @@ CAPTIONS_AT_ONCE = 1000
 def tag_captions(
     captions: Captions, tagger: Tagger = "textblob", *, progress: Progress = silent
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield each caption's (word, tag) pairs.
+    """Yield each caption's (word, tag) pairs. InputError: the library or its model is not installed; the message says
+    how to get it.
 
     Args:
         captions: the words of every caption, in lower case.
         tagger: the library.
         progress: called with captions done and captions in all.
-
-    Raises:
-        InputError: the library or its model is not installed; the message says how to get it.
     """
     tag = {"textblob": _textblob, "spacy": _spacy, "nltk": _nltk}[tagger]()
     for start in range(0, len(captions), CAPTIONS_AT_ONCE):

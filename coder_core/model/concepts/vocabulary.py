@@ -68,15 +68,13 @@ def choose_concepts(
     """The most frequent concepts of tagged captions, 7 : 2 : 1.
 
     A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
-    ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical.
+    ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical. InputError:
+    fewer than two concepts.
 
     Args:
         captions: each a sequence of (word, Penn Treebank tag).
         size: g; fewer, with a warning, where a kind has too few.
         source: the tagger.
-
-    Raises:
-        InputError: fewer than two concepts.
     """
     texts = [list(caption) for caption in captions]
     kinds, forms = _count([[word for word, _ in text] for text in texts], _forms(_majority(texts)))
@@ -106,15 +104,13 @@ def listed_concepts(
     tokens: Mapping[str, Sequence[str]],
     captions: Sequence[Sequence[str]],
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """Concepts from a hand-written list; other forms of a listed word in the captions belong to it too.
+    """Concepts from a hand-written list; other forms of a listed word in the captions belong to it too. Returns the
+    concepts, and a warning about those in no caption.
 
     Args:
         words: the words of each kind, in the order of their numbers.
         tokens: every listed word as the words of a caption ("t-shirt" as "t", "shirt").
         captions: the words of every caption.
-
-    Returns:
-        The concepts, and a warning about those in no caption.
     """
     phrase = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
     seen = Counter(word for caption in captions for word in caption)

@@ -36,16 +36,14 @@ class Towers(Protocol):
 
 
 class DualEncoder:
-    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`.
+    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. InputError: as
+    for `load_pretrained`, or the model is not a dual encoder.
 
     Args:
         name, revision, expected, where: as for `load_pretrained`.
         device: where it computes.
         prompt: of the texts; {} is the caption.
         precision: of a GPU's products: "bfloat16" (autocast) or "float32"; the CPU computes in float32.
-
-    Raises:
-        InputError: as for `load_pretrained`, or the model is not a dual encoder.
     """
 
     def __init__(

@@ -62,7 +62,8 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
 
 
 class OwnTowers:
-    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code.
+    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code. InputError: as for
+    `load_own`, or a method is missing.
 
     Args:
         name, expected: as for `load_own`.
@@ -72,9 +73,6 @@ class OwnTowers:
     Attributes:
         grid: (rows, columns) of the local features where the user gives it, or None.
         view: part of a picture of this width and height that the picture tower sees.
-
-    Raises:
-        InputError: as for `load_own`, or a method is missing.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def load_pretrained(
     fix: str = "",
     methods: Sequence[str] = (),
 ) -> Pretrained:
-    """Load a model of transformers.
+    """Load a model of transformers. InputError: not on this machine, unsafe, incomplete, or not the expected one.
 
     Args:
         name: a folder, or the name of a downloaded model.
@@ -134,9 +134,6 @@ def load_pretrained(
         expected: fingerprint that the model must have; any when "".
         fix: advice where it has another.
         methods: of a dual encoder, which the model must have.
-
-    Raises:
-        InputError: not on this machine, unsafe, incomplete, or not the expected one.
     """
     where = where or f"--model {name}"
     folder, commit = find_model(name, revision, where)

@@ -41,16 +41,13 @@ def boxes(view: View, rows: int, columns: int) -> np.ndarray:
 
 
 class RegionTower:
-    """Pictures -> a grid of features.
+    """Pictures -> a grid of features. InputError: the tower gives no grid, or a smaller one.
 
     Args:
         about: description stored with the features, to find the same tower again.
         prepare, view: of one upright RGB picture, and of its width and height; called in worker processes.
         features: prepared pictures -> (B, rows, columns, F).
         grid: cells a side to pool to; 0 keeps all.
-
-    Raises:
-        InputError: the tower gives no grid, or a smaller one.
     """
 
     def __init__(
@@ -119,14 +116,12 @@ def transformers_regions(
     expected: str = "",
     where: str = "",
 ) -> RegionTower:
-    """The picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2, ResNet …).
+    """The picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2, ResNet
+    …). InputError: as for `DualEncoder`, or the model gives no grid.
 
     Args:
         name, revision, device, precision, expected, where: as for `DualEncoder`.
         grid: as for `RegionTower`.
-
-    Raises:
-        InputError: as for `DualEncoder`, or the model gives no grid.
     """
     fix = "restore the model the features were made with"
     loaded = load_pretrained(name, where=where, revision=revision, expected=expected, fix=fix)

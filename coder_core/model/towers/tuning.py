@@ -20,7 +20,8 @@ ADAPTER = ".lora_"  # in the names of an adapter's weights
 
 
 class TunedTower(nn.Module):
-    """A tower and the layer on top: (B, …) inputs, (B,) lengths -> (B, L, D).
+    """A tower and the layer on top: (B, …) inputs, (B,) lengths -> (B, L, D). InputError: adapters are asked for and
+    the tower has no linear layer.
 
     Args:
         tower: inputs, lengths -> (B, L, F); changed in place. `structure_of` gives a copy that may be changed.
@@ -28,9 +29,6 @@ class TunedTower(nn.Module):
         tuning: how the tower is trained.
         config: rank, α and dropout of its adapters, with "lora".
         where: who names the tower, for messages.
-
-    Raises:
-        InputError: adapters are asked for and the tower has no linear layer.
     """
 
     def __init__(

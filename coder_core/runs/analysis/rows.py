@@ -171,15 +171,13 @@ def hub_corrected_row(
     console: Console,
 ) -> tuple[RunRow, Fault]:
     """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
+    InputError: there is no train split, or none to choose on; the run scores pair by pair.
 
     Args:
         row: of the run as it is. folder: of the run.
         loaded: its model; None for a run of another model's embeddings, which holds those of train and dev too.
         data: the data set of the model. pictures: folder of its picture files. split_name: of it.
         console: for progress.
-
-    Raises:
-        InputError: there is no train split, or none to choose on; the run scores pair by pair.
     """
 
     def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:

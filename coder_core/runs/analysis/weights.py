@@ -51,7 +51,7 @@ def weight_tables(
     split: Split,
     progress: Progress = silent,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Sample weights of a split; empty for a run without weights.
+    """Sample weights of a split; empty for a run without weights. InputError: the text space is damaged or gone.
 
     Args:
         folder: of the run, which holds its text space.
@@ -66,9 +66,6 @@ def weight_tables(
         samples also `weight_diversity` and `weight_discrepancy` (m, 2) float32, DIV and DIS of image and caption: Γ
         times the raw score (Γ = −1 for a run with 0), all N² neighbours of neighbours counted. Documents:
         `weighting`, with mean and standard deviation of the raw scores, Γ left out, as in the paper's table 1.
-
-    Raises:
-        InputError: the text space is damaged or gone.
     """
     weighting, batch_size = config.weighting, config.training.batch_size
     kind, scale = weighting.sample_weights, weighting.weight_scale

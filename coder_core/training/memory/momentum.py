@@ -39,14 +39,12 @@ def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> N
     """encoder ← momentum · encoder + (1 − momentum) · module, in place.
 
     Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) do not change.
+    ValueError: momentum is outside [0, 1].
 
     Args:
         encoder: has the same parameters in the same order as `module`.
         module: the trained module.
         momentum: from 0 to 1.
-
-    Raises:
-        ValueError: momentum is outside [0, 1].
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
@@ -106,14 +104,12 @@ class CoupledBank(nn.Module):
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
         """Overwrite the oldest keys with a batch's. Call it after backward(), as autograd reads the slots until then.
+        ValueError: the three have different lengths.
 
         Args:
             images: (B, D) image keys of all processes.
             texts: (B, D) text keys.
             image_ids: (B,).
-
-        Raises:
-            ValueError: the three have different lengths.
         """
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
