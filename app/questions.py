@@ -128,14 +128,11 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
         "caption_share": 100 * text.share,
         "rank": run.ranks(split)["t2i"][shared.texts] + 1,
     }
-    confidence = columns["image_share"] * columns["caption_share"]
-    order = np.lexsort((-confidence, columns["shared"].round(1)))
+    order = np.lexsort((-columns["image_share"] * columns["caption_share"], columns["shared"].round(1)))
     return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
 
 
-def pair_concepts(
-    run: Run, split: str, text: int, top: int
-) -> tuple[pd.DataFrame, float, dict[Modality, float]]:
+def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
     """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
     they have in common, and the effective number of concepts either reads."""
     view, image = view_of(run, split), int(run.image_of_text(split)[text])
@@ -145,19 +142,17 @@ def pair_concepts(
         table[side] /= max(float(table[side].sum()), 1e-12)
     shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
     strongest = pd.concat([table.nlargest(top, side) for side in SIDES]).drop_duplicates("concept")
-    total = strongest["image"] + strongest["text"]
-    strongest = strongest.iloc[np.argsort(-total.to_numpy(), kind="stable")]
-    strongest = strongest[strongest["image"] + strongest["text"] >= 0.0005].reset_index(drop=True)
-    samples: dict[Modality, np.ndarray] = {"image": np.array([image]), "text": np.array([text])}
-    read = {side: concepts.summarise_attention(view, side, sample) for side, sample in samples.items()}
+    total = (strongest["image"] + strongest["text"]).to_numpy()
+    order = np.argsort(-total, kind="stable")
+    strongest = strongest.iloc[order[total[order] >= 0.0005]].reset_index(drop=True)
+    samples = zip(SIDES, (image, text), strict=True)
+    read = {side: concepts.summarise_attention(view, side, np.array([sample])) for side, sample in samples}
     return strongest, shared, {side: float(summary.perplexity[0]) for side, summary in read.items()}
 
 
-def top_readers(
-    run: Run, split: str, concept: int, modality: Modality, top: int, samples: Rows
-) -> pd.DataFrame:
+def top_readers(run: Run, split: str, concept: int, modality: Modality, top: int, rows: Rows) -> pd.DataFrame:
     """`ConceptView.readers`, without those that do not read the concept at all."""
-    readers = view_of(run, split).readers(concept, modality, top=top, within=samples)
+    readers = view_of(run, split).readers(concept, modality, top=top, within=rows)
     return readers[readers["attention"] > 0]
 
 
@@ -191,9 +186,8 @@ def stored_maps(
     runs: Sequence[Run], split: str, settings: joint_space.LayoutSettings
 ) -> list[StoredResult[joint_space.Layout]]:
     """Maps computed before, the second aligned to the first; every byte is checked."""
-    first, *others = runs
-    stored = joint_space.stored_layout(first, split, settings)
-    return [stored, *(joint_space.stored_layout(run, split, settings, first) for run in others)]
+    first = joint_space.stored_layout(runs[0], split, settings)
+    return [first, *(joint_space.stored_layout(run, split, settings, runs[0]) for run in runs[1:])]
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:

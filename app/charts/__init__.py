@@ -14,14 +14,7 @@ from app.charts.distributions import (
 )
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map
-from app.charts.matrices import (
-    HeatScale,
-    colour_stops,
-    heat_map,
-    heat_scale,
-    region_bars,
-    regions_over_picture,
-)
+from app.charts.matrices import HeatScale, heat_map, heat_scale, region_bars, regions_over_picture
 from app.charts.runs import (
     OCCURRENCE_LABELS,
     RANK_LABELS,

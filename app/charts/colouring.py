@@ -28,9 +28,10 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A column of numbers: (N,) their positions on the ramp, NaN for missing values; ends of the ramp; pairs of share
+    """A named column of numbers: (N,) their positions on the ramp, NaN for missing values; ends of the ramp; pairs of share
     and colour; ticks and labels of the colour bar."""
 
+    name: str
     values: np.ndarray
     low: float
     high: float
@@ -69,19 +70,20 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
         marks = np.concatenate([-powers[::-1], [0], powers])
         labels = tuple(f"{mark:+,}" if mark else "0" for mark in marks.tolist())
         ticks = (np.sign(marks) * np.log10(1 + np.abs(marks))).tolist()
-        return Ramp(scaled, -end, end, _spaced(_DIVERGING), tuple(ticks), labels)
+        return Ramp(name, scaled, -end, end, _spaced(_DIVERGING), tuple(ticks), labels)
     if name in LOGARITHMIC:
         shift = 0 if name == "rank" else 1  # a rank is at least 1, a count may be 0
         logarithms = np.log10(np.maximum(numbers, 0) + shift)
         end = max(float(np.nanmax(logarithms, initial=0.0)), 1.0)
         marks = np.array([0] * shift + [10**power for power in range(int(end) + 1)])
         labels = tuple(f"{mark:,}" for mark in marks.tolist())
-        return Ramp(logarithms, 0.0, end, _spaced(steps), tuple(np.log10(marks + shift).tolist()), labels)
+        ticks = np.log10(marks + shift).tolist()
+        return Ramp(name, logarithms, 0.0, end, _spaced(steps), tuple(ticks), labels)
     finite = numbers[np.isfinite(numbers)]
     low, high = np.quantile(finite, [0.01, 0.99]).tolist() if len(finite) else (0.0, 1.0)
     high = high if high > low else low + 1e-6
     even = tuple(np.linspace(low, high, 5).tolist())
-    return Ramp(numbers, low, high, _spaced(steps), even, tuple(f"{tick:.3g}" for tick in even))
+    return Ramp(name, numbers, low, high, _spaced(steps), even, tuple(f"{tick:.3g}" for tick in even))
 
 
 def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:

@@ -27,24 +27,22 @@ def kind_colour(kind: str, colours: Tone) -> str:
     return colours.runs[KINDS[kind][0]] if kind in KINDS else colours.faint
 
 
-def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, chosen: int | None, colours: Tone) -> go.Figure:
+def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, colours: Tone) -> go.Figure:
     """Concepts as marks (size: captions that hold them), arrows to the concepts they read, which end where the mark
-    begins; `chosen` has a ring. Nodes and edges are those of `ConceptGraph`."""
+    begins; `opened` has a ring. Nodes and edges are those of `ConceptGraph`."""
     counts = nodes["count"].to_numpy(dtype=float)
     sizes = 9 + 21 * np.sqrt(counts / max(counts.max(initial=1.0), 1.0))  # pixels, areas as the counts
     size_of = dict(zip(nodes["concept"], sizes, strict=True))
     traces = []
-    touching = (edges["concept"] == chosen) | (edges["neighbour"] == chosen)
-    for part, colour, width, opacity in (
-        (edges[~touching], colours.faint, 1.0, 0.38),
-        (edges[touching], colours.ink, 1.5, 0.6),
-    ):
-        if len(part):
-            traces.append(_arrows(nodes, part, size_of, colour) | {"opacity": opacity})
-            traces[-1]["line"]["width"] = width
-    if chosen in size_of:
-        here = nodes[nodes["concept"] == chosen]
-        traces.append(draw.rings(here["x"], here["y"], colours, size_of[chosen] + 10))
+    touching = (edges["concept"] == opened) | (edges["neighbour"] == opened)
+    looks = ((~touching, colours.faint, 1.0, 0.38), (touching, colours.ink, 1.5, 0.6))
+    for rows, colour, width, opacity in looks:
+        if rows.any():
+            line = {"color": colour, "width": width}
+            traces.append(_arrows(nodes, edges[rows], size_of, line) | {"opacity": opacity})
+    if opened in size_of:
+        concept = nodes[nodes["concept"] == opened]
+        traces.append(draw.rings(concept["x"], concept["y"], colours, size_of[opened] + 10))
     for kind, (_, symbol, label) in KINDS.items():
         of_kind = nodes[nodes["kind"] == kind]
         if len(of_kind):
@@ -70,16 +68,16 @@ def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Pa
     return draw.points(concepts["x"], concepts["y"], label, "%{hovertext}", marker, **more)
 
 
-def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, float], colour: str) -> Part:
+def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, float], line: Part) -> Part:
     positions = nodes.set_index("concept")[["x", "y"]]
     begin, end = (positions.loc[edges[name]].to_numpy() for name in ("concept", "neighbour"))
     ends = np.stack([begin, end, np.full_like(end, np.nan)], axis=1).reshape(-1, 2)
     short = np.zeros((len(edges), 3))
     short[:, 1] = [size_of[number] / 2 for number in edges["neighbour"]]
-    heads = {"symbol": "arrow", "angleref": "previous", "color": colour, "standoff": short.ravel()}
+    heads = {"symbol": "arrow", "angleref": "previous", "color": line["color"], "standoff": short.ravel()}
     heads["size"] = np.tile([0.0, 8.0, 0.0], len(edges))
     x, y = ends.T
-    return draw.points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line={"color": colour})
+    return draw.points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line=line)
 
 
 def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:

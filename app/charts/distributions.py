@@ -55,14 +55,7 @@ def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: T
 
 
 def density(
-    x: np.ndarray,
-    y: np.ndarray,
-    x_label: str,
-    y_label: str,
-    unit: str,
-    colours: Tone,
-    *,
-    diagonal: bool = False,
+    x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, unit: str, colours: Tone, diagonal: bool = False
 ) -> go.Figure:
     """Number of anchors with each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
     finite = np.isfinite(x) & np.isfinite(y)
@@ -117,37 +110,30 @@ def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
     return draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)
 
 
-def similarity_curves(
-    names: Sequence[str], edges: np.ndarray, positive: Counts, negative: Counts, colours: Tone
-) -> go.Figure:
-    """Matching pairs (filled) and all others (line): share of the pairs in each bin."""
-    traces = []
-    for number, name in enumerate(names):
-        colour = draw.run_colour(number, len(names), colours)
-        for counts, kind, fill, dash in (
-            (positive[number], "matching", "tozeroy", "solid"),
-            (negative[number], "others", None, "dot"),
-        ):
+def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: Tone) -> go.Figure:
+    """Matching pairs (filled) and all others (line) of every run: share of the pairs in each bin."""
+    styles, traces = (("matching", "tozeroy", "solid"), ("others", None, "dot")), []
+    for name, of_run, colour in draw.coloured(runs, colours):
+        for counts, (kind, fill, dash) in zip(of_run, styles, strict=True):
             share = 100 * counts / max(int(counts.sum()), 1)
             trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
             traces.append(trace | {"fill": fill, "opacity": 0.9})
-    axes = _axes(edges, [*positive, *negative])
+    axes = _axes(edges, [counts for of_run in runs.values() for counts in of_run])
     return draw.figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
 
 
 def similarity_densities(
-    names: Sequence[str], edges: np.ndarray, counts: Counts, shown: Counts, unit: str, colours: Tone
+    runs: Values, edges: np.ndarray, shown: Counts, unit: str, colours: Tone
 ) -> go.Figure:
     """One kind of pairs (`unit`) of any number of runs: (BINS,) counts of each, every curve of area 1. DBL's figures 6
     and 7. The axis has the range of the counts `shown`, so that two figures beside each other share it."""
     width = float(edges[1] - edges[0])
     traces = []
-    for number, (name, of_run) in enumerate(zip(names, counts, strict=True)):
-        heights = of_run / (max(int(of_run.sum()), 1) * width)
-        colour = draw.run_colour(number, len(names), colours)
+    for name, counts, colour in draw.coloured(runs, colours):
+        heights = counts / (max(int(counts.sum()), 1) * width)
         traces.append(_steps(edges, heights, name, colour, "%{x:.2f}: %{y:.2f}") | {"fill": "tozeroy"})
     axes = _axes(edges, shown)
-    return draw.figure(colours, traces, f"similarity of {unit}", "density", runs=len(names), **axes)
+    return draw.figure(colours, traces, f"similarity of {unit}", "density", runs=len(runs), **axes)
 
 
 def _axes(edges: np.ndarray, counts: Counts) -> Part:

@@ -41,17 +41,10 @@ class Marks:
 
 
 def joint_map(
-    maps: Sequence[Map],
-    images: int,
-    plotted: np.ndarray,
-    labels: Sequence[str],
-    marks: Marks,
-    colours: Tone,
-    title: str = "",
+    maps: Sequence[Map], images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone
 ) -> go.Figure:
     """Images as diamonds, captions as dots, on one or two maps; what is not selected fades. Points below `images` are
-    images; `plotted` are those that are plotted, ascending, with hover texts in `labels`. `title` is that of the
-    colours."""
+    images; `plotted` are those that are plotted, ascending, with hover texts in `labels`."""
     traces: list[Part] = []
     for number, panel in enumerate(maps):
         suffix = str(number + 1) if number else ""
@@ -67,7 +60,7 @@ def joint_map(
         if marks.focus is not None:
             x, y = panel.plane[marks.focus].tolist()
             traces.append(rings([x], [y], colours, 20) | axes)
-    return figure(colours, traces, "", "", height=MAP_HEIGHT, **_layout(maps, marks, colours, title))
+    return figure(colours, traces, "", "", height=MAP_HEIGHT, **_layout(maps, marks, colours))
 
 
 def _points(
@@ -120,7 +113,7 @@ def _lines(plane: np.ndarray, pairs: np.ndarray, colours: Tone) -> Part:
     return points(x, y, "", "", {}, showlegend=False, **style) | {"type": "scattergl"}
 
 
-def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dict[str, Any]:
+def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
     bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "title": {"text": ""}}
     bare |= {"showline": True, "linecolor": colours.grid, "mirror": True}
     width = 1.0 if len(maps) == 1 else 0.495
@@ -148,12 +141,9 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone, title: str) -> dic
         layout["xaxis2"] = {**bare, "domain": [1 - width, 1], "anchor": "y2", "matches": "x"}
         layout["yaxis2"] = {**bare, "anchor": "x2", "matches": "y"}
     if isinstance(ramp := maps[0].colouring, Ramp):
-        heading = {"text": title, "side": "top", "font": {"size": 12, "color": colours.faint}}
-        ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading}
-        below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4} | {
-            "ypad": 10,
-            "thickness": 9,
-        }
+        heading = {"text": ramp.name, "side": "top", "font": {"size": 12, "color": colours.faint}}
+        ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading, "ypad": 10}
+        below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4, "thickness": 9}
         bar, scale = colour_bar(colours, **ticks, **below), [list(step) for step in ramp.scale]
         layout["coloraxis"] = {"cmin": ramp.low, "cmax": ramp.high, "colorscale": scale, "colorbar": bar}
     return layout

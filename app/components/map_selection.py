@@ -47,9 +47,8 @@ def to_text(selection: Selection) -> str:
     """The selection as text for a URL."""
     parts = []
     for area in selection.areas:
-        parts.append(
-            f"{MAPS[area.map]}:{','.join(f'{value:g}' for corner in area.corners for value in corner)}"
-        )
+        numbers = ",".join(f"{value:g}" for corner in area.corners for value in corner)
+        parts.append(f"{MAPS[area.map]}:{numbers}")
     if selection.clicked:
         parts.append("p:" + ",".join(str(point) for point in selection.clicked))
     return "!".join(parts)
@@ -74,8 +73,7 @@ def from_chart(state: Mapping[str, Any] | None) -> Selection:
     shapes = [_area(shape, shape.get("x", []), shape.get("y", [])) for shape in reported.get("lasso", [])]
     for shape in reported.get("box", []):
         x, y = shape.get("x") or [0.0], shape.get("y") or [0.0]
-        corners = [min(x), max(x), max(x), min(x)], [min(y), min(y), max(y), max(y)]
-        shapes.append(_area(shape, *corners))
+        shapes.append(_area(shape, [min(x), max(x), max(x), min(x)], [min(y), min(y), max(y), max(y)]))
     areas = tuple(area for area in shapes if area is not None)[:MOST_AREAS]
     return Selection(areas) if areas else Selection((), tuple(selected_points(state))[:MOST_CLICKED])
 
@@ -91,8 +89,7 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
     corners = np.round(corners, min(digits, 5))
     if len(corners) > MOST_CORNERS:
         corners = corners[np.linspace(0, len(corners) - 1, MOST_CORNERS).round().astype(int)]
-    second = str(shape.get("xref", "x")) == "x2"
-    return Area(int(second), tuple((float(a), float(b)) for a, b in corners))
+    return Area(int(shape.get("xref") == "x2"), tuple((float(a), float(b)) for a, b in corners))
 
 
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app import questions
-from app.ask import InputError, Run, RunSummary, all_runs, ask, comparable, runs_root
+from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable, runs_root
 from app.choice import NO_RUN, Choice
 from app.components import cards
 from app.components.controls import button
@@ -67,9 +67,7 @@ def _evaluate(summary: RunSummary, split: str) -> str:
     return shlex.join(["python", "-m", "coder_core.evaluate", str(summary.path), "--split", split])
 
 
-def runs_with(
-    choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = ""
-) -> list[RunSummary]:
+def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = "") -> Runs:
     """The chosen runs that have it, after naming those that do not: trained (for example "without a concept branch"),
     or imported ("which have no concept branch"). Where none has it, `fix`, a button to another run that does, and a
     link to the Train page, with a preset on the built-in pictures that has it."""
@@ -93,9 +91,8 @@ def runs_with(
 def _offer_another(choice: Choice, has: Has) -> None:
     """A button that chooses another run that has it: beside the first one where both are of the same samples."""
     split = choice.split
-    others = [run for run in all_runs() if run.usable and split in run.splits and run not in choice.runs]
-    others.sort(key=lambda run: not comparable(choice.first, run, split))
-    for run in others:
+    candidates = [run for run in all_runs() if run.usable and split in run.splits and run not in choice.runs]
+    for run in sorted(candidates, key=lambda run: not comparable(choice.first, run, split)):
         with suppress(InputError):  # damaged: named on the Overview
             if has(run, split):
                 break

@@ -25,11 +25,7 @@ OFFLINE = (
     "shows which pairs lie together; training did not use it."
 )
 LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classifier assigns images and captions alone."
-MEMBERS = {
-    "centre": "Nearest to the centroid",
-    "edge": "Furthest from it",
-    "apart": "Image and caption disagree",
-}
+KINDS = {"near": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
 COLUMNS = {
     "cluster": Column("cluster", "d"),
     "words": Column("marking words"),
@@ -186,7 +182,7 @@ def _concepts(table: pd.DataFrame) -> None:
 def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number: int) -> None:
     pairs = ask(clusters.members, run, choice.split, result, number)
     pairs = pairs[choice.inside("text", pairs["caption"])]
-    kind = choose_one("Members", MEMBERS, "members")
+    kind = choose_one("Members", KINDS, "members")
     if kind == "apart":
         pairs = pairs[~pairs["agree"]]
     elif kind == "edge":

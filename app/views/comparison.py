@@ -71,22 +71,19 @@ def show_separation(runs: Sequence[RunSummary], split: str) -> None:
     cards.faults(faults)
     if not counted:
         return
-    names, distributions = list(counted), list(counted.values())
-    sampled = max(distributions, key=lambda counts: counts.of_images - counts.images)
+    sampled = max(counted.values(), key=lambda counts: counts.of_images - counts.images)
     note = ""
     if sampled.images < sampled.of_images:
         note = f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
     cards.heading("How well are matching pairs separated from the others?", note=note)
-    edges = distributions[0].edges
-    by_kind = {kind: [getattr(counts, kind) for counts in distributions] for kind in ("positive", "negative")}
-    labels = {"positive": "matching pairs", "negative": "all other pairs"}
-    for kind, label in side_by_side(labels.items()):
-        everything = [*by_kind["positive"], *by_kind["negative"]]
-        figure = charts.similarity_densities(names, edges, by_kind[kind], everything, label, tone())
+    everything = [part for counts in counted.values() for part in (counts.positive, counts.negative)]
+    for kind, label in side_by_side({"positive": "matching pairs", "negative": "all other pairs"}.items()):
+        of_kind = {name: getattr(counts, kind) for name, counts in counted.items()}
+        figure = charts.similarity_densities(of_kind, sampled.edges, everything, label, tone())
         downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
     means = [ask(joint_space.score_separation, run, split) for run in evaluated if run.name in counted]
     numbers = [(mean.positive, mean.negative, mean.mean_distance) for mean in means]
     table = pd.DataFrame(numbers, columns=list(SEPARATION)[1:])
-    table.insert(0, "run", names)
+    table.insert(0, "run", list(counted))
     plain_table(table, SEPARATION, "separation", "runs")
     downloads.table(table, f"separation-{split}", paper=True)

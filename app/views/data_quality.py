@@ -34,11 +34,6 @@ Split = api.CaptionedSplit
 Splits = Sequence[Split]
 Report = StoredResult[api.ContentReport]
 EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
-HEADINGS = {
-    "pictures": "Near-duplicate pictures",
-    "captions": "Near-duplicate captions",
-    "bad": "Broken, tiny and blank pictures",
-}
 ORDERS = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
 SORTED_BY = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}
 SUSPICION = {
@@ -132,17 +127,15 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
 
 def _judges(choice: Choice, run: RunSummary) -> str:
     """Name the run that judges, and those that can instead."""
-    others = " ".join(f"“Judged by” chooses {other.name}." for other in choice.runs if other != run)
-    return f"By {run.name}. {others}".strip()
+    choices = [f"“Judged by” chooses {other.name}." for other in choice.runs if other != run]
+    return " ".join([f"By {run.name}.", *choices])
 
 
 def _open_captions(
     choice: Choice, table: pd.DataFrame, columns: Columns, words: str, target: str, file: str, title: str
 ) -> None:
-    captions, values = table["caption"].to_numpy(), table[list(columns)]
-    order = samples.sample_table(
-        choice, "text", captions, values, columns, words, target, f"{file}-{choice.split}"
-    )
+    captions, values, file = table["caption"].to_numpy(), table[list(columns)], f"{file}-{choice.split}"
+    order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
     if len(order) and opened(target, order):
         cards.heading(title)
         samples.show_sample(choice, "text", samples.step_samples(choice, "text", target, order))
@@ -198,16 +191,16 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         )
         return
     report = result.value
-    cards.heading(HEADINGS[view])
+    cards.heading("Broken, tiny and blank pictures" if view == "bad" else f"Near-{VIEWS[view].lower()}")
     cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
     copies = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions}
-    found = copies.get(view, report.pictures)
+    shown = copies.get(view, report.pictures)
     if view != "bad" and len(report.splits) > 1:
-        leaks = tuple(finding for finding in found if len(finding.splits) > 1)
-        label = f"Only across splits ({len(leaks):,} of {len(found):,})"
-        found = leaks if switch(label, "leaks", "split") else found
-    if found:
-        _show_findings(choice, run, splits, found, view)
+        leaks = tuple(finding for finding in shown if len(finding.splits) > 1)
+        label = f"Only across splits ({len(leaks):,} of {len(shown):,})"
+        shown = leaks if switch(label, "leaks", "split") else shown
+    if shown:
+        _show_findings(choice, run, splits, shown, view)
     else:
         cards.empty("None found.", "The splits above contain nothing of this kind.")
 
@@ -219,8 +212,7 @@ def _extent(report: api.ContentReport, view: str) -> str:
     if view != "captions" and report.without_pictures:
         names = " and ".join(report.without_pictures)
         text += f" The pictures of {names} are not here, so they were not looked at."
-    alone = len(parts) == 1 and view != "bad"
-    return f"{text} Other splits of the data are not here." if alone else text
+    return f"{text} Other splits of the data are not here." if len(parts) == 1 and view != "bad" else text
 
 
 def _show_findings(
@@ -249,19 +241,13 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
     name, images = split.name, split.image_of_text
     image = int(images[number]) if modality == "text" else number
-    names = (
-        name,
-        samples.name_of(modality, number),
-        samples.name_of("image", image),
-        split.image_names[image],
-    )
+    title = f"{name} · {samples.ids_text(modality, number, image, split.image_names[image])}"
     more: dict[str, Any] = {"image": image if name == choice.split else None}
     if modality == "text":
         more["highlighted"] = np.flatnonzero(images == image).tolist().index(number)
     there = replace(choice, split=name)
     if name in run.splits:
         more["links"] = links.of_sample(there, modality, number)
-    captions, title = api.captions_of(split, image), " · ".join(dict.fromkeys(names))
-    st.html(cards.sample_html(_picture(run, name, image), captions, title, **more))
+    st.html(cards.sample_html(_picture(run, name, image), api.captions_of(split, image), title, **more))
     if name in run.splits:
         reviewing.judge(there, image, number if modality == "text" else None, f"finding-{name}-{number}")

@@ -26,6 +26,7 @@ RHO = "+.2f"  # format of a correlation
 SPREADS = {"std": "Standard deviation", "entropy": "Entropy"}
 SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
+TARGETS: dict[Modality, str] = {"text": "caption", "image": "image"}
 CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
 NUMBERS = {"diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
 ANCHOR = {
@@ -37,6 +38,7 @@ ANCHOR = {
 }
 Settings = dict[str, Any]  # arguments of Run.diversity
 Tables = Mapping[str, pd.DataFrame]
+Changes = pd.DataFrame | None  # between two runs
 
 
 def show(choice: Choice) -> None:
@@ -45,7 +47,7 @@ def show(choice: Choice) -> None:
     last = choice.last
     samples.note_sample(last, choice.split, "as anchors")
     tables = measured(choice, settings, loss.epsilon)
-    unit, target = UNITS[modality], "caption" if modality == "text" else "image"
+    unit, target = UNITS[modality], TARGETS[modality]
     changes = None
     if choice.second is not None:
         changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
@@ -58,15 +60,13 @@ def show(choice: Choice) -> None:
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
     distributions(tables, unit)
-    if changes is None:
+    left, right = st.columns(2, gap="large") if changes is not None else (st.container(), st.container())
+    with left:
         two_measures(last.name, tables[last.name], unit)
-    else:
-        left, right = st.columns(2, gap="large")
-        with left:
-            two_measures(last.name, tables[last.name], unit)
+    if changes is not None:
         with right:
             percentile_changes(choice, changes, unit)
-    order = ranked_anchors(choice, tables, changes, modality, target)
+    order = ranked_anchors(choice, tables, changes, modality)
     if opened(target, order):
         cards.heading("One anchor in detail")
         show_anchor(choice, samples.step_samples(choice, modality, target, order), settings, loss)
@@ -134,11 +134,10 @@ def distributions(tables: Tables, unit: str) -> None:
         downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
     with right:
         cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
-        ranked = {name: table.dropna(subset="rank") for name, table in tables.items()}
         recalls = {}
-        for name, table in ranked.items():
-            spread, ranks = table["diversity"].to_numpy(), table["rank"].to_numpy() - 1
-            recalls[name] = recall_by_tenth(spread, ranks, RECALL_AT)
+        for name, table in tables.items():
+            spread, ranks = table.dropna(subset="rank")[["diversity", "rank"]].to_numpy().T
+            recalls[name] = recall_by_tenth(spread, ranks - 1, RECALL_AT)
         figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
         downloads.chart(figure, "tenths", "recall by diversity")
 
@@ -175,17 +174,11 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     downloads.chart(figure, "changes", "percentiles in both runs")
 
 
-def ranked_anchors(
-    choice: Choice, tables: Tables, changes: pd.DataFrame | None, modality: Modality, target: str
-) -> np.ndarray:
+def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: Modality) -> np.ndarray:
     """The ranked table; returns the order of all anchors in it."""
     first, last, unit = choice.first.name, choice.last.name, UNITS[modality]
-    orders = {
-        "second": f"Lowest in {last}",
-        "first": f"Lowest in {first}",
-        "fell": "Largest decrease",
-        "rose": "Largest increase",
-    }
+    orders = {"second": f"Lowest in {last}", "first": f"Lowest in {first}"}
+    orders |= {"fell": "Largest decrease", "rose": "Largest increase"}
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with row():
         by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
@@ -201,8 +194,8 @@ def ranked_anchors(
     else:
         table = tables[last if by == "second" else first]
         order = np.argsort(table["diversity"].to_numpy(), kind="stable")
-    ranked, file = values.iloc[order], f"diversity-{choice.split}-{unit}"
-    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, target, file)
+    ranked, names = values.iloc[order], (TARGETS[modality], f"diversity-{choice.split}-{unit}")
+    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names)
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
@@ -221,9 +214,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
     return fits
 
 
-def _numbers(
-    choice: Choice, tables: Tables, changes: pd.DataFrame | None
-) -> tuple[pd.DataFrame, dict[str, Column]]:
+def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Every number of every anchor, each run's under its name, and how they are shown."""
     values, columns = {}, {}
     for run in (choice.last, *choice.runs[:-1]):

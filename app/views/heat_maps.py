@@ -38,12 +38,11 @@ class Drawn:
 
 
 Pairs = Mapping[str, Pair]
+Search = Callable[[RunSummary], pd.DataFrame]
 Query = tuple[Modality, str | int | bytes]  # a sample's number, a free text, or an uploaded picture
 
 
-def _pairs(
-    choice: Choice, run: RunSummary, query: Query, candidates: list[int], match: str
-) -> dict[str, Pair]:
+def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int], match: str) -> Pairs:
     """The query with each of a run's candidates, by their ranks from 1; the true match first, where `match` names it."""
     modality, content = query
     captions = ask(Run.captions, run, choice.split)
@@ -51,20 +50,18 @@ def _pairs(
     if match and isinstance(content, int):
         if modality == "text":
             numbers = {match: int(ask(Run.image_of_text, run, choice.split)[content])} | numbers
-        elif len(
-            own := choice.ask(Run.captions_of, content)
-        ):  # its caption with the highest score in the last run
-            best = ask(Run.similarity, choice.last, [content], own, split=choice.split)[0].argmax()
-            numbers = {match: int(own[best])} | numbers
+        elif len(texts := choice.ask(Run.captions_of, content)):
+            best = ask(Run.similarity, choice.last, [content], texts, split=choice.split)[0].argmax()
+            numbers = {
+                match: int(texts[best])
+            } | numbers  # the caption with the highest score in the last run
     if modality == "text":
         text = captions[content] if isinstance(content, int) else str(content)
         return {label: (text, image) for label, image in numbers.items()}
     return {label: (captions[caption], content) for label, caption in numbers.items()}  # type: ignore[misc]
 
 
-def show_heat_maps(
-    choice: Choice, label: str, query: Query, search: Callable[[RunSummary], pd.DataFrame], match: str = ""
-) -> None:
+def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, match: str = "") -> None:
     """Every run's heat map of one word and one of the results that `search` finds, or the `match`, side by side."""
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):

@@ -105,8 +105,8 @@ def similarities(choice: Choice, sample: Sample | None) -> None:
         beside = f"{choice.first.name} {before}" if len(gaps) == 2 else ""
         items.append(cards.Metric(label, after, beside, term))
     cards.metrics(items)
-    matching, others = zip(*((one.positive, one.negative) for one in distributions.values()), strict=True)
-    figure = charts.similarity_curves(list(distributions), last.edges, matching, others, tone())
+    counts = {name: (of_run.positive, of_run.negative) for name, of_run in distributions.items()}
+    figure = charts.similarity_curves(counts, last.edges, tone())
     downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
 
 

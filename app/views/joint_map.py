@@ -15,7 +15,7 @@ from app.choice import Choice, bound, set_value, tone
 from app.components import cards, downloads, links, map_selection, words
 from app.components.controls import button, pick, row
 from app.components.table import Column, SampleCell, rows_table
-from app.views.samples import ids_text, sample_card, sample_cells, show_sample
+from app.views.samples import cells_of, ids_text, sample_card, show_sample
 
 AREA, FOCUS = "area", "focus"
 CHART, TABLE = "joint-map", "joint-table"
@@ -28,6 +28,7 @@ SHARED = ("modality", "number", "image", "text", "words", "gain")  # the same in
 DIGITS = {"rank": ",d", "gain": "+,d", "diversity": ".3f", "similarity": ".3f", "hubness": ",d"}
 Planes = Sequence[np.ndarray]
 Tables = Sequence[pd.DataFrame]
+Modalities = joint_space.Modalities
 
 
 def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
@@ -48,7 +49,7 @@ def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
 
-def points_shown(table: pd.DataFrame, modalities: joint_space.Modalities) -> np.ndarray:
+def points_shown(table: pd.DataFrame, modalities: Modalities) -> np.ndarray:
     if modalities in ("both", "centred"):
         return np.arange(len(table))
     return np.flatnonzero((table["modality"] == "image") == (modalities == "images"))
@@ -90,13 +91,11 @@ class Shown:
 
 
 @st.fragment
-def explore(
-    choice: Choice, planes: Planes, whole_tables: Tables, modalities: joint_space.Modalities, remark: str
-) -> None:
+def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modalities, remark: str) -> None:
     """Draw the maps of the points that `modalities` shows, and `remark` how they were made; the tables are every run's
     samples of both modalities. Only this part of the page reruns after a lasso."""
-    points = points_shown(whole_tables[0], modalities)
-    shown = Shown(choice, planes, [table.iloc[points] for table in whole_tables], whole_tables[0], points)
+    points = points_shown(tables[0], modalities)
+    shown = Shown(choice, planes, [table.iloc[points] for table in tables], tables[0], points)
     both = bool(shown.images and shown.captions)
     names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
     with row():
@@ -139,14 +138,14 @@ def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> t
     """The points selected on the maps, and those that the search, or the slice, marks."""
     choice = shown.choice
     selected = map_selection.points_in(selection, shown.planes)
-    found = map_selection.matching_points(shown.whole, choice.ask(Run.image_names), query)
+    marked = map_selection.matching_points(shown.whole, choice.ask(Run.image_names), query)
     if choice.slice:
         members = np.concatenate([choice.members("image"), choice.members("text") + shown.of_split[0]])
         selected = selected[np.isin(shown.rows[selected], members)]
         if not query:
-            found = np.flatnonzero(np.isin(point_rows(choice, shown.whole), members))
+            marked = np.flatnonzero(np.isin(point_rows(choice, shown.whole), members))
             cards.note("Samples of the slice are highlighted; selections include only these.")
-    return selected, np.flatnonzero(np.isin(shown.points, found))
+    return selected, np.flatnonzero(np.isin(shown.points, marked))
 
 
 def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.ndarray, int]:
@@ -202,7 +201,7 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
         colouring = charts.split_ramp(charts.ramp(column, numbers, colours), len(tables))
     runs = [run.name for run in shown.choice.runs]
     maps = [charts.Map(*parts) for parts in zip(runs, planes, colouring, strict=True)]
-    return charts.joint_map(maps, shown.images, plotted, labels, marks, colours, column)
+    return charts.joint_map(maps, shown.images, plotted, labels, marks, colours)
 
 
 def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> None:
@@ -246,7 +245,7 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
     def cells(rows: np.ndarray) -> list[SampleCell]:
         page = table.iloc[rows][["modality", "number", "image", "text"]]
         page = page.assign(modality=page["modality"].replace("caption", "text"))
-        return sample_cells(choice.last, choice.split, page.itertuples(index=False))
+        return cells_of(choice.last, choice.split, page.itertuples(index=False))
 
     def pick(point: int) -> None:
         set_value(FOCUS, map_selection.focus_name(point, images))

@@ -111,9 +111,8 @@ def note_slice(choice: Choice, modality: Modality) -> None:
     if choice.slice:
         inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
         part = f"{inside:,} of {total:,} {UNITS[modality]}"
-        cards.note(
-            f"Numbers, figures and tables are over the slice: {part}. Their candidates are not filtered."
-        )
+        text = f"Numbers, figures and tables are over the slice: {part}. Their candidates are not filtered."
+        cards.note(text)
 
 
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
@@ -123,12 +122,10 @@ def similar_button(choice: Choice, modality: Modality, number: int, key: str) ->
         button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
 
 
-def sample_cells(
-    run: RunSummary, split: str, samples: Iterable[tuple[Modality, int, int, str]]
-) -> list[SampleCell]:
+def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, int, str]]) -> list[SampleCell]:
     """The first cells of a table's rows: the modality, number, image and text of every sample as a cell."""
     cells = []
-    for modality, number, image, text in samples:
+    for modality, number, image, text in rows:
         picture = cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE))
         ids = ids_of(run, split, modality, number)
         cells.append(SampleCell(image, name_of(modality, number), text, ids, picture))
@@ -162,7 +159,7 @@ def sample_table(
         samples = numbers[positions]
         images, texts = images_of(run, split, modality, samples), texts_of(run, split, modality, samples)
         rows = zip(repeat(modality), samples.tolist(), images.tolist(), texts, strict=False)
-        return sample_cells(run, split, rows)
+        return cells_of(run, split, rows)
 
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)

@@ -235,9 +235,7 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
 
 def steps_html(rows: Sequence[Step]) -> str:
     lines = ((html.escape(text) for text in step) for step in rows)
-    body = "".join(
-        f"<tr><th>{symbol}</th><td>{how}</td><td>{value}</td></tr>" for symbol, how, value in lines
-    )
+    body = "".join(f"<tr><th>{name}</th><td>{how}</td><td>{value}</td></tr>" for name, how, value in lines)
     return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
 
 

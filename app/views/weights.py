@@ -1,6 +1,6 @@
 """The Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -9,11 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.ask import RunSummary, ask, sample_weights
+from app.ask import Runs, RunSummary, ask, sample_weights
 from app.choice import Choice, opened, tone
 from app.components import cards, downloads
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row
 from app.components.table import Column, plain_table
+from app.questions import Rows
 from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
 
 NEEDED: dict[str, Any] = {
@@ -37,7 +38,7 @@ COLUMNS = {
 NAMES = {name: column.label for name, column in COLUMNS.items()}
 
 
-def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
+def show(choice: Choice, runs: Runs) -> None:
     if not runs:
         return
     captions = choice.captions
@@ -52,9 +53,7 @@ def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
     all_pairs(choice.alone(run), measures(run, choice.split, captions))
 
 
-def distribution(
-    runs: Sequence[RunSummary], split: str, tables: Mapping[str, pd.DataFrame], captions: np.ndarray | None
-) -> None:
+def distribution(runs: Runs, split: str, tables: Mapping[str, pd.DataFrame], captions: Rows) -> None:
     """Distribution of the weights of these captions (None: all pairs), and statistics of the raw scores of all."""
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -101,7 +100,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         cards.results(items)
 
 
-def measures(run: RunSummary, split: str, captions: np.ndarray | None) -> pd.DataFrame:
+def measures(run: RunSummary, split: str, captions: Rows) -> pd.DataFrame:
     """Spearman's ρ of every two measures over the pairs of these captions, two as a figure; returns all pairs."""
     cards.heading("Do the measures agree?", run=run.name)
     side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))

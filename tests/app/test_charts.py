@@ -195,8 +195,8 @@ def test_ramps_of_ranks_changes_and_plain_numbers():
 
 
 def test_similarity_curves_are_shares():
-    counts = [[np.array([0, 0, 1, 3])], [np.array([0, 10, 0, 0])]]
-    figure = charts.similarity_curves(["a"], np.linspace(-1, 1, 5), *counts, LIGHT)
+    counts = {"a": (np.array([0, 0, 1, 3]), np.array([0, 10, 0, 0]))}
+    figure = charts.similarity_curves(counts, np.linspace(-1, 1, 5), LIGHT)
     np.testing.assert_allclose(figure.data[0].y, [0, 0, 25, 75])
     np.testing.assert_allclose(figure.data[1].y, [0, 100, 0, 0])
 
@@ -205,10 +205,8 @@ def test_densities_of_any_number_of_runs_have_area_one_and_one_axis():
     edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
     matching = [*np.array([[0, 0, 0, 0, 1, 3, 0, 0], [0, 0, 0, 0, 0, 0, 5, 0], [0] * 7 + [2]])]
     others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3
-    every = matching + others
-    figures = [
-        charts.similarity_densities(names, edges, part, every, "pairs", LIGHT) for part in (matching, others)
-    ]
+    kinds = [dict(zip(names, counts, strict=True)) for counts in (matching, others)]
+    figures = [charts.similarity_densities(k, edges, matching + others, "pairs", LIGHT) for k in kinds]
     for figure in figures:
         assert [float(np.sum(trace.y)) * 0.25 for trace in figure.data] == pytest.approx([1, 1, 1])
         assert len({trace.line.color for trace in figure.data}) == 3

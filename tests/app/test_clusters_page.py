@@ -34,7 +34,7 @@ def test_everything_about_one_cluster(root, opened):
     app = opened(root, "clusters", k="6")
     assert app.value("k") == 6
     assert app.saying("AMI of the two runs")
-    for kind in ("centre", "edge", "apart"):
+    for kind in ("near", "edge", "apart"):
         app.change(members=kind)
         assert app.cards()
         for grid in app.cards():  # members or pairs: every picture once, with a caption on hover

@@ -7,6 +7,7 @@ import pytest
 
 from app import charts
 from app.ask import Loss
+from app.charts.matrices import colour_stops
 from app.components import events
 from app.views.similarity import steps, steps_html, values_html
 from coder_core.api import open_run
@@ -132,7 +133,7 @@ BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
     ],
 )
 def test_a_colour_tells_the_side_of_gamma(centre, positions, colours):
-    made = charts.colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
+    made = colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
     assert [colour for _, colour in made] == colours
     assert [position for position, _ in made] == pytest.approx(positions)
 

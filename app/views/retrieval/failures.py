@@ -54,19 +54,13 @@ class Queries:
         return {name: Column(label, digits, term or quantity) for name, label in labels.items()}
 
     def table(
-        self,
-        queries: pd.DataFrame,
-        columns: Columns,
-        words: str,
-        file: str,
-        fact: str = NO_MATCH,
-        **more: Any,
+        self, rows: pd.DataFrame, columns: Columns, words: str, file: str, fact: str = NO_MATCH, **more: Any
     ) -> np.ndarray:
         """The queries that hold the words, as a table; returns their order. `fact`: the notice where there is none."""
-        if not len(queries):
+        if not len(rows):
             cards.empty(fact, "Show others, or choose another number of results.")
             return np.zeros(0, dtype=np.int64)
-        numbers, values = queries["query"].to_numpy(), queries.drop(columns="query")
+        numbers, values = rows["query"].to_numpy(), rows.drop(columns="query")
         target = f"query-{self.modality}"
         return sample_table(self.choice, self.modality, numbers, values, columns, words, target, file, **more)
 
@@ -177,8 +171,7 @@ def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
     all_but_one = times == len(names) - 1
     options |= {f"by all but {name}": ~right[:, i] & all_but_one for i, name in enumerate(names)}
     answer = pick("Answered", options, "answered-by", 230, help=cards.tip("answered by"))
-    of = pick("Rank in", names, "rank-of", 200, index=len(names) - 1)
-    return answer, options[answer], of
+    return answer, options[answer], pick("Rank in", names, "rank-of", 200, index=len(names) - 1)
 
 
 def count_answers(shown: Queries, table: pd.DataFrame) -> None:
@@ -188,8 +181,7 @@ def count_answers(shown: Queries, table: pd.DataFrame) -> None:
     numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
     total, term = len(table), "answered by"
     cards.metrics(share_metric(f"answered {by}", number, total, term) for by, number in numbers.items())
-    alone = right[right.sum(1) == 1].sum(0)
-    note_gains(shown, {"answers alone": [f"{number:,}" for number in alone]})
+    note_gains(shown, {"answers alone": [f"{number:,}" for number in right[right.sum(1) == 1].sum(0)]})
 
 
 def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -209,17 +201,15 @@ def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
     if source is None or not switch(label, "judged", "judged"):
         return queries
-    cards.note(
-        f"Queries without a labelled match within the first {shown.at}, but one judged by {source.label}."
-    )
+    fact = f"Queries without a labelled match within the first {shown.at}, but one judged by {source.label}."
+    cards.note(fact)
     return queries[judged_right(source, shown)[queries["query"].to_numpy()]]
 
 
 def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
     choice, at = shown.choice, shown.at
-    label = f"Only probably right in {cards.literal(choice.last.name)}"
-    if not switch(label, "likely", "likely"):
+    if not switch(f"Only probably right in {cards.literal(choice.last.name)}", "likely", "likely"):
         return queries
     recalls, inside = [], choice.samples(shown.modality)
     for run in choice.runs:
@@ -260,8 +250,8 @@ def near_misses(shown: Queries) -> np.ndarray:
         table = ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
         tables[run.name] = table[choice.inside(shown.modality, table["query"])]
     table = tables[last.name].copy(deep=False)
-    others = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
-    for name, column in others.items():
+    beside = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
+    for name, column in beside.items():
         table[column] = tables[name]["margin"]
     left, right = figure_and_table(choice)
     with left:
@@ -292,7 +282,7 @@ def near_misses(shown: Queries) -> np.ndarray:
         queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
         columns = shown.columns("margin", "+.4f", {last.name: "margin"})
         columns |= shown.columns("rank", ",d", {last.name: "rank"})
-        columns |= shown.columns("margin", "+.4f", others)
+        columns |= shown.columns("margin", "+.4f", beside)
         return shown.table(queries, columns, words, shown.file("margins", side))
 
 
@@ -308,8 +298,7 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     words = search_words("words")
     queries = np.flatnonzero(judged_right(source, shown))
     queries = queries[choice.inside(shown.modality, queries)]
-    of_runs = choice.ask_each(Run.ranks)
-    ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in of_runs.items()}
+    ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     table = pd.DataFrame({"query": queries, **ranks})
     table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
     columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))

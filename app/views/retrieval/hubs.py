@@ -11,30 +11,27 @@ from app import charts, questions
 from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
 from app.components import cards, downloads, events, links
-from app.components.controls import choose_one, side_by_side, whole_number
+from app.components.controls import FIRST, choose_one, side_by_side, whole_number
 from app.components.table import Column, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
 from app.views.samples import name_of, sample_table, search_words
 
-FIRST = {"10": "10", "5": "5", "1": "1"}
 HUBNESS = {
     "run": Column("run"),
     "skewness": Column("skewness", ".2f", "skewness"),
     "never": Column("never retrieved", ".1f", "occurrences", " %"),
     "largest": Column("largest hub", ",d", "hub"),
 }
-CORRECTED = {
-    "rank": Column("rank", ",d", "rank"),
-    "corrected": Column("corrected rank", ",d", "hub correction"),
-}
+CORRECTED = {"rank": Column("rank", ",d", "rank")}
+CORRECTED |= {"corrected": Column("corrected rank", ",d", "hub correction")}
 Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 
 
 def show_hubs(shown: Queries) -> np.ndarray:
     """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     choice, direction = shown.choice, shown.direction
-    k = int(choose_one("Among the first", FIRST, "k", cards.tip("occurrences")))
+    k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
     _hubness(tables, k)
     kind = OTHER[shown.modality]
@@ -43,8 +40,7 @@ def show_hubs(shown: Queries) -> np.ndarray:
     with left:
         cards.heading("Distribution of k-occurrences", last=choice.last.name)
         occurrences = {name: table["count"].to_numpy() for name, table in tables.items()}
-        figure = charts.occurrence_bands(occurrences, k, tone())
-        downloads.chart(figure, "hubs", "occurrences of candidates")
+        downloads.chart(charts.occurrence_bands(occurrences, k, tone()), "hubs", "occurrences of candidates")
     with right:
         cards.heading("Largest hubs", last=choice.last.name)
         hub = _hub_table(shown, kind, target, tables, k)
@@ -92,8 +88,8 @@ def _hubness(tables: Tables, k: int) -> None:
 def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: int) -> int:
     """The hubs as pictures or captions, the largest first; returns the chosen one. A bar of the figure opens one, too."""
     choice = shown.choice
-    others = {name: f"count {name}" for name in list(tables)[:-1]}
-    table = tables[choice.last.name].assign(**{key: tables[name]["count"] for name, key in others.items()})
+    beside = {name: f"count {name}" for name in list(tables)[:-1]}
+    table = tables[choice.last.name].assign(**{key: tables[name]["count"] for name, key in beside.items()})
     table = table.iloc[np.argsort(-table["count"].to_numpy(), kind="stable")]
 
     def open_band(bar: tuple[int, int]) -> None:
@@ -104,7 +100,7 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
     events.on_cell(["hubs"], (len(tables), len(charts.OCCURRENCE_LABELS)), open_band)
     columns = shown.columns("queries", ",d", {choice.last.name: "count"}, "occurrences")
     columns["wrong"] = Column("of them wrongly", ",d", "hub")
-    columns |= shown.columns("queries", ",d", others, "occurrences")
+    columns |= shown.columns("queries", ",d", beside, "occurrences")
     numbers, values = table["candidate"].to_numpy(), table.drop(columns="candidate")
     whole = replace(choice, slice="")  # a slice chooses the queries, not the hubs
     words, file = search_words(f"{target}-words"), f"hubs-{choice.split}-{shown.direction}-{k}"

@@ -110,7 +110,7 @@ def show_results(
             likely = _likely(choice, run, modality, query) - by_judges
         items = []
         for result in candidates.to_dict("records"):
-            number, rank = int(result["candidate"]), int(result["place"])
+            number, rank, score = int(result["candidate"]), int(result["place"]), float(result["score"])
             more: dict[str, Any] = {
                 "match": bool(result["match"]),
                 "notes": (LIKELY,) if number in likely else (),
@@ -118,9 +118,7 @@ def show_results(
                 "judged": number in by_judges,
                 "pictured": modality == "text",
             }
-            items.append(
-                sample_card(choice, run, OTHER[modality], number, rank, float(result["score"]), **more)
-            )
+            items.append(sample_card(choice, run, OTHER[modality], number, rank, score, **more))
         cards.results(items)
 
 

@@ -20,9 +20,7 @@ from app.views.training import NOT_STARTED
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
-FIELDS = frozenset(
-    ["preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"]
-)
+FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"}
 ASKED = "train-asked"
 COLUMNS = 4
 NONE_CHANGED = "none: all as in the preset"
@@ -152,8 +150,7 @@ def _reviews(data: starting.DataSet) -> Path | None:
 
 def _boosting(form: Form) -> None:
     """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
-    teachers = starting.teacher_runs(all_runs(), form.preset, form.data, form.values)
-    runs = {run.name: run for run in teachers}
+    runs = {run.name: run for run in starting.teacher_runs(all_runs(), form.preset, form.data, form.values)}
     form.choose("boosting")
     if form.values["boosting"] == "none":
         return
@@ -165,8 +162,7 @@ def _boosting(form: Form) -> None:
     form.choose(SCENARIO, scenario)
     if form.values[SCENARIO] == OFFLINE:
         help_text = "Finished runs on this data set with the same vocabulary."
-        teacher = runs[pick("boosting teacher", runs, "teacher", help=help_text)]
-        form.teacher = teacher
+        form.teacher = teacher = runs[pick("boosting teacher", runs, "teacher", help=help_text)]
         if teacher.same_model:
             form.choose(START)
         else:
