@@ -151,13 +151,13 @@ def value_of(key: str, default: str = "") -> str:
     return str(st.session_state.get(key, st.query_params.get(key, default)))
 
 
-def followed(key: str, asked: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
-    """The value of a widget that is not bound: of the URL's value, `asked`, and the widget's, the one that changed
+def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
+    """The value of a widget that is not bound: of the URL's value, `in_url`, and the widget's, the one that changed
     since the last script run; `accept` makes it one that may be. None in the URL leaves the widget as it is. Streamlit
     removes a bound value from the URL if it is the default or unknown."""
     seen = f"{key}-{_SEEN}"
-    if asked is not None and asked != st.session_state.get(seen, default):
-        st.session_state[key] = asked
+    if in_url is not None and in_url != st.session_state.get(seen, default):
+        st.session_state[key] = in_url
     value = accept(st.session_state.get(key, default))
     if key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
@@ -193,8 +193,7 @@ def remember_link() -> None:
 
 def linked() -> tuple[str, ...]:
     """The parameters of the address this session began with."""
-    parameters: tuple[str, ...] = st.session_state.get(_LINKED, ())
-    return parameters
+    return tuple(st.session_state.get(_LINKED, ()))
 
 
 def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> None:

@@ -3,8 +3,5 @@
 from app.frame import sidebar
 from app.views import overview
 
-sidebar.page(
-    "Which runs do I have, and how good are they?",
-    overview.show,
-    whole="the report, the training curves, the table of all runs and the separation of pairs",
-)
+whole = "the report, the training curves, the table of all runs and the separation of pairs"
+sidebar.page("Which runs do I have, and how good are they?", overview.show, whole=whole)

@@ -34,7 +34,6 @@ def page_list() -> list[st.Page]:
     """All pages; the start page is visible while there is no run, or while the demo is training."""
     usable = any(run.usable for run in all_runs())
     job = jobs.current()
-    demo_runs = job is not None and job.running
     titles = {**PAGES, "start": (START[usable], "play_circle")}
     home = "overview" if usable else "start"
 
@@ -42,7 +41,7 @@ def page_list() -> list[st.Page]:
         title, icon = titles[name]
         return st.Page(f"pages/{name}.py", title=title, icon=f":material/{icon}:", **more)
 
-    shown = "visible" if demo_runs or not usable else "hidden"
+    shown = "visible" if not usable or (job is not None and job.running) else "hidden"
     return [
         page(home, url_path="home", default=True, visibility="hidden"),
         page("start", url_path="start", visibility=shown),

@@ -71,7 +71,7 @@ class Addresses:
         await answer(scope, receive, send)
 
 
-MODULES = ("frame.sidebar", "components.downloads", "views.comparison", "views.retrieval.queries")
+MODULES = ("frame.sidebar", "components.downloads", "views.overview", "views.retrieval.queries")
 
 
 @asynccontextmanager

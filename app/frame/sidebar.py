@@ -9,11 +9,10 @@ import streamlit as st
 
 from app.ask import InputError, Run, Runs, all_runs, comparable, listing, run_faults, saved_views, slices
 from app.choice import NO_RUN, SLICE, Choice, attempt, followed, plain_words, reviewer_in_link, slice_mask
-from app.components import cards, enlarged, events, links, reviewing
+from app.components import cards, enlarged, events, links, reviewing, unavailable
 from app.components.controls import button
+from app.components.unavailable import Problem
 from app.frame import pages as frame
-from app.frame import unavailable
-from app.frame.unavailable import Problem
 from app.jobs import runs_root
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
@@ -55,9 +54,9 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
             del st.query_params[key]
     st.session_state[PROBLEMS] = problems
     with navigation:
-        for other in pages:
-            if other.visibility == "visible":
-                st.page_link(other, width="stretch", query_params=query)
+        for target in pages:
+            if target.visibility == "visible":
+                st.page_link(target, width="stretch", query_params=query)
     names = named(choice.runs) if choice is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
     return choice
@@ -76,10 +75,10 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     if not names:
         return {}, None, [unavailable.run(name, runs.get(name)) for name in st.query_params.get_all("run")]
     linked = "run" in st.query_params or "run" in st.session_state
-    first_name, second_name = default_pair(names)
-    first = _picker("Run", "run", names, first_name, "Usually the baseline.")
+    usual_first, usual_second = default_pair(names)
+    first = _picker("Run", "run", names, usual_first, "Usually the baseline.")
     help_text = f"Shown beside the first run on every page; {NO_RUN} shows the first run alone."
-    usual = NO_RUN if linked else second_name
+    usual = NO_RUN if linked else usual_second
     second = _picker("Compared with", "versus", [NO_RUN, *names], usual, help_text)
     unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
     problems = [unavailable.run(name, runs.get(name)) for name in unknown]
@@ -96,9 +95,8 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     waiting = [name for name in also if name in runs and _waits(runs[name], pair[0], split)]
     if waiting:
         cards.note(f"Not evaluated on {split}, so only the Overview shows {' and '.join(waiting)}.")
-    others = [name for name in also if name not in waiting]
-    problems += [unavailable.run(name, runs.get(name)) for name in others if name not in names]
-    more = [runs[name] for name in others if name in names]
+    problems += [unavailable.run(name, runs.get(name)) for name in also if name not in (*names, *waiting)]
+    more = [runs[name] for name in also if name in names and name not in waiting]
     shown, faults = _shown([pair[0], *more, *pair[1:]], split)
     if shown is not None:
         shown = replace(shown, also=(*(run.name for run in shown.between), *waiting))
@@ -116,17 +114,19 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
 def _more(runs: Mapping[str, listing.RunSummary], pair: tuple[str, str], split: str) -> list[str]:
     """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
     Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data."""
-    asked = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[: MOST_ALSO + len(pair)]
+    in_url = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[
+        : MOST_ALSO + len(pair)
+    ]
 
     def accept(names: list[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in pair][:MOST_ALSO]
 
-    value = followed(ALSO, asked, [], accept)
-    others = [name for name, run in runs.items() if not run.fault and name not in pair]
-    offered = [name for name in others if _same_data(runs[name], runs[pair[0]], split)]
+    value = followed(ALSO, in_url, [], accept)
+    candidates = [name for name, run in runs.items() if not run.fault and name not in pair]
+    offered = [name for name in candidates if _same_data(runs[name], runs[pair[0]], split)]
     if not offered and not value:
         return value
-    elsewhere = ", ".join(name for name in others if name not in offered)
+    elsewhere = ", ".join(name for name in candidates if name not in offered)
     left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
     options = [*offered, *(name for name in value if name not in offered)]
     help_text = f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"
@@ -230,12 +230,15 @@ def page(
 
 def _offer_others(problems: Sequence[str]) -> None:
     """Links to runs that can be shown, without those with problems; without any, how to get one."""
-    others = [run for run in all_runs() if run.usable and run.name not in problems]
-    if others:
-        offered = {run.name: links.address("", Choice(run, None, run.splits[0])) for run in others[:OFFERED]}
-        every = len(others) <= OFFERED
-        cards.label("Runs that can be shown:" if every else f"{OFFERED} of {len(others)} runs:")
-        st.html(cards.links_html(list(offered.items())))
+    sound = [run for run in all_runs() if run.usable and run.name not in problems]
+    if sound:
+        cards.label(
+            "Runs that can be shown:" if len(sound) <= OFFERED else f"{OFFERED} of {len(sound)} runs:"
+        )
+        addresses = [
+            (run.name, links.address("", Choice(run, None, run.splits[0]))) for run in sound[:OFFERED]
+        ]
+        st.html(cards.links_html(addresses))
         return
     cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."

@@ -15,17 +15,15 @@ from app.components import cards, downloads, links
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.selection import selected_points
 from app.components.table import Column, rows_table
+from app.components.unavailable import runs_with
 from app.questions import Strength
 from app.views.samples import note_sample, note_slice, sample_card, sample_table, show_sample, step_samples
 
-NEEDED: dict[str, Any] = {
-    "has": lambda run, split: ask(Run.concepts, run, split) is not None,
+LACKING = {
     "trained": "without a concept branch",
     "imported": "which have no concept branch",
-    "fix": (
-        "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in "
-        "pictures; coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data."
-    ),
+    "fix": "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in "
+    "pictures; coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data.",
     "preset": "coder-demo",
 }
 CONCEPT, CAPTION = "concept", "caption"
@@ -53,7 +51,8 @@ COLUMNS = {
 }
 
 
-def show(choice: Choice, runs: Sequence[RunSummary]) -> None:
+def show(choice: Choice) -> None:
+    runs = runs_with(choice, lambda run, split: ask(Run.concepts, run, split) is not None, **LACKING)
     if not runs:
         return
     note_sample(runs[-1], choice.split, "attended")

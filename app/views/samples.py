@@ -28,7 +28,6 @@ def name_of(modality: Modality, number: int) -> str:
 
 
 def ids_of(run: RunSummary, split: str, modality: Modality, number: int) -> str:
-    """The ids of a sample, see `ids_text`."""
     image = int(images_of(run, split, modality, np.array([number]))[0])
     return ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,17 +13,15 @@ from app.choice import Choice, opened, tone
 from app.components import cards, downloads
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row
 from app.components.table import Column, plain_table
+from app.components.unavailable import runs_with
 from app.questions import Rows
 from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
 
-NEEDED: dict[str, Any] = {
-    "has": lambda run, split: ask(sample_weights.has_weights, run, split),
+LACKING = {
     "trained": "without sample weights",
     "imported": "which have no sample weights",
-    "fix": (
-        "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
-        "evaluate such a run on this split."
-    ),
+    "fix": "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
+    "evaluate such a run on this split.",
 }
 EXTREMES = 5
 TARGET = "weighed"
@@ -38,7 +35,8 @@ COLUMNS = {
 NAMES = {name: column.label for name, column in COLUMNS.items()}
 
 
-def show(choice: Choice, runs: Runs) -> None:
+def show(choice: Choice) -> None:
+    runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), **LACKING)
     if not runs:
         return
     captions = choice.captions

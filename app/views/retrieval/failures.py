@@ -17,7 +17,7 @@ from app.components.controls import choose_one, pick, row, switch
 from app.components.selection import by_outcome, outcome_counts
 from app.components.table import Column, Columns, plain_table
 from app.components.words import count
-from app.views.comparison import show_gains
+from app.views.overview import show_gains
 from app.views.samples import of_run, sample_table, search_words
 
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
@@ -155,7 +155,6 @@ Filter = tuple[str, np.ndarray, str]
 
 
 def choose_missed(shown: Queries, table: pd.DataFrame) -> Filter:
-    """Choose the queries that the one run misses, answers, or all."""
     name = shown.choice.last.name
     answer = choose_one("Show", {"missed": "Missed", "found": "Answered", "all": "All"}, "answer")
     missed = table[name].to_numpy() > shown.at

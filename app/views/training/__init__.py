@@ -104,8 +104,7 @@ def _evaluation(entry: training.TrainingRun, run: RunSummary) -> None:
     if job is not None and not run.damaged:
         cards.empty("The evaluation ended without a result.", jobs.last_line(job))
     with st.container(horizontal=True, vertical_alignment="center"):
-        action = (attempt, NOT_STARTED, training.evaluate, run)
-        button("Evaluate", "train-evaluate", "leaderboard", *action)
+        button("Evaluate", "train-evaluate", "leaderboard", attempt, NOT_STARTED, training.evaluate, run)
         cards.note("Rank dev with the best model so far, so that every page can show this run.")
 
 
