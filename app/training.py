@@ -56,8 +56,8 @@ def training_runs() -> list[TrainingRun]:
     by_name = {run.name: run for run in all_runs() if not run.imported}
     entries = []
     for name in dict.fromkeys([*by_name, *_started()]):
-        run, own_name = by_name.get(name), job_name(name)
-        entry = TrainingRun(name, run, jobs.current(own_name), own_name)
+        run, of_job = by_name.get(name), job_name(name)
+        entry = TrainingRun(name, run, jobs.current(of_job), of_job)
         of_demo = run is not None and demo is not None and demo.running and run.status.get("pid") == demo.pid
         if of_demo and not entry.stoppable:
             entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains all demo runs

@@ -189,9 +189,7 @@ def label(text: str, note: str = "") -> None:
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
-def table_html(
-    css: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = ""
-) -> str:
+def table_html(css: str, heads: list[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = "") -> str:
     """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
     head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
     cells = [(name, "".join(f"<td>{value}</td>" for value in values)) for name, values in rows]

@@ -114,14 +114,12 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
 def _more(runs: Mapping[str, listing.RunSummary], pair: tuple[str, str], split: str) -> list[str]:
     """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
     Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data."""
-    in_url = (st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO))[
-        : MOST_ALSO + len(pair)
-    ]
+    in_url = st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO)
 
     def accept(names: list[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in pair][:MOST_ALSO]
 
-    value = followed(ALSO, in_url, [], accept)
+    value = followed(ALSO, in_url[: MOST_ALSO + len(pair)], [], accept)
     candidates = [name for name, run in runs.items() if not run.fault and name not in pair]
     offered = [name for name in candidates if _same_data(runs[name], runs[pair[0]], split)]
     if not offered and not value:
@@ -230,15 +228,11 @@ def page(
 
 def _offer_others(problems: Sequence[str]) -> None:
     """Links to runs that can be shown, without those with problems; without any, how to get one."""
-    sound = [run for run in all_runs() if run.usable and run.name not in problems]
-    if sound:
-        cards.label(
-            "Runs that can be shown:" if len(sound) <= OFFERED else f"{OFFERED} of {len(sound)} runs:"
-        )
-        addresses = [
-            (run.name, links.address("", Choice(run, None, run.splits[0]))) for run in sound[:OFFERED]
-        ]
-        st.html(cards.links_html(addresses))
+    runs = [run for run in all_runs() if run.usable and run.name not in problems]
+    if runs:
+        cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
+        addresses = {run.name: links.address("", Choice(run, None, run.splits[0])) for run in runs[:OFFERED]}
+        st.html(cards.links_html(list(addresses.items())))
         return
     cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."

@@ -60,11 +60,11 @@ def show(choice: Choice) -> None:
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
     distributions(tables, unit)
-    left, right = st.columns(2, gap="large") if changes is not None else (st.container(), st.container())
-    with left:
+    parts = [st.container()] if changes is None else st.columns(2, gap="large")
+    with parts[0]:
         two_measures(last.name, tables[last.name], unit)
     if changes is not None:
-        with right:
+        with parts[1]:
             percentile_changes(choice, changes, unit)
     order = ranked_anchors(choice, tables, changes, modality)
     if opened(target, order):

@@ -52,9 +52,7 @@ def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int],
             numbers = {match: int(ask(Run.image_of_text, run, choice.split)[content])} | numbers
         elif len(texts := choice.ask(Run.captions_of, content)):
             best = ask(Run.similarity, choice.last, [content], texts, split=choice.split)[0].argmax()
-            numbers = {
-                match: int(texts[best])
-            } | numbers  # the caption with the highest score in the last run
+            numbers = {match: int(texts[best])} | numbers  # its best caption in the last run
     if modality == "text":
         text = captions[content] if isinstance(content, int) else str(content)
         return {label: (text, image) for label, image in numbers.items()}

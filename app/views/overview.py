@@ -227,10 +227,10 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
     """Report whether gains over the first run are noise, on the slice if there is one: a sentence per recall (key of
     the metrics → its name as a column) for two runs, a table for more, with a text for every run in the columns of
     `more`."""
-    first, *others = choice.runs
+    first, *compared = choice.runs
     split, captions = choice.split, choice.captions
     if not choice.between:
-        for run in others:
+        for run in compared:
             for recall in recalls:
                 cards.note(ask_both(retrieval.gain_in_words, first, run, split, recall, captions))
         return
@@ -238,7 +238,7 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
         f"Gains over {first.name} in points, with 95% intervals of a paired bootstrap over images. One that holds zero "
         "may be noise: other images could undo it."
     )
-    changes = [ask_both(retrieval.gains, first, run, split, captions) for run in others]
+    changes = [ask_both(retrieval.gains, first, run, split, captions) for run in compared]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
         gains = [change[recall] for change in changes]

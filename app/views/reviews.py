@@ -105,10 +105,10 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
     if owner != image:
         titles = {image: "Does the caption match this image?", owner: "Its own image"}
     for number, title in side_by_side(titles.items(), "small"):
-        others = [captions[text] for text in choice.ask(Run.captions_of, number) if text != caption]
+        rest = [captions[text] for text in choice.ask(Run.captions_of, number) if text != caption]
         sample: tuple[Modality, int] = ("text", caption) if number == owner else ("image", number)
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
-        texts, pages = [captions[caption], *others], links.of_sample(choice, *sample)
+        texts, pages = [captions[caption], *rest], links.of_sample(choice, *sample)
         st.html(cards.sample_html(choice.ask(Run.picture, number), texts, name, 0, pages, number))
 
 
