@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.training.launch import start_run
 from coder_core.training.parts.make import make_neighbourhoods
 from coder_core.training.parts.neighbourhoods import SampleCache
 from coder_core.training.prepare import prepare
@@ -15,7 +13,7 @@ from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.configs import changed
 from tests.support.steps import embed
-from tests.support.tiny_runs import newest_state, quiet
+from tests.support.tiny_runs import quiet
 from tests.support.weighted_runs import COUNT, SCALE, weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -252,15 +250,6 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data, 
         parts = parts if "embeddings" in several else parts[:length]
         torch.testing.assert_close(part.cache.texts[row], parts.mean(0), **near)
     torch.testing.assert_close(part.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
-
-
-def test_a_state_without_its_embeddings_is_refused(data, tmp_path):
-    plain = start_run(weighted(data, sample_weights="none", epochs=1), tmp_path, quiet())
-    config = weighted(data)
-    trainer = Trainer(config, plain, prepare(config), torch.device("cpu"), quiet())
-    with pytest.raises(InputError, match="neighbourhoods"):
-        trainer.resume()
-    assert "neighbourhoods.safetensors" not in newest_state(plain).manifest["files"]
 
 
 def test_fewer_neighbours_than_asked_for_are_told(data):

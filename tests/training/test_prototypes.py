@@ -6,7 +6,6 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.runs.load import best_save, load_model
 from coder_core.training.launch import start_run
 from coder_core.training.parts.make import ConceptLoss, make_prototypes
 from coder_core.training.parts.prototypes import PrototypeClassification
@@ -132,16 +131,6 @@ def test_the_history_and_the_screen_report_the_prototypes(whole):
     assert 1 <= by_epoch[3]["used"] <= PROTOTYPES
     assert set(events(run, "step")[-1]["prototypes"]) >= {"inertia", "used", "dead", "largest", "changed"}
     assert f"{by_epoch[3]['used']} prototypes used" in output
-
-
-def test_the_best_model_has_no_classifier_and_loads_without_the_prototypes(whole):
-    run, _ = whole
-    save = best_save(run)
-    assert not any("classifier" in name or "prototype" in name for name in save.tensors("model"))
-    assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
-    beside = save.tensors("prototypes")
-    assert set(beside) == {"centroids", "members", "classifier"}
-    assert beside["centroids"].shape == beside["classifier"].shape == (PROTOTYPES, 8)
 
 
 def test_more_prototypes_than_pairs_names_what_fits(data):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from coder_core.ablation.papers import TABLES
 from coder_core.ablation.results import collect
@@ -22,6 +23,8 @@ from coder_core.runs.load import best_save, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import prepare
+from coder_core.training.trainer import Trainer
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
 from tests.support.tiny_runs import (
@@ -131,28 +134,21 @@ def test_a_finished_run_ends_at_once(whole, tmp_path, change):
     assert_same_run(again, whole)
 
 
-def test_a_run_that_lost_its_patience_does_not_go_on(data, tmp_path):
+def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
-    config = tiny_config(data, epochs=5, patience=2, learning_rate=1e-12, **SHORT)
-    folder = start_run(config, tmp_path, quiet())
-    assert position(folder)["step"] == 3 * 2
-    assert position(folder)["without_gain"] == 2
+    values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
+    config = tiny_config(data, epochs=7, **values, **SHORT)
+    folder = start_run(config, tmp_path / "whole", quiet())
+    rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
+    whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
+    assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2)
+    at = position(folder)
+    assert (at["step"], at["without_gain"], at["reductions"]) == (5 * 2, 4, 2)
+    assert_resumes(folder, tmp_path / "stopped", 4 * 2 + 1)
     before = newest_state(folder).fingerprint
     continue_run(folder, None, quiet())
     assert newest_state(folder).fingerprint == before
     assert read_history(folder / HISTORY)[-1]["state"] == "finished"
-
-
-def test_the_rate_falls_on_a_plateau_also_after_a_stop(data, tmp_path):
-    """A vanishing learning rate makes no evaluation after the first better."""
-    values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0}
-    config = tiny_config(data, epochs=6, **values, **SHORT)
-    folder = start_run(config, tmp_path / "whole", quiet())
-    rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
-    whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
-    assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2 + [1e-14])
-    assert position(folder)["reductions"] == 2
-    assert_resumes(folder, tmp_path / "stopped", 4 * 2 + 1)
 
 
 @pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
@@ -214,6 +210,21 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_pa
         continue_run(other, None, quiet())
 
 
+@pytest.mark.parametrize(
+    ("stem", "values"),
+    [
+        ("anchor", {"boosting": "am"}),
+        ("neighbourhoods", {"sample_weights": "diversity", "neighbours": 4}),
+        ("prototypes", {"prototypes": 6}),
+    ],
+)
+def test_a_state_without_a_part_is_refused(whole, stem, values):
+    config = changed(read_config(whole)[0], **values)
+    trainer = Trainer(config, whole, prepare(config), torch.device("cpu"), quiet())
+    with pytest.raises(InputError, match=rf"{stem}\.safetensors"):
+        trainer.resume()
+
+
 def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, about = read_config(stopped)
@@ -267,9 +278,7 @@ def test_a_dev_split_that_went_or_came_is_refused(whole, data, tmp_path):
     assert refused_files(without, data) == [str(data)]
 
 
-@pytest.mark.parametrize(
-    "file", ["model.safetensors", "optimizer.safetensors", "memory.safetensors", "position.json"]
-)
+@pytest.mark.parametrize("file", ["memory.safetensors", "position.json"])
 def test_a_damaged_state_is_named_and_one_before_continued(whole, tmp_path, file):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()

@@ -3,13 +3,23 @@
 import pytest
 
 from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.load import best_save, load_model
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.boosting import boosted
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import STILL, WORDS, assert_same_run, position, printed, quiet, tiny_config
+from tests.support.tiny_runs import (
+    STILL,
+    WORDS,
+    assert_same_run,
+    newest_state,
+    position,
+    printed,
+    quiet,
+    tiny_config,
+)
 from tests.support.weighted_runs import COUNT, weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -89,3 +99,27 @@ def test_stopped_and_continued_equals_never_stopped(whole, step, tmp_path, monke
     for message in ("finding concepts", "were searched again", "precision of the passes"):
         assert message not in printed(console)
     assert_same_run(stopped, whole)
+
+
+@pytest.mark.parametrize(
+    ("whole", "in_state", "beside_best"),
+    [
+        ("memory", {"memory"}, {}),
+        ("prototypes", {"memory", "prototypes"}, {"prototypes": {"centroids", "members", "classifier"}}),
+        ("momentum teacher", {"anchor"}, {}),
+        ("finished teacher", set(), {}),
+        ("branches", {"anchor"}, {}),
+        ("weights", {"neighbourhoods"}, {}),
+        ("scale", {"scale"}, {"scale": {"log_scale", "bias"}}),
+    ],
+    indirect=["whole"],
+)
+def test_parts_are_in_the_state_and_the_best_model_is_the_target_alone(whole, in_state, beside_best):
+    state, best = newest_state(whole), best_save(whole)
+    files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
+    assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
+    files = {f"{stem}.safetensors" for stem in ("model", *beside_best)}
+    assert set(best.manifest["files"]) == files | {"metrics.json"}
+    assert {stem: set(best.tensors(stem)) for stem in beside_best} == beside_best
+    assert best.tensors("model").keys() == state.tensors("model").keys()
+    assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)

@@ -5,17 +5,13 @@ import math
 import pytest
 import torch
 
-from app.components.words import curve_label, curves
 from coder_core.objectives.contrastive import pairwise_sigmoid
 from coder_core.objectives.pairs import both_directions
-from coder_core.runs.history import read_frame
-from coder_core.runs.load import best_save, load_model
-from coder_core.training.launch import start_run
 from coder_core.training.parts.make import LearnedScale, make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
-from tests.support.tiny_runs import STILL, events, newest_state, quiet, tiny_config
+from tests.support.tiny_runs import STILL, quiet, tiny_config
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
@@ -79,19 +75,3 @@ def test_other_branches_do_not_move_the_targets_scale(data):
     assert {"branch-1 sigmoid", "branch-2 sigmoid"} < set(losses.parts)
     assert expected["log_scale"] is not None
     torch.testing.assert_close(actual, expected)
-
-
-def test_the_scale_is_in_the_state_the_history_and_beside_the_best_model(data, tmp_path):
-    config = scaled_config(data, embedding_dropout=0.1, epochs=2)
-    whole = start_run(config, tmp_path / "whole", quiet())
-    state = newest_state(whole)
-    assert set(state.tensors("scale")) == {"log_scale", "bias"}
-    assert {f"scale.{name}.exp_avg" for name in ("log_scale", "bias")} < set(state.tensors("optimizer"))
-    last = events(whole, "step")[-1]
-    assert last["logit_scale"] == pytest.approx(state.tensors("scale")["log_scale"].exp().item(), abs=1e-5)
-    assert last["logit_bias"] == pytest.approx(state.tensors("scale")["bias"].item(), abs=1e-5)
-    assert last["logit_bias"] != -10
-    frame = read_frame(whole, "step")
-    assert [curve_label(name) for name in curves([frame]) if "logit" in name] == ["logit bias", "logit scale"]
-    assert set(best_save(whole).tensors("scale")) == {"log_scale", "bias"}
-    assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)

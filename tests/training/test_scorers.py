@@ -14,7 +14,7 @@ from coder_core.training.step import compute_losses
 from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
-from tests.support.boosting import by_loops, scores, started, take
+from tests.support.boosting import scores
 from tests.support.configs import changed
 from tests.support.tiny_runs import STILL, quiet, tiny_config
 
@@ -88,19 +88,6 @@ def expected(loss, others, positive, config, diversity):
         return losses.diversity_contrastive(others, positive, diversity=diversity, margin=objective.gamma)
     triplet = losses.triplet_sum if loss == "btr-sum" else losses.triplet_hardest
     return triplet(others, positive, objective.margin)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_is_the_target_and_the_anchor_of_boosting(data, kind):
-    values = {"boosting": "am", "boosting_margin": 0.4, "boosting_split": 0.3, "boosting_weight": 0.5}
-    config = scored(data, kind, loss="btr-sum", **STILL | values)
-    prepared, teacher = started(config)
-    batch = prepared.batches(0)
-    ids, sides = batch.image_ids.tolist(), (scores(prepared.model, batch), scores(teacher.branch, batch))
-    expected = sum(by_loops("am", *sides, ids, margin=0.4, split=0.3)) / len(ids)
-    assert expected > 0
-    part = take(prepared, teacher, config, batch).parts["boosting-am"]
-    assert part.item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.fixture(scope="module")
