@@ -7,11 +7,10 @@ import pytest
 import tomli_w
 
 from coder_core.config.checks import problems
-from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
+from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import from_document, settings, to_document
 from coder_core.console.faults import InputError
 
-BASES = ["demo", "flickr8k", "f30k-bigru", "f30k-bert", "coco-bigru", "coco-bert"]
 PAPERS = [name for name in PRESETS if "f30k-b" in name or "coco-b" in name]
 # CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128.
 CODER = {"temperature": 0.1, "gamma": 0.3, "epsilon": 0.1, "bank_size": 4096}
@@ -51,16 +50,6 @@ def test_every_preset_is_valid_and_survives_toml(name):
     assert config.data.data
     assert PRESETS[name].about
     assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
-
-
-def test_the_presets_that_were_promised():
-    promised = {*BASES, *(f"coder-{base}" for base in BASES), "coder-flickr8k-gpu"}
-    promised |= {"demo-baseline", "flickr8k-baseline", "flickr8k-boosted"}
-    assert promised <= set(PRESETS)
-    assert DEMO_RUNS == ("demo-baseline", "coder-demo", "demo-weights")
-    for name in ("demo-baseline", "flickr8k-baseline"):
-        assert PRESETS[name].config.objective.loss == "btr-hardest"
-        assert PRESETS[name].config.memory.bank_size == 0
 
 
 def test_a_zero_shot_model_is_sent_to_the_command_that_evaluates_it():

@@ -5,7 +5,6 @@ import torch
 
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
 from coder_core.training.parts.make import make_neighbourhoods
-from coder_core.training.parts.neighbourhoods import SampleCache
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
@@ -257,18 +256,3 @@ def test_fewer_neighbours_than_asked_for_are_told(data):
     faults = prepare(weighted(data, neighbours=200)).faults
     (fault,) = [fault for fault in faults if fault.place == "--neighbours"]
     assert all(number in str(fault) for number in ("200", "40 of 40", "38"))
-
-
-def test_an_image_that_occurs_twice_keeps_its_last_embedding_without_gradient():
-    cache = SampleCache(images=3, texts=5, dimension=2)
-    images = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    texts = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.8, 0.6]])
-    cache.write(images, texts, torch.tensor([2, 0, 2]), torch.tensor([4, 1, 3]))
-    assert torch.equal(cache.images, torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.6, 0.8]]))
-    assert torch.equal(cache.texts[[4, 1, 3]], texts)
-    assert cache.known_images.tolist() == [True, False, True]
-    assert cache.known_texts.tolist() == [False, True, False, True, True]
-    later = torch.full((1, 2), 2.0, requires_grad=True)
-    cache.write(later, -later, torch.tensor([0]), torch.tensor([1]))
-    assert (cache.images[0].tolist(), cache.texts[1].tolist()) == ([2.0, 2.0], [-2.0, -2.0])
-    assert not cache.images.requires_grad

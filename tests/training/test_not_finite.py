@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import read_config, read_vocabulary
@@ -32,7 +31,7 @@ def begun(data, tmp_path):
 
 
 def fail(folder, config, prepared, *, spoil=None, value=0.0):
-    """Continue, expect the stop, and see that everything saved is as it was. Returns the message."""
+    """Continue, expect the stop, and see that everything saved is as it was. Returns trainer and message."""
     names = SaveStore(folder / "state", keep=2).names()
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
     with RunLock(folder):
@@ -49,7 +48,7 @@ def fail(folder, config, prepared, *, spoil=None, value=0.0):
     assert SaveStore(folder / "best", keep=1).names() == [str(PER_EPOCH)]
     assert (read_status(folder) or {})["state"] == "failed"
     assert read_history(folder / HISTORY)[-1]["message"] == str(stopped.value)
-    return str(stopped.value)
+    return trainer, str(stopped.value)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -65,7 +64,7 @@ def test_features_name_step_samples_and_image(begun, value):
     first_met = next(s for s in range(PER_EPOCH, 10) if image in batches(s).image_ids)
     assert first_met <= step
     data = replace(prepared.data, train=split)
-    message = fail(folder, config, replace(prepared, data=data, batches=batches))
+    _, message = fail(folder, config, replace(prepared, data=data, batches=batches))
     assert message.startswith(f"step {first_met}: ")
     for named in ("dcl, m-dcl", f"features of image {image} ", f"image {batches(first_met).image_ids[0]}"):
         assert named in message
@@ -81,36 +80,19 @@ def test_features_name_step_samples_and_image(begun, value):
 )
 def test_a_parameter_is_named_and_not_saved(begun, name, value, message):
     """Infinite is the vector of a word no caption holds: no loss and no gradient shows it, but a save would carry it on."""
-    assert re.search(message, fail(*begun, spoil=f"{name}.weight", value=value))
+    assert re.search(message, fail(*begun, spoil=f"{name}.weight", value=value)[1])
     assert newest_state(begun[0]).name == "5"
-
-
-def test_a_learning_rate_that_blows_up_never_saves_what_it_made(data, tmp_path):
-    """After the first step the weights are near the largest float32; the next step's loss or the save notices."""
-    config = tiny_config(data, learning_rate=1e38, warmup_steps=0, schedule="constant", save_every=1e-6)
-    with pytest.raises(InputError) as stopped:
-        start_run(config, tmp_path, quiet())
-    assert isinstance(stopped.value, NotFiniteError)
-    assert "step" in stopped.value.faults[0].place
-    if SaveStore(tmp_path / "tiny" / "state", keep=2).names():
-        assert all(tensor.isfinite().all() for tensor in state_tensors(tmp_path / "tiny").values())
-    assert SaveStore(tmp_path / "tiny" / "best", keep=1).names() == []
 
 
 def test_an_infinite_gradient_stops_before_the_optimizer(begun):
     """A hook spoils one gradient on its way back, which is named alone; the weights stay what they were."""
     folder, config, prepared = begun
-    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
-    with RunLock(folder):
-        trainer.resume()
-        weights = {name: value.clone() for name, value in trainer.model.named_parameters()}
-        (memory,) = trainer.parts
-        bank = memory.bank.images.clone()
-        trainer.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
-        named = ", ".join(map(str, prepared.batches(5).text_ids[:5].tolist()))
-        message = rf"step 5: the gradient of regions\.linear\.weight is .*captions {named} "
-        with pytest.raises(NotFiniteError, match=message):
-            trainer.run()
-        assert all(torch.equal(weights[name], value) for name, value in trainer.model.named_parameters())
-        assert torch.equal(memory.bank.images, bank)
-    assert newest_state(folder).name == "5"
+    prepared.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
+    named = ", ".join(map(str, prepared.batches(5).text_ids[:5].tolist()))
+    trainer, message = fail(folder, config, prepared)
+    assert re.match(rf"step 5: the gradient of regions\.linear\.weight is .*captions {named} ", message)
+    saved = newest_state(folder)
+    assert saved.name == "5"
+    ours, weights = dict(trainer.model.named_parameters()), saved.tensors("model")
+    assert all(torch.equal(ours[name], weights[name]) for name in ours)
+    assert torch.equal(trainer.parts[0].bank.images, saved.tensors("memory")["bank.images"])

@@ -21,7 +21,7 @@ from coder_core.data.words import Tokens
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save, read_config
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import RunLock, read_status
+from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
@@ -177,13 +177,6 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
     (row,) = table.rows
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
     assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")
-
-
-def test_a_second_writer_is_refused(whole):
-    before = newest_state(whole).fingerprint
-    with RunLock(whole), pytest.raises(InputError, match="is being written by process"):
-        continue_run(whole, None, quiet())
-    assert newest_state(whole).fingerprint == before
 
 
 def test_changed_values_are_named_together(whole):

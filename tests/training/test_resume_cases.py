@@ -1,11 +1,19 @@
 """Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains, without the cache."""
 
-import pytest
+import shutil
 
-from coder_core.runs.history import HISTORY, read_history
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from coder_core.console.faults import InputError
+from coder_core.runs.history import HISTORY, read_frame, read_history
 from coder_core.runs.load import best_save, load_model
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.prepare import prepare
+from coder_core.training.reporting import TENSORBOARD
 from tests.support.boosting import boosted
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
@@ -29,7 +37,7 @@ TRIPLET = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
 BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
 WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
 BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
-SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1}
+SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "tensorboard": True}
 CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
 ONLINE = TWO | {"boosting_scenario": "online", "boosting_branches": 3}
 
@@ -75,19 +83,32 @@ CASES = {
 }
 
 
+# What stands beside the model in a state; the same of the best model, with the names of its tensors.
+STORED = {
+    "memory": ({"memory"}, {}),
+    "prototypes": ({"memory", "prototypes"}, {"prototypes": {"centroids", "members", "classifier"}}),
+    "momentum teacher": ({"anchor"}, {}),
+    "finished teacher": ((), {}),
+    "branches": ({"anchor"}, {}),
+    "weights": ({"neighbourhoods"}, {}),
+    "scale": ({"scale"}, {"scale": {"log_scale", "bias"}}),
+}
+
+
 @pytest.fixture(scope="module")
-def whole(request, data, tmp_path_factory):
-    """A run of a case that was never stopped."""
+def case(request, data, tmp_path_factory):
+    """The name of a case and its run, never stopped."""
     folder = tmp_path_factory.mktemp("whole")
-    return start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
+    return request.param, start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
 
 
 @pytest.mark.parametrize(
-    ("whole", "step"),
+    ("case", "step"),
     [(name, step) for name, (_, steps) in CASES.items() for step in steps],
-    indirect=["whole"],
+    indirect=["case"],
 )
-def test_stopped_and_continued_equals_never_stopped(whole, step, tmp_path, monkeypatch):
+def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkeypatch):
+    name, whole = case
     per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]
     stopped = stop_during(whole, tmp_path / whole.name, step)
     assert (position(stopped)["step"], position(stopped)["evaluated"]) == (step + 1, step // per_epoch)
@@ -99,27 +120,49 @@ def test_stopped_and_continued_equals_never_stopped(whole, step, tmp_path, monke
     for message in ("finding concepts", "were searched again", "precision of the passes"):
         assert message not in printed(console)
     assert_same_run(stopped, whole)
+    if name in STORED:
+        assert_stored(whole, *STORED[name])
+    assert (whole / TENSORBOARD).exists() == (name == "scale")
+    for run in (whole, stopped) if name == "scale" else ():
+        assert_events_are_the_history(run)
 
 
-@pytest.mark.parametrize(
-    ("whole", "in_state", "beside_best"),
-    [
-        ("memory", {"memory"}, {}),
-        ("prototypes", {"memory", "prototypes"}, {"prototypes": {"centroids", "members", "classifier"}}),
-        ("momentum teacher", {"anchor"}, {}),
-        ("finished teacher", set(), {}),
-        ("branches", {"anchor"}, {}),
-        ("weights", {"neighbourhoods"}, {}),
-        ("scale", {"scale"}, {"scale": {"log_scale", "bias"}}),
-    ],
-    indirect=["whole"],
-)
-def test_parts_are_in_the_state_and_the_best_model_is_the_target_alone(whole, in_state, beside_best):
-    state, best = newest_state(whole), best_save(whole)
+def assert_stored(run, in_state, beside_best):
+    """Parts are in the state; the best model is the target alone, with what its readers may look at beside it."""
+    state, best = newest_state(run), best_save(run)
     files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
     assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
     files = {f"{stem}.safetensors" for stem in ("model", *beside_best)}
     assert set(best.manifest["files"]) == files | {"metrics.json"}
     assert {stem: set(best.tensors(stem)) for stem in beside_best} == beside_best
     assert best.tensors("model").keys() == state.tensors("model").keys()
-    assert load_model(whole).encode_text(["a red star"]).shape == (1, 8)
+    assert load_model(run).encode_text(["a red star"]).shape == (1, 8)
+
+
+def assert_events_are_the_history(run):
+    """TensorBoard has every step once."""
+    recorded = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
+    recorded.Reload()
+    for event, column in (("step", "losses.sigmoid"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
+        table = read_frame(run, event)
+        points = recorded.Scalars(f"{event}/{column.replace('.', '/')}")
+        assert [point.step for point in points] == table["step"].tolist()
+        assert [point.value for point in points] == pytest.approx(table[column].tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("case", ["bert"], indirect=True)
+def test_a_bert_run_keeps_no_word_list_trains_bert_and_encodes_free_text(case):
+    """Its BERT is a folder; one that is gone is named."""
+    _, run = case
+    assert not (run / "words.json").exists()
+    loaded = load_model(run)
+    actual = loaded.encode_text(["a red star", "A RED STAR", "zebra"])
+    assert np.linalg.norm(actual, axis=1) == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_allclose(actual[0], actual[1], atol=1e-6)
+    assert not loaded.model.training
+    name = "words.bert.encoder.layer.0.attention.self.query.weight"
+    start, trained = (model.state_dict()[name] for model in (prepare(loaded.config).model, loaded.model))
+    assert not torch.equal(start, trained)
+    shutil.rmtree(loaded.config.model.bert)
+    with pytest.raises(InputError, match="is not on this machine"):
+        load_model(run)

@@ -194,16 +194,3 @@ def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(data, loss, epoch
     size = 1 if loss.startswith("btr") else 8
     assert losses.total.item() == pytest.approx(expected / size, rel=1e-4)
     assert losses.per_pair.shape == (8,)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_embeddings_are_unit_rows_and_padding_does_not_reach_them(data, training):
-    prepared = prepare(plain_config(data))
-    batch, model = prepared.batches(0), prepared.model.train(training)
-    images, texts, *_ = embed(model, batch)
-    for rows in (images, texts):
-        torch.testing.assert_close(rows, normalise(rows))
-    words = torch.cat([batch.words, torch.full((8, 2), 3)], dim=1)
-    torch.testing.assert_close(embed(model, replace(batch, words=words))[1], texts, atol=1e-6, rtol=1e-5)
-    regions = torch.cat([batch.regions, torch.zeros(8, 2, 6)], dim=1)
-    torch.testing.assert_close(embed(model, replace(batch, regions=regions))[0], images, atol=1e-6, rtol=1e-5)
