@@ -35,10 +35,9 @@ def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
     assert table["size"].is_monotonic_decreasing
     first = int(table["cluster"][0])
     inside = offline.pairs == first
-    same = (offline.texts == offline.images[owner])[inside]
-    assert table["agreement"][0] == pytest.approx(100 * same.mean())
-    assert table["images"][0] == len(set(owner[inside].tolist()))
-    assert table["cohesion"][0] == pytest.approx(offline.cosines[inside].mean(), abs=1e-5)
+    expected = {"agreement": 100 * (offline.texts == offline.images[owner])[inside].mean()}
+    expected |= {"images": len(set(owner[inside].tolist())), "cohesion": offline.cosines[inside].mean()}
+    assert table.loc[0, list(expected)].to_dict() == pytest.approx(expected, abs=1e-5)
     rows = api.members(run, "dev", offline, first)
     assert len(rows) == table["size"][0]
     assert rows["cosine"].is_monotonic_decreasing
@@ -87,11 +86,10 @@ def test_labels_are_matched_to_the_groups_they_share_most_with():
 
 def test_the_log_odds_of_a_word_by_hand():
     marking = api.marking_words(["a dog runs", "a dog", "a cat", "a cat sleeps"], np.array([0, 0, 1, 1]), 3)
-    total, here, group = 10.0, 2.0, 5.0
-    alpha = api.PRIOR_WORDS * 2 / total
-    inside = math.log((here + alpha) / (group + api.PRIOR_WORDS - here - alpha))
-    outside = math.log(alpha / (total - group + api.PRIOR_WORDS - alpha))
-    z = (inside - outside) / math.sqrt(1 / (here + alpha) + 1 / alpha)
+    alpha = api.PRIOR_WORDS * 2 / 10  # two dogs among ten words, both of the five words in the group
+    inside = math.log((2 + alpha) / (5 + api.PRIOR_WORDS - 2 - alpha))
+    outside = math.log(alpha / (5 + api.PRIOR_WORDS - alpha))
+    z = (inside - outside) / math.sqrt(1 / (2 + alpha) + 1 / alpha)
     top = marking.top(0)
     assert (top["word"][0], top["count"][0]) == ("dog", 2)
     assert top["score"][0] == pytest.approx(z)

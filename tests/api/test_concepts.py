@@ -64,23 +64,25 @@ def test_the_table_of_concepts_and_their_edges(view):
     assert len(edges) == (graph > 0).sum() - 5
     assert (edges["concept"] != edges["neighbour"]).all()
     for edge in edges.itertuples():
-        assert edge.weight == graph[edge.concept, edge.neighbour]
-        assert edge.together == knowledge.together[edge.concept, edge.neighbour]
-        assert edge.probability == edge.together / knowledge.occurrences[edge.concept]
+        together = knowledge.together[edge.concept, edge.neighbour]
+        expected = (
+            graph[edge.concept, edge.neighbour],
+            together,
+            together / knowledge.occurrences[edge.concept],
+        )
+        assert (edge.weight, edge.together, edge.probability) == expected
     assert edges["weight"].is_monotonic_decreasing
 
 
 def test_where_two_samples_disagree_and_who_reads_a_concept(view):
     branches, _ = two_branches(30)
     differing = view.disagreement(3, 17)
-    image, text = branches.image_attention[3], branches.text_attention[17]
-    difference = image.astype(np.float32) - text.astype(np.float32)
+    difference = np.subtract(branches.image_attention[3], branches.text_attention[17], dtype=np.float32)
     assert differing["word"].tolist() == [NAMES[row][0] for row in differing["concept"]]
     np.testing.assert_allclose(differing["difference"], difference[differing["concept"]])
     assert differing["difference"].abs().is_monotonic_decreasing
-    readers = view.readers(2, "image", top=4)
-    assert readers["sample"][0] == branches.image_attention[:, 2].argmax()
-    assert len(readers) == 4
+    readers = view.readers(2, "image", top=4)["sample"]
+    assert (readers[0], len(readers)) == (branches.image_attention[:, 2].argmax(), 4)
     with pytest.raises(InputError, match=r"concept 5: .*0 to 4"):
         view.readers(5, "image")
 
@@ -126,13 +128,9 @@ def test_what_a_caption_shares_with_its_image(view):
 def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge(view):
     table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
     most_edges = (table["reads"] + table["read_by"]).idxmax()
-    for by, kind, count, expected in (
-        ("captions", "", 2, [0, 1]),
-        ("read", "", 3, [1, 3, 4]),
-        ("captions", "motion", 9, [4]),
-        ("edges", "", 1, [most_edges]),
-    ):
-        assert strongest(table, by, kind, count).tolist() == expected
+    choices = {("captions", "", 2): [0, 1], ("read", "", 3): [1, 3, 4], ("captions", "motion", 9): [4]}
+    for choice, expected in (choices | {("edges", "", 1): [most_edges]}).items():
+        assert strongest(table, *choice).tolist() == expected
     rows = [(0, 1, 0.2, 1), (3, 0, 0.9, 2), (0, 3, 0.5, 3), (2, 4, 1.0, 4)]
     edges = pd.DataFrame(rows, columns=["concept", "neighbour", "weight", "together"])
     for concept, count, expected in ((0, 9, [0, 3, 1]), (0, 2, [0, 3]), (7, 9, [7])):

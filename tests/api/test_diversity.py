@@ -115,22 +115,30 @@ def test_a_sample_holds_all_captions_of_its_images_and_no_others():
 
 @both_modalities
 @pytest.mark.parametrize("candidates", CANDIDATES)
-def test_a_sampled_table_is_the_table_of_the_cut_out_split(run, modality, candidates):
+@pytest.mark.parametrize("scores", [600, None])
+def test_an_opened_anchor_agrees_with_the_table_of_a_split_or_of_a_sample(run, modality, candidates, scores):
     """Rows keep their numbers in the split; the spread is that of the sample's negatives alone."""
-    sample = run.sample("dev", scores=600)
-    settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20}
-    table = run.diversity("dev", sample=sample, **settings)
-    rows, opposite = (sample.images, sample.texts) if modality == "image" else (sample.texts, sample.images)
+    sample, is_image = run.sample("dev", scores=scores) if scores else None, modality == "image"
+    settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20, "seed": 2}
+    table, whole = run.diversity("dev", sample=sample, **settings), run.diversity("dev", modality=modality)
+    sides = (sample.images, sample.texts) if sample else (np.arange(30), np.arange(150))
+    rows, opposite = sides if is_image else sides[::-1]
     np.testing.assert_array_equal(table["anchor"], rows)
-    whole = run.diversity("dev", modality=modality)
     for column in ("rank", "image"):
         np.testing.assert_array_equal(table[column], whole[column].to_numpy()[rows])
     for position in (0, len(rows) - 1):
         anchor = run.anchor(int(rows[position]), split="dev", sample=sample, **settings)
-        spread = table["spread"][position]
-        assert anchor.spread == spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
+        assert (
+            anchor.spread == table["spread"][position] == pytest.approx(anchor.similarities.std(), abs=1e-6)
+        )
         assert anchor.diversity == pytest.approx(table["diversity"][position], abs=1e-12)
+        assert anchor.temperature == pytest.approx(0.1 * anchor.diversity)
         assert np.isin(anchor.candidates, opposite).all()
+        assert len(anchor.positives) == (5 if is_image else 1)
+        of_anchor = run.matches("dev", "i2t" if is_image else "t2i", rows[position], anchor.candidates)
+        assert not of_anchor.any()
+        nearest = anchor.nearest(3)["similarity"].tolist()
+        assert nearest == sorted(anchor.similarities.tolist(), reverse=True)[:3]
 
 
 @pytest.mark.parametrize("candidates", CANDIDATES)
@@ -150,22 +158,6 @@ def test_an_anchor_outside_the_sample_meets_it(run, candidates, function):
         assert anchor.spread == pytest.approx(-(p * np.log2(p)).sum(), abs=1e-4)
     assert 0.5 < anchor.diversity <= 1
     assert len(anchor.positives) == 1
-
-
-@both_modalities
-@pytest.mark.parametrize("candidates", ["split", "batch"])
-def test_an_opened_anchor_agrees_with_the_table(run, modality, candidates):
-    settings = {"modality": modality, "candidates": candidates, "batch_size": 8, "seed": 2}
-    table, direction = run.diversity("dev", **settings), "i2t" if modality == "image" else "t2i"
-    for number in (0, 11):
-        anchor = run.anchor(number, split="dev", **settings)
-        assert anchor.diversity == table["diversity"][number]
-        assert anchor.similarities.std() == pytest.approx(anchor.spread, abs=1e-6)
-        assert anchor.temperature == pytest.approx(0.1 * anchor.diversity)
-        assert len(anchor.positives) == (5 if modality == "image" else 1)
-        assert not run.matches("dev", direction, np.array(number), anchor.candidates).any()
-        nearest = anchor.nearest(3)
-        assert nearest["similarity"].tolist() == sorted(anchor.similarities.tolist(), reverse=True)[:3]
 
 
 def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run):

@@ -143,16 +143,13 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base):
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
     same = heat_map(run, "dev", CAPTION, 0, "cosine")
     np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
-    attention = heat_map(run, "dev", CAPTION, picture, "tower")
-    assert attention.values.shape == (1, 16)
+    assert heat_map(run, "dev", CAPTION, picture, "tower").values.shape == (1, 16)
 
 
 def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base):
-    towers = DualEncoder(str(base / "clip"))
-    patches = encode_patches(towers, read_picture(draw(6), "6.jpg"))
-    model = towers.model
-    pixels = torch.from_numpy(towers.prepare(read_picture(draw(6), "6.jpg"))["pixel_values"][None])
-    vision = model.vision_model
+    towers, picture = DualEncoder(str(base / "clip")), read_picture(draw(6), "6.jpg")
+    patches, vision = encode_patches(towers, picture), towers.model.vision_model
+    pixels = torch.from_numpy(towers.prepare(picture)["pixel_values"][None])
     with torch.inference_mode():
         hidden = vision(pixel_values=pixels, output_hidden_states=True).hidden_states[-2]
         layer = vision.encoder.layers[-1]
@@ -160,35 +157,34 @@ def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base
             row = hidden[0, 1 + k]
             row = row + layer.self_attn.out_proj(layer.self_attn.v_proj(layer.layer_norm1(row)))
             row = row + layer.mlp(layer.layer_norm2(row))
-            expected = model.visual_projection(vision.post_layernorm(row))
+            expected = towers.model.visual_projection(vision.post_layernorm(row))
             np.testing.assert_allclose(patches.features[k], expected, atol=1e-5)
-        size = layer.self_attn.head_dim
         normed, total = layer.layer_norm1(hidden[0]), np.zeros(16)
-        for head in range(2):
-            part = slice(head * size, (head + 1) * size)
-            query, keys = layer.self_attn.q_proj(normed)[0, part], layer.self_attn.k_proj(normed)[:, part]
-            total += torch.softmax(keys @ query / math.sqrt(size), 0)[1:].numpy() / 2
+        queries, keys = layer.self_attn.q_proj(normed), layer.self_attn.k_proj(normed)
+        for part in torch.arange(queries.shape[1]).split(layer.self_attn.head_dim):
+            scores = keys[:, part] @ queries[0, part] / math.sqrt(len(part))
+            total += torch.softmax(scores, 0)[1:].numpy() / 2
     np.testing.assert_allclose(patches.attention, total, atol=1e-6)
     again = vision(pixel_values=pixels, output_attentions=True)
     assert vision.config._attn_implementation == "sdpa"  # as it was
     assert not again.attentions or again.attentions[-1] is None
 
 
-def test_the_patches_of_siglip_are_what_its_head_reads_of_each(base, tmp_path):
-    towers = DualEncoder(str(write_tiny_siglip(tmp_path / "siglip", ["a"])))
-    picture = read_picture(draw(2), "2.jpg")
-    patches = encode_patches(towers, picture)
-    vision = towers.model.vision_model
-    pixels = torch.from_numpy(towers.prepare(picture)["pixel_values"][None])
+def test_the_patches_of_siglip_are_what_its_head_reads_of_each(tmp_path):
+    towers, picture = DualEncoder(str(write_tiny_siglip(tmp_path, ["a"]))), read_picture(draw(2), "2.jpg")
+    prepared, patches, vision = (
+        towers.prepare(picture),
+        encode_patches(towers, picture),
+        towers.model.vision_model,
+    )
     with torch.inference_mode():
-        tokens = vision(pixel_values=pixels).last_hidden_state
+        tokens = vision(pixel_values=torch.from_numpy(prepared["pixel_values"][None])).last_hidden_state
         for k in (0, 15):
             np.testing.assert_allclose(patches.features[k], vision.head(tokens[:, k : k + 1])[0], atol=1e-5)
         pooled = vision.head(tokens)[0]
     assert patches.attention.shape == (16,)
     assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
-    row = towers.encode_pictures([towers.prepare(picture)])[0]
-    np.testing.assert_allclose(row, pooled / pooled.norm(), atol=1e-5)
+    np.testing.assert_allclose(towers.encode_pictures([prepared])[0], pooled / pooled.norm(), atol=1e-5)
 
 
 def test_a_run_without_a_model_says_so(base, tmp_path):

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shutil
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -66,11 +67,13 @@ def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
     tiny = tiny_image(Image.effect_noise((40, 30), 80).convert("RGB"))
     assert (tiny.mean(), np.linalg.norm(tiny)) == pytest.approx((0, 1), abs=1e-5)
     assert np.isfinite(tiny_image(Image.new("RGB", (8, 8), "grey"))).all()
-    with pytest.raises(InputError, match="no readable picture"):
-        look_alike(run, red, split="dev")
     assert not run.reads_pictures("dev")
-    with pytest.raises(InputError, match="region features come from files"):
-        run.encode_picture(red, split="dev")
+    for question, fact in (
+        (partial(look_alike, run), "no readable picture"),
+        (run.encode_picture, "region features come from files"),
+    ):
+        with pytest.raises(InputError, match=fact):
+            question(red, split="dev")
 
 
 def test_what_is_no_picture_is_refused():
@@ -115,14 +118,13 @@ def rewrite(run, **changes):
     reseal(file.parent)
 
 
-def drawn(number):
-    return decode(draw(number), "drawn")
+DRAWN = [decode(draw(number), "drawn") for number in range(len(NAMES))]
 
 
-def same_picture(content, number):
+def shows(content, number):
     """True if a thumbnail, which is compressed, shows the picture."""
-    shown, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), drawn(number)))
-    return bool(np.abs(shown - expected).mean() < 4)
+    picture, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), DRAWN[number]))
+    return bool(np.abs(picture - expected).mean() < 4)
 
 
 @pytest.mark.parametrize("name", LAYOUT)
@@ -130,15 +132,14 @@ def test_every_picture_is_read_where_it_lies(name, base):
     run = open_run(base / "runs" / name)
     for image in (2, 0, 1, 0):
         content = run.picture("dev", image)
-        assert same_picture(content, DEV[image])
-        assert not same_picture(content, 0)
-    np.testing.assert_array_equal(run.open_picture("dev", 1), drawn(DEV[1]))
-    assert look_alike(run, drawn(DEV[2]), split="dev").image == 2
-    plain = heat_map(run, "dev", "a ring", drawn(DEV[1]), "cosine")
-    np.testing.assert_array_equal(heat_map(run, "dev", "a ring", 1, "cosine").values, plain.values)
+        assert (shows(content, DEV[image]), shows(content, 0)) == (True, False)
+    np.testing.assert_array_equal(run.open_picture("dev", 1), DRAWN[DEV[1]])
+    assert look_alike(run, DRAWN[DEV[2]], split="dev").image == 2
+    plain, stored = (heat_map(run, "dev", "a ring", image, "cosine") for image in (DRAWN[DEV[1]], 1))
+    np.testing.assert_array_equal(stored.values, plain.values)
     notes = json.loads((run.path / "analysis" / "dev" / "images.json").read_text())["packed"]
-    files = ["dev/0.tar"] if name == "tar" else ["validation-00000-of-00001.parquet"]
-    assert [entry["name"] for entry in notes["files"]] == files
+    file = "dev/0.tar" if name == "tar" else "validation-00000-of-00001.parquet"
+    assert [entry["name"] for entry in notes["files"]] == [file]
 
 
 def test_a_run_that_is_trained_on_them_shows_them(base, tmp_path):
@@ -147,8 +148,8 @@ def test_a_run_that_is_trained_on_them_shows_them(base, tmp_path):
     start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
     assert evaluate([str(tmp_path / "frozen"), "--split=train"]) == 0
     run = open_run(tmp_path / "frozen")
-    assert all(same_picture(run.picture("train", image), image) for image in (5, 0))  # of two files
-    assert same_picture(run.picture("dev", 1), DEV[1])
+    assert all(shows(run.picture("train", image), image) for image in (5, 0))  # of two files
+    assert shows(run.picture("dev", 1), DEV[1])
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
 
 
@@ -156,14 +157,13 @@ def test_a_run_on_features_of_them_shows_them(base, tmp_path):
     out = tmp_path / "features"
     options = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits"]
     assert features([str(base / "tar"), *options, "train", "dev"]) == 0
-    path = start_run(tiny_config(out, epochs=1), tmp_path, quiet())
-    run = open_run(path)
-    assert all(same_picture(run.picture("dev", image), DEV[image]) for image in (2, 0))
+    run = open_run(start_run(tiny_config(out, epochs=1), tmp_path, quiet()))
+    assert all(shows(run.picture("dev", image), DEV[image]) for image in (2, 0))
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
     ids = out / "dev_ids.txt"
     ids.write_text(ids.read_text().replace("0", "9"))  # other names: nobody knows whose pictures these are
-    assert evaluate([str(path), "--split=dev", "--overwrite"]) == 0
-    assert open_run(path).picture("dev", 0) is None
+    assert evaluate([str(run.path), "--split=dev", "--overwrite"]) == 0
+    assert open_run(run.path).picture("dev", 0) is None
 
 
 def refusal(run, image=0):
@@ -202,15 +202,14 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
     assert open_run(run).picture("dev", 0) is not None
     positions = run / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
     rows = np.load(positions)
-    np.save(positions, rows - np.array([0, 0, 10**6]))
-    reseal(positions.parent)
-    assert positions.name in refusal(run)
-    np.save(positions, rows)
-    reseal(positions.parent)
-    tar.unlink()
-    tar.symlink_to(outside)
-    assert "link that leaves" in refusal(run)
-    assert open_run(run).picture("dev", 0) is None
+    for moved, fact in ((np.array([0, 0, 10**6]), positions.name), (0, "link that leaves")):
+        np.save(positions, rows - moved)
+        reseal(positions.parent)
+        if not np.any(moved):
+            tar.unlink()
+            tar.symlink_to(outside)
+            assert open_run(run).picture("dev", 0) is None
+        assert fact in refusal(run)
     tar.unlink()
     os.mkfifo(tar)
     assert "no such file" in refusal(run)
@@ -238,11 +237,8 @@ def test_broken_containers_and_bombs_are_named(copied, monkeypatch):
         rewrite(run, files=[{"name": file.name, "bytes": file.stat().st_size}])
 
     write([{"bytes": value, "path": None} for value in (BOMB, None, b"<html>")])
-    for image, fact in (
-        (0, "10,000 × 10,000"),
-        (1, "row group 0 row 1: holds no bytes"),
-        (2, "row group 1 row 0: cannot be decoded"),
-    ):
+    facts = ["10,000 × 10,000", "row group 0 row 1: holds no bytes", "row group 1 row 0: cannot be decoded"]
+    for image, fact in enumerate(facts):
         assert fact in refusal(run, image)
     monkeypatch.setattr(packed, "LARGEST_GROUP", 100)
     assert "the pictures of its row group" in refusal(run)

@@ -34,9 +34,10 @@ def test_occurrences_are_counted_one_by_one(run, direction, k):
         np.testing.assert_array_equal(table[column], expected)
     largest = int(count.argmax())
     queries = retrieval.found_by(run, "dev", direction, largest, k=k)
-    expected = {query: int(np.flatnonzero(order[query] == largest)[0]) + 1 for query in range(len(scores))}
-    expected = {query: position for query, position in expected.items() if position <= k}
-    assert dict(zip(queries["query"], queries["place"], strict=True)) == expected
+    rows, columns = np.nonzero(order[:, :k] == largest)
+    assert dict(zip(queries["query"], queries["place"], strict=True)) == dict(
+        zip(rows, columns + 1, strict=True)
+    )
     assert queries["match"].tolist() == match[queries["query"], largest].tolist()
     assert queries["place"].is_monotonic_increasing
     even = retrieval.hubness(count, k)
@@ -79,10 +80,9 @@ def test_margins_where_ten_true_matches_come_first(tmp_path):
 def test_changes_of_diversity_and_rank_correlation_by_hand():
     """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing value
     leaves its pair out."""
-    tables = [
-        pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1], "diversity": values, "spread": values})
-        for values in ([1.0, 0.8, 0.9], [0.6, 0.8, 1.0])
-    ]
+    anchors = pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1]})
+    values = [1.0, 0.8, 0.9], [0.6, 0.8, 1.0]
+    tables = [anchors.assign(diversity=column, spread=column) for column in values]
     changes = retrieval.diversity_changes(*tables)
     places = {"place_a": [100, 0, 50], "place_b": [0, 50, 100], "change": [-100, 50, 50]}
     assert changes[list(places)].to_dict("list") == places
@@ -126,10 +126,9 @@ def test_a_likely_result_counts_beside_the_labels_only():
         ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
     )
     assert guesses.likely(0.5).astype(int).tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [1, 1]]
-    assert guesses.probably_right(1, 0.5).tolist() == [False, True, False, False, False]
-    assert guesses.probably_right(2, 0.5).tolist() == [False, False, True, False, False]
-    assert guesses.recall(1, 0.5) == (25.0, 50.0)
-    assert guesses.recall(2, 0.5) == (50.0, 75.0)
+    for k, right, recall in ((1, 1, (25.0, 50.0)), (2, 2, (50.0, 75.0))):
+        assert np.flatnonzero(guesses.probably_right(k, 0.5)).tolist() == [right]
+        assert guesses.recall(k, 0.5) == recall
 
 
 @both_directions
@@ -174,18 +173,15 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
     values = retrieval.judged_values(three, "dev", judgements)
     table = retrieval.judged_recall(["three"], [values]).set_index("direction")
     columns = [*(f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)), "map_at_r", "r_precision"]
-    expected = {
-        "i2t": [1 / 3, 1, 1, 2 / 3, 1, 1, 2 / 3, 2 / 3],
-        "t2i": [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 + 1 / 4) / 3, (1 + 1 + 1 / 2) / 3],
-    }
-    for direction, row in expected.items():
-        np.testing.assert_allclose(table.loc[direction, columns].astype(float), 100 * np.array(row))
+    recalls = [1 / 3, 1, 1, 2 / 3, 1, 1]
+    for direction, more in {"i2t": [2 / 3, 2 / 3], "t2i": [(2 + 1 / 4) / 3, (2 + 1 / 2) / 3]}.items():
+        expected = 100 * np.array(recalls + more)
+        np.testing.assert_allclose(table.loc[direction, columns].astype(float), expected)
     assert table["queries"].tolist() == [3, 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
     part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
-    columns = ["queries", "labels_1", "judged_1", "map_at_r"]
-    assert part.loc["t2i", columns].tolist() == [1, 0, 0, 25]
-    assert part.loc["i2t", columns].tolist() == [1, 0, 100, 100]
+    for direction, expected in {"t2i": [1, 0, 0, 25], "i2t": [1, 0, 100, 100]}.items():
+        assert part.loc[direction, ["queries", "labels_1", "judged_1", "map_at_r"]].tolist() == expected
 
 
 @both_directions

@@ -1,6 +1,5 @@
 """`list_runs`, `open_run`, `compare` on run folders written by the project's own writers."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import InputError, RunSummary, listing, open_run
+from coder_core.api import InputError, RunSummary, listing
 from coder_core.api.retrieval import comparison
-from coder_core.files.manifest import render_manifest
-from coder_core.runs.status import read_status, write_status
-from tests.support.run_folders import damage, reseal, write_embeddings, write_run
+from coder_core.runs.status import read_status
+from tests.support.run_folders import damage, write_run
 
 EVIL = "![x](&#47;&#47;evil.example)"
 
@@ -40,28 +38,11 @@ def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root):
 
 
 def test_damage_is_a_fault_of_its_run_alone(tmp_path, monkeypatch):
-    """Deep nesting, a split that is no name, integers of 400 digits, and what nobody foresaw."""
-    faults = {
-        "nested status": "status.json",
-        "nested manifest": "manifest.json",
-        "name": f"'{EVIL}' of name:",
-        "epochs": "key epochs: is 1000",
-        "metric": "metrics key rsum: is 1000",
-        "step": "key step: is 1000",
-        "unforeseen": "unforeseen: cannot be read (MemoryError: no room)",
-        "whole": "",
-    }
+    """A split that is no name, and what nobody foresaw."""
+    faults = {"name": f"'{EVIL}' of name:", "whole": ""}
+    faults |= {"unforeseen": "unforeseen: cannot be read (MemoryError: no room)"}
     runs = {name: write_run(tmp_path / "runs", name, images=3, pictures=False) for name in faults}
-    for name, file in (("nested status", "status.json"), ("nested manifest", "analysis/dev/manifest.json")):
-        (runs[name] / file).write_text("[" * 100_000)
     (runs["name"] / "analysis" / "dev").rename(runs["name"] / "analysis" / EVIL)
-    config, manifest = runs["epochs"] / "config.toml", runs["metric"] / "analysis" / "dev" / "manifest.json"
-    config.write_text(config.read_text().replace("epochs = 3", f"epochs = {10**400}"))
-    reseal(config.parent)
-    document = json.loads(manifest.read_text())
-    document["metrics"]["rsum"] = 10**400
-    manifest.write_bytes(render_manifest(document))
-    write_status(runs["step"], "finished", step=10**400)
 
     def read(folder):
         if folder.name == "unforeseen":
@@ -86,12 +67,6 @@ def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path):
     assert (x.name, x.state, x.usable, x.config, x.splits) == ("x", "left out", False, {}, ())
     assert f"runs/x: is a link to {tmp_path / 'elsewhere' / 'x'}," in x.fault
     assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
-
-
-def test_only_a_known_split_is_opened(root):
-    for split in ("../dev", "/etc", "test", ""):
-        with pytest.raises(InputError, match=f"split '{split}'; expected one of: dev"):
-            open_run(root / "b").captions(split)
 
 
 def test_search_finds_what_a_full_matrix_finds(run):
@@ -138,46 +113,32 @@ def test_differences_name_only_what_differs(root):
 
 def test_torch_is_not_imported(root, both):
     """Everything but a free text works without torch, so that pages open fast."""
-    program = (
-        "import sys; from coder_core.api import *\n"
-        f"a, b = open_run({str(root / 'a-baseline')!r}), open_run({str(root / 'b')!r})\n"
-        "b.diversity('dev'); b.anchor(3, split='dev'); compare(a, b, 'dev'); b.search(3, split='dev')\n"
-        "assert b.picture('dev', 0)\n"
-        "assert b.history.epoch.max() == 3\n"
-        f"run = open_run({str(both.path)!r})\n"
-        "run.search(3, split='dev'); run.concepts('dev').disagreement(1, 5)\n"
-        "print('torch' in sys.modules)"
-    )
-    command = [sys.executable, "-c", program]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path.cwd())
-    assert result.stdout.strip() == "False"
-
-
-def test_a_picture_name_that_leaves_the_folder_shows_nothing(tmp_path):
-    folder = write_run(tmp_path / "runs", "x", images=6)
-    run = open_run(folder)
-    names = [*run.image_names("dev")[:2], "../x", "/etc/passwd", "0.png\0", "nothing.png"]
-    values = {"image_names": names, "picture_folder": run.analysis("dev").picture_folder}
-    write_embeddings(folder, *run.embeddings("dev"), run.image_of_text("dev"), **values)
-    run = open_run(folder)
-    assert run.picture("dev", 0, 64) is not None
-    assert [run.picture("dev", image, 64) for image in range(2, 6)] == [None] * 4
+    program = f"""
+import sys; from coder_core.api import *
+a, b, run = map(open_run, {[str(root / "a-baseline"), str(root / "b"), str(both.path)]})
+b.diversity('dev'); b.anchor(3, split='dev'); compare(a, b, 'dev'); b.search(3, split='dev')
+assert b.picture('dev', 0)
+assert b.history.epoch.max() == 3
+run.search(3, split='dev'); run.concepts('dev').disagreement(1, 5)
+assert 'torch' not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_folder_of_a_run_tells_where_its_numbers_come_from():
-    regions, tuned, clip = ("regions",), ("tuned",), {"image_tower": "clip"}
+    clip, tuned = {"image_tower": "clip"}, {"text_tower": "clip", "text_tuning": "full"}
     for state, documents, towers, origin in (
-        ("finished", (), {}, "features"),
-        ("running", (), {"image_tower": "", "text_tower": ""}, "features"),
-        ("finished", regions, {}, "tower features"),
-        ("finished", tuned, clip | {"image_tuning": "frozen"}, "frozen towers"),
-        ("finished", tuned, clip | {"image_tuning": "lora"}, "tuned towers"),
-        ("running", (), {"text_tower": "clip", "text_tuning": "full"}, "tuned towers"),
-        ("finished", regions, {"text_tower": "clip", "text_tuning": "full"}, "tuned towers"),
-        ("imported", ("imported", "towers"), {}, "zero-shot"),
-        ("imported", ("imported",), {}, "imported"),
+        ("finished", "", {}, "features"),
+        ("running", "", {"image_tower": "", "text_tower": ""}, "features"),
+        ("finished", "regions", {}, "tower features"),
+        ("finished", "tuned", clip | {"image_tuning": "frozen"}, "frozen towers"),
+        ("finished", "tuned", clip | {"image_tuning": "lora"}, "tuned towers"),
+        ("running", "", tuned, "tuned towers"),
+        ("finished", "regions", tuned, "tuned towers"),
+        ("imported", "imported towers", {}, "zero-shot"),
+        ("imported", "imported", {}, "imported"),
     ):
-        values = {"documents": frozenset(documents), "config": {"towers": towers}}
+        values = {"documents": frozenset(documents.split()), "config": {"towers": towers}}
         run = RunSummary("run", Path("run"), state, **values)
         assert listing.numbers_from(run) == listing.facts(run)["from"] == origin
         assert origin in listing.ORIGINS

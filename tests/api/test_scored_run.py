@@ -20,11 +20,9 @@ def written(root, name, *, scored):
     v, w = (random.normal(size=(count, 6)) for count in (24, 48))
     owner = random.permutation(np.repeat(np.arange(24), 2))
     owner[owner == 5] = 6
-    w += 0.8 * v[owner]
-    v, w = unit(v), unit(w)
-    values = {"scores": v @ w.T} if scored else {}
+    v, w = unit(v), unit(w + 0.8 * v[owner])
     folder = write_sealed(root / name, {"config.toml": 'name = "x"\n'})
-    write_embeddings(folder, v, w, owner, **values)
+    write_embeddings(folder, v, w, owner, **({"scores": v @ w.T} if scored else {}))
     return open_run(folder)
 
 
@@ -79,8 +77,8 @@ def test_matrices_are_the_same(runs, direction, source):
     sides = [similarity.matrix_sides(run, "dev", batch, direction) for run in runs]
     np.testing.assert_allclose(*(similarity.spread_over(s, loss) for s in sides), atol=1e-6)
     one, other = (similarity.scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run in runs)
-    for name in ("similarity", "exponent", "change", "share"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4, err_msg=name)
+    for field in ("similarity", "exponent", "change", "share"):
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=1e-4, err_msg=field)
     first, second = (similarity.hardest_in_cell(s, one, 1, 2) for s in sides)
     assert first == second
     pairs = (similarity.open_pair(s, one.spread, one.loss, *first, paired=batch.paired) for s in sides)

@@ -27,7 +27,7 @@ def parsed(words):
     return train.read_arguments(words[1:], PRESETS[words[0]].config).config
 
 
-def told(changes, *options, name="new", data=DATA):
+def preset_words(changes, *options, name="new", data=DATA):
     """The arguments for a run of the demo preset."""
     return starting.arguments("demo", name, data, changes, *options)[0]
 
@@ -40,20 +40,17 @@ def test_an_unchanged_preset_is_told_in_three_words(preset):
 
 
 def test_every_option_is_understood_as_it_is_meant():
-    """Another value for every option at once: what the command line reads is what was chosen."""
-    changes = {}
-    for option in starting.options("demo"):
-        if option.kind == "switch":
-            changes[option.key] = not option.value
-        elif option.kind == "choice":
-            changes[option.key] = option.choices[-1]
-    changes |= {"learn_scale": False}  # the loss that is chosen has none
+    """Another value for every option at once: what the command line reads is what was given."""
+    options = starting.options("demo")
+    changes = {option.key: not option.value for option in options if option.kind == "switch"}
+    changes |= {option.key: option.choices[-1] for option in options if option.kind == "choice"}
+    changes |= {"learn_scale": False}  # the last loss has none
     changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
     changes |= {"train_part": 0.5, "clip_norm": float("inf")}
-    words = told(changes)
+    words = preset_words(changes)
     assert "--gamma=-0.25" in words
     config = parsed(words)
-    for option in starting.options("demo"):
+    for option in options:
         value = getattr(getattr(config, option.section), option.key)
         assert value == changes.get(option.key, option.value), option.key
 
@@ -66,29 +63,26 @@ def test_nothing_that_names_a_file_is_an_option():
     assert all(option.about for option in starting.options("demo"))
 
 
-@pytest.mark.parametrize(
-    ("changes", "fact"),
-    [
-        ({"temperature": 0.0}, "--temperature: is 0"),
-        ({"batch_size": 1}, "--batch-size: is 1"),
-        ({"bank_size": 8}, "--bank-size: is 8"),
-        ({"learning_rate": float("nan")}, "--learning-rate"),
-        ({"loss": "mse"}, "btr-sum"),
-        ({"epochs": "3"}, "type int"),
-        ({"epochs": True}, "type int"),
-        ({"pictures": "/etc"}, "'pictures'"),
-        ({"word_vectors": "/etc/passwd"}, "random, learned"),
-    ],
-)
-def test_what_training_would_refuse_is_refused_before(changes, fact):
-    with pytest.raises(InputError, match=fact):
-        told(changes)
+def test_what_training_would_refuse_is_refused_before():
+    for key, value, fact in (
+        ("temperature", 0.0, "--temperature: is 0"),
+        ("batch_size", 1, "--batch-size: is 1"),
+        ("bank_size", 8, "--bank-size: is 8"),
+        ("learning_rate", float("nan"), "--learning-rate"),
+        ("loss", "mse", "btr-sum"),
+        ("epochs", "3", "type int"),
+        ("epochs", True, "type int"),
+        ("pictures", "/etc", "'pictures'"),
+        ("word_vectors", "/etc/passwd", "random, learned"),
+    ):
+        with pytest.raises(InputError, match=fact):
+            preset_words({key: value})
 
 
 def test_a_name_is_a_name_and_doubtful_values_are_warnings():
     for name in ("", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"):
         with pytest.raises(InputError, match="--name"):
-            told({}, name=name)
+            preset_words({}, name=name)
     _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
     assert [fault.place for fault in warnings] == ["--momentum"]
     with pytest.raises(InputError, match="preset 'nothing'"):
@@ -97,17 +91,15 @@ def test_a_name_is_a_name_and_doubtful_values_are_warnings():
 
 def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path):
     inside, outside = tmp_path / "data", tmp_path / "elsewhere"
-    write_tiny_data(inside / "one")
-    write_tiny_data(inside / "two" / "precomp")
-    write_tiny_data(inside / ".hidden")
-    write_tiny_data(outside / "three")
+    for folder in ("data/one", "data/two/precomp", "data/.hidden", "elsewhere/three"):
+        write_tiny_data(tmp_path / folder)
     (inside / "link").symlink_to(outside / "three")
-    shutil.copytree(inside / "one", inside / "linked file")
-    (inside / "linked file" / "train_caps.txt").unlink()
-    (inside / "linked file" / "train_caps.txt").symlink_to(outside / "three" / "train_caps.txt")
-    (inside / "linked folder").mkdir()
+    captions = shutil.copytree(inside / "one", inside / "linked file") / "train_caps.txt"
+    captions.unlink()
+    captions.symlink_to(outside / "three" / captions.name)
+    for folder in ("linked folder", "empty"):
+        (inside / folder).mkdir()
     (inside / "linked folder" / "precomp").symlink_to(outside / "three")
-    (inside / "empty").mkdir()
     (inside / "file.txt").write_text("x")
     one, two = (DataSet(name, str(inside / name)) for name in ("one", "two"))
     assert starting.find_data_sets([inside]) == [DATA, one, two]
@@ -140,12 +132,12 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
     alike |= {"word_threshold": config.data.word_threshold}
     summaries = list_runs(runs)
 
-    def teachers(runs, data=data, **changes):
+    def teachers(runs=summaries, data=data, **changes):
         return starting.teacher_runs(runs, "demo", data, alike | changes)
 
-    (teacher,) = teachers(summaries)
+    [teacher] = teachers()
     assert teacher == TeacherRun("first", str(runs / "first"), same_model=True)
-    assert not teachers(summaries, dimension=6)[0].same_model
+    assert not teachers(dimension=6)[0].same_model
     older = [replace(run, config=run.config | {"model": {**run.config["model"]}}) for run in summaries]
     for run in older:
         del run.config["model"]["region_norm"]  # a run from before the option had none
@@ -153,12 +145,12 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
         assert teachers(versions)[0].same_model
         assert not teachers(versions, region_norm="rms")[0].same_model
     for changes in ({"word_threshold": 9}, {"text_encoder": "bert"}, {"data": DATA}):
-        assert teachers(summaries, **changes) == []
+        assert teachers(**changes) == []
     boosted = alike | {"boosting": "am", "boosting_scenario": "offline", "batch_size": 8}
-    words = told(boosted, teacher, name="second", data=data)
+    words = preset_words(boosted, teacher, name="second", data=data)
     assert parsed(words).boosting.boosting_teacher == str(runs / "first")
     with pytest.raises(InputError, match="--boosting-teacher: is ''"):
-        told(boosted, name="third", data=data)
+        preset_words(boosted, name="third", data=data)
 
 
 def write_weights(root, kind, document, **arrays):
@@ -173,28 +165,26 @@ def write_weights(root, kind, document, **arrays):
 @pytest.mark.parametrize("direction", [-1, 1])
 def test_every_pair_has_its_weight_and_its_measures(tmp_path, direction):
     """Larger is more diverse, whatever Γ the raw scores were written with."""
-    names = ("diversity", "discrepancy")
+    names = "diversity", "discrepancy"
     raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}
-    document = {"mean": {name: float(raw[name].mean()) for name in names}, "direction": direction}
-    document |= {"std": {name: float(raw[name].std()) for name in names}, "neighbours": 4}
+    document = {kind: {name: float(getattr(raw[name], kind)()) for name in names} for kind in ("mean", "std")}
     arrays = {f"weight_{name}": values for name, values in raw.items()}
-    run = write_weights(tmp_path, "combined", document, **arrays)
+    notes = document | {"direction": direction, "neighbours": 4}
+    run = write_weights(tmp_path, "combined", notes, **arrays)
     owner = run.image_of_text("dev")
     for column, modality in enumerate(("image", "text")):
-        table = weight_table(run, "dev", modality)
-        np.testing.assert_array_equal(table["image"], owner)
+        table, spread = weight_table(run, "dev", modality), run.spread("dev", modality=modality)
         assert list(correlations(table)) == ["weight", "DIVERSITY", "DISCREPANCY", "CODER"]
-        np.testing.assert_allclose(table["weight"], run.analysis("dev").array("sample_weight"))
-        np.testing.assert_array_equal(table["rank"], run.ranks("dev")["t2i"] + 1)
-        for name in names:
-            np.testing.assert_allclose(table[name.upper()], -direction * raw[name][:, column])
-        spread = run.spread("dev", modality=modality)
-        np.testing.assert_allclose(table["CODER"], spread[owner] if modality == "image" else spread)
+        expected = {name.upper(): -direction * values[:, column] for name, values in raw.items()}
+        expected |= {"image": owner, "weight": run.analysis("dev").array("sample_weight")}
+        expected |= {"rank": run.ranks("dev")["t2i"] + 1}
+        expected |= {"CODER": spread[owner] if modality == "image" else spread}
+        for name, values in expected.items():
+            np.testing.assert_allclose(table[name], values, err_msg=name)
     noted = weighting(run, "dev")
     assert (noted.kind, noted.total, noted.neighbours) == ("combined", 32, 4)
-    assert noted.statistics["measure"].tolist() == ["DIVERSITY", "DISCREPANCY"]
-    for column in ("mean", "std"):
-        assert noted.statistics[column].tolist() == list(document[column].values())
+    statistics = {kind: list(document[kind].values()) for kind in document}
+    assert noted.statistics.to_dict("list") == {"measure": ["DIVERSITY", "DISCREPANCY"]} | statistics
 
 
 def test_weights_without_neighbours_have_no_measures(tmp_path, run):

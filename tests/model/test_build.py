@@ -1,7 +1,5 @@
 """Names become the modules they name; what a configuration sets is in the model."""
 
-from dataclasses import replace
-
 import torch
 
 from coder_core.config.model import ModelConfig
@@ -13,50 +11,52 @@ from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.support.tiny_bert import write_tiny_bert
 
 
+def built(words=9, **model):
+    return build_model(ModelConfig(**model), feature_size=4, words=words)
+
+
 def test_the_papers_model():
     """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
     model = build_model(ModelConfig(), feature_size=2048, words=50)
     assert model.regions.linear.weight.shape == (1024, 2048)
     assert isinstance(model.words, RecurrentWords)
     assert model.words.vectors.weight.shape == (50, 300)
-    assert model.words.gru.hidden_size == 1024
-    assert model.words.gru.bidirectional
+    assert (model.words.gru.hidden_size, model.words.gru.bidirectional) == (1024, True)
     for pooling in (model.image_pooling, model.text_pooling):
         assert isinstance(pooling, GeneralisedPooling)
         assert (pooling.code_size, pooling.temperature) == (32, 0.1)
     assert model.image_pooling is not model.text_pooling
 
 
-def test_poolings_by_name():
+def test_poolings_scorers_and_bert_by_name(tmp_path):
     for name, kind in (("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)):
-        config = ModelConfig(dimension=8, image_pooling=name, text_pooling="max")
-        model = build_model(config, feature_size=4, words=5)
+        model = built(dimension=8, image_pooling=name, text_pooling="max")
         assert isinstance(model.image_pooling, kind)
         assert isinstance(model.text_pooling, MaxPooling)
-
-
-def test_scorers_by_name():
-    config = ModelConfig(dimension=8, word_size=4)
-    several = build_model(replace(config, embeddings=3), feature_size=5, words=9)
+    several = built(dimension=8, word_size=4, embeddings=3)
     assert isinstance(several.scorer, PVSEScorer)
     assert isinstance(several.image_pooling, PVSEPooling)
     assert several.image_pooling.heads.weight.shape == (3, 4)
-    config = replace(config, scorer="interaction", interaction_size=5)
-    local = build_model(config, feature_size=5, words=9)
+    local = built(dimension=8, word_size=4, scorer="interaction", interaction_size=5)
     assert isinstance(local.scorer, InteractionScorer)
     assert (local.scorer.sharpness, local.scorer.align.weight.shape) == (9.0, (5, 8))
     assert not any(name.startswith(("image_pooling", "text_pooling")) for name, _ in local.named_parameters())
+    folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
+    model = built(7, text_encoder="bert", bert=str(folder), dimension=8)
+    assert isinstance(model.words, BertWords)
+    assert model.words.linear.weight.shape == (8, 16)
+    assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)
 
 
 def test_sizes_depths_and_dropouts():
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
-    config = ModelConfig(dimension=8, word_size=3, image_layers=3, text_layers=2, **dropouts)
+    settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
     vectors = torch.rand(5, 3)
-    model = build_model(config, feature_size=4, words=5, vectors=vectors)
+    model = build_model(ModelConfig(**settings), feature_size=4, words=5, vectors=vectors)
     assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
     assert model.words.gru.num_layers == 2
     assert not model.regions.one_mask
-    assert build_model(replace(config, image_dropout_mask="image"), feature_size=4, words=5).regions.one_mask
+    assert built(image_dropout_mask="image", **settings).regions.one_mask
     assert torch.equal(model.words.vectors.weight, vectors)
     lengths = torch.full((6,), 2), torch.full((6,), 3)
     images, texts = model(torch.rand(6, 2, 4), lengths[0], torch.ones(6, 3).long(), lengths[1])[:2]
@@ -64,20 +64,10 @@ def test_sizes_depths_and_dropouts():
     torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
 
 
-def test_bert_by_folder(tmp_path):
-    folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    config = ModelConfig(text_encoder="bert", bert=str(folder), dimension=8)
-    model = build_model(config, feature_size=4, words=7)
-    assert isinstance(model.words, BertWords)
-    assert model.words.linear.weight.shape == (8, 16)
-    assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)
-
-
 def test_an_image_of_zeros_has_a_finite_gradient():
-    model = build_model(ModelConfig(dimension=8, image_layers=0), feature_size=4, words=5)
+    model = built(dimension=8, image_layers=0)
     torch.nn.init.zeros_(model.regions.linear.bias)
     embeddings = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
     assert not embeddings.any()
     embeddings.sum().backward()
-    assert model.regions.linear.weight.grad is not None
     assert model.regions.linear.weight.grad.isfinite().all()

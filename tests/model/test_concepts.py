@@ -120,8 +120,7 @@ def test_a_list_of_concepts_replaces_tagging(tmp_path):
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
     actual, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
-    assert actual.vocabulary.words == ["grass", "dog", "red"]
-    assert actual.vocabulary.source == "list"
+    assert (actual.vocabulary.words, actual.vocabulary.source) == (["grass", "dog", "red"], "list")
     assert actual.occurrences.tolist() == [6, 8, 6]
 
 

@@ -62,10 +62,10 @@ def test_equals_one_sample_at_a_time(split, tokens):
     model = built().train()
     images, texts = encode_split(model, split, tokens, device=CPU)[:2]
     assert model.training
-    assert (images.dtype, texts.dtype) == (np.float32, np.float32)
+    assert images.dtype == texts.dtype == np.float32
     assert (images.shape, texts.shape) == ((split.n_images, 8), (split.n_texts, 8))
-    model.eval()
-    with torch.no_grad():
+    with evaluating(model):
+        assert not torch.is_grad_enabled()
         for i in (0, 5, encode.IMAGES_AT_ONCE, split.n_images - 1):
             real = regions_of(split, i)
             np.testing.assert_allclose(images[i], model.encode_images(real, length(real))[0], atol=1e-6)
@@ -81,15 +81,13 @@ def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(split, toke
     scored = score_pairs(model, split, tokens, device=CPU)
     assert model.training
     assert (scored.scores.shape, scored.scores.dtype) == ((split.n_images, split.n_texts), np.float32)
-    model.eval()
-    with torch.no_grad():
+    with evaluating(model):
         for i, j in ((0, 0), (5, 1), (split.n_images - 1, split.n_texts - 1), (5, 7)):
             real, words = regions_of(split, i), words_of(tokens, j)
             lengths = length(real), length(words)
-            alone = model.scorer(
-                model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1]), *lengths
-            )
-            np.testing.assert_allclose(scored.scores[i, j], alone.item(), atol=1e-5)
+            sides = model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1])
+            alone = model.scorer(*sides, *lengths).item()
+            np.testing.assert_allclose(scored.scores[i, j], alone, atol=1e-5)
     again = score_texts(model, scored.images, tokens, device=CPU)
     np.testing.assert_allclose(again, scored.scores.T, atol=1e-6)
 
@@ -113,7 +111,7 @@ def test_one_embedding_is_the_plain_model_exactly(split, tokens):
     assert np.array_equal(scored.images, expected.images)
     assert np.array_equal(scored.texts, expected.texts)
     with evaluating(plain.eval()):
-        assert not torch.is_grad_enabled()
+        pass
     assert not plain.training
 
 
@@ -158,14 +156,11 @@ def test_training_in_bfloat16_has_gradients():
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
-def test_one_vector_per_image(tmp_path, tokens):
+def test_one_vector_per_image_and_more_pairs_than_memory_should_hold(split, tmp_path, tokens, monkeypatch):
     flat = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
     cut = replace(tokens, offsets=tokens.offsets[: flat.n_texts + 1])
     images = encode_split(built(), flat, cut, device=CPU).images
     assert np.linalg.norm(images, axis=1) == pytest.approx([1.0] * 6, abs=1e-5)
-
-
-def test_more_pairs_than_memory_should_hold_are_refused(split, tokens, monkeypatch):
     monkeypatch.setattr(encode, "PAIRS_AT_MOST", 1000)
     with pytest.raises(InputError, match=r"at most 1,000"):
         score_pairs(built(embeddings=2), split, tokens, device=CPU)

@@ -160,7 +160,6 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name,
 
     loss(problem.scores).sum().backward()
     assert teacher.grad is None
-    assert problem.scores.grad is not None
     assert problem.scores.grad.abs().max() > 0
     teacher.requires_grad_(False)
     assert gradcheck(loss, problem.scores)
@@ -175,7 +174,6 @@ def test_a_query_without_negatives_loses_nothing(name):
     value = fast(target, (teacher, teacher[:, 0]), **switches)
     value.sum().backward()
     assert value.tolist() == pytest.approx([0.0], abs=1e-7)
-    assert scores.grad is not None
     assert scores.grad.abs().max().item() == pytest.approx(0)
 
 
@@ -354,5 +352,4 @@ def test_relations_of_candidates_at_no_distance_are_finite():
     value = of_row("rkd", scores, scores.detach())
     value.sum().backward()
     assert value.item() == 0
-    assert scores.grad is not None
     assert scores.grad.isfinite().all()

@@ -55,5 +55,4 @@ def test_orthogonal_heads_and_the_same_vector_twice_have_a_finite_gradient():
     units = normalise(images)  # enough rows for the distance by a product
     mean_discrepancy(units, texts, units, texts).mean().backward()
     for gradient in (heads.grad, images.grad):
-        assert gradient is not None
         assert gradient.isfinite().all()

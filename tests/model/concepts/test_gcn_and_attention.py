@@ -1,5 +1,7 @@
 """Graph convolution and concept attention: by hand, against loops, gradients; sharpness, normalisation, precision."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ def draw(*shape, seed=0):
 
 
 NETWORK = ConceptGraphNetwork(torch.eye(6), draw(6, 4).float(), 8)
+QUERIES = draw(3, 8, seed=12).float()
 
 
 def test_convolution_by_hand():
@@ -56,9 +59,8 @@ def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothin
     sharp = attend(query, nodes, weight, smoothing=10.0)
     torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
     assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
-    assert (
-        attend(3 * query, nodes, weight).attention[0, 0] > sharp.attention[0, 0]
-    )  # the query's length counts
+    longer = attend(3 * query, nodes, weight)  # the query's length counts
+    assert longer.attention[0, 0] > sharp.attention[0, 0]
     torch.testing.assert_close(sharp.embeddings.norm(dim=1), torch.ones(1))
     with pytest.raises(ValueError, match="smoothing must be > 0, got 0"):
         attend(query, nodes, weight, smoothing=0.0)
@@ -66,45 +68,33 @@ def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothin
 
 def test_gradients():
     graph, vectors = draw(4, 4, seed=6).abs(), draw(4, 3, seed=7)
-
-    def convolution(nodes, weight):
-        return graph_convolution(graph, nodes, weight)
-
-    def reading(queries, nodes, weight):
-        return attend(queries, nodes, weight, smoothing=2.0)
-
     weight, square = draw(3, 5, seed=8).requires_grad_(), draw(2, 5, seed=9).requires_grad_()
-    assert torch.autograd.gradcheck(convolution, (vectors.requires_grad_(), weight))
+    assert torch.autograd.gradcheck(partial(graph_convolution, graph), (vectors.requires_grad_(), weight))
     queries, nodes = draw(3, 2, seed=10).requires_grad_(), draw(4, 5, seed=11).requires_grad_()
-    assert torch.autograd.gradcheck(reading, (queries, nodes, square))
+    assert torch.autograd.gradcheck(partial(attend, smoothing=2.0), (queries, nodes, square))
 
 
 def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision():
     branch = ConceptBranch(NETWORK)
-    queries = draw(3, 8, seed=12).float()
     nodes = branch.nodes()
-    exact = branch.embed_images(queries, nodes)
+    exact = branch.embed_images(QUERIES, nodes)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(branch.nodes(), nodes)
-        assert torch.equal(branch.embed_images(queries, nodes).attention, exact.attention)
-        assert branch.embed_texts(queries.bfloat16(), nodes).embeddings.dtype == torch.float32
-    assert not torch.equal(branch.embed_texts(queries, nodes).attention, exact.attention)
+        assert torch.equal(branch.embed_images(QUERIES, nodes).attention, exact.attention)
+        assert branch.embed_texts(QUERIES.bfloat16(), nodes).embeddings.dtype == torch.float32
+    assert not torch.equal(branch.embed_texts(QUERIES, nodes).attention, exact.attention)
     assert branch.count == 6
+    # graph and vectors are no weights and in no save
+    assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
+    assert not any(buffer.requires_grad for buffer in branch.buffers())
 
 
 def test_unit_queries_read_alike_whatever_the_length_of_the_features():
-    queries = draw(3, 8, seed=12).float()
     branch = ConceptBranch(NETWORK, unit_queries=True)
     nodes = branch.nodes()
-    actual = branch.embed_images(queries, nodes).attention
-    torch.testing.assert_close(branch.embed_images(35 * queries, nodes).attention, actual)
-    rows = queries / queries.norm(dim=1, keepdim=True)
+    actual = branch.embed_images(QUERIES, nodes).attention
+    torch.testing.assert_close(branch.embed_images(35 * QUERIES, nodes).attention, actual)
+    rows = QUERIES / QUERIES.norm(dim=1, keepdim=True)
     torch.testing.assert_close(actual, attend(rows, nodes, branch.image_weight).attention)
     branch.unit_queries = False
-    assert not torch.allclose(branch.embed_images(queries, nodes).attention, actual)
-
-
-def test_graph_and_vectors_are_no_weights_and_in_no_save():
-    branch = ConceptBranch(NETWORK)
-    assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
-    assert not any(buffer.requires_grad for buffer in branch.buffers())
+    assert not torch.allclose(branch.embed_images(QUERIES, nodes).attention, actual)

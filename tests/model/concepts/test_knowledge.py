@@ -81,13 +81,11 @@ def test_the_graph_agrees_with_the_loops(seed, rescaled, norm):
 STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
 
 
-def files():
-    written = STORED.to_files()
-    return written[knowledge.NAMES].encode(), written[knowledge.ARRAYS]
+NAMES, ARRAYS = (STORED.to_files()[name] for name in (knowledge.NAMES, knowledge.ARRAYS))
 
 
 def test_read_back():
-    loaded = knowledge.Concepts.from_files(*files(), "run")
+    loaded = knowledge.Concepts.from_files(NAMES.encode(), ARRAYS, "run")
     assert loaded.vocabulary == STORED.vocabulary
     assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
     for part in ("together", "occurrences", "vectors"):
@@ -108,20 +106,19 @@ DAMAGES = [
 
 
 def test_damaged_files_are_refused():
-    names, arrays = files()
-    content = load(arrays)
+    content = load(ARRAYS)
     wide = content | {"vectors": content["vectors"].astype(np.float64)}
     few = {name: array for name, array in content.items() if name != "occurrences"}
     cases = [
-        ((b"[" * 100_000, arrays), rf"run/{knowledge.NAMES}: cannot be read"),
-        ((names, arrays[:20]), rf"run/{knowledge.ARRAYS}: cannot be read"),
-        ((names, save(wide)), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
-        ((names, save(few)), r"holds together int64\[2, 2\] vectors"),
+        ("[" * 100_000, ARRAYS, rf"run/{knowledge.NAMES}: cannot be read"),
+        (NAMES, ARRAYS[:20], rf"run/{knowledge.ARRAYS}: cannot be read"),
+        (NAMES, save(wide), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
+        (NAMES, save(few), r"holds together int64\[2, 2\] vectors"),
     ]
     for change, reason in DAMAGES:
-        document = json.loads(names)
+        document = json.loads(NAMES)
         change(document)
-        cases.append(((json.dumps(document).encode(), arrays), reason))
-    for damaged, reason in cases:
+        cases.append((json.dumps(document), ARRAYS, reason))
+    for names, arrays, reason in cases:
         with pytest.raises(InputError, match=reason):
-            knowledge.Concepts.from_files(*damaged, "run")
+            knowledge.Concepts.from_files(names.encode(), arrays, "run")

@@ -55,12 +55,9 @@ def test_by_hand():
     assert pooling.KeepAll()(features, torch.tensor([2])) is features
 
 
-def test_position_codes_are_those_of_equation_9():
+def test_gpo_agrees_with_the_loop_and_its_codes_are_those_of_equation_9():
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
     torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
-
-
-def test_gpo_agrees_with_the_loop():
     pool, features = gpo(), random_features()
     actual = pool(features, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
@@ -70,20 +67,17 @@ def test_gpo_agrees_with_the_loop():
     torch.testing.assert_close(pool(one, torch.ones(4, dtype=torch.long)), one[:, 0])
 
 
-def test_gpo_with_the_papers_sizes_on_36_regions():
-    pool = gpo(32)
-    weights = pool.weights(torch.tensor([36, 36]), 36)
-    assert weights[0].tolist() == pytest.approx(weights_in_float64(pool, 36), abs=1e-5)
-    assert torch.equal(weights[0], weights[1])
-
-
 def test_weights_depend_on_the_length_only():
+    """The loop's weights with the paper's sizes, on 36 regions, too."""
     pool = gpo()
     among = pool.weights(LENGTHS, 7)
     torch.testing.assert_close(among[0, :3], pool.weights(LENGTHS[:1], 3)[0])
     assert torch.equal(among[0], among[3])
     assert among.sum(1).tolist() == pytest.approx([1.0] * 4)
     assert not among[torch.arange(7) >= LENGTHS[:, None]].any()
+    pool = gpo(32)
+    large = pool.weights(torch.tensor([36]), 36)[0]
+    assert large.tolist() == pytest.approx(weights_in_float64(pool, 36), abs=1e-5)
 
 
 def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one():
@@ -108,7 +102,6 @@ def test_padding_never_leaks_however_long_it_is(make, garbage):
     dirty = clean.detach().masked_fill(beyond, garbage).requires_grad_()
     assert torch.equal(pool(clean, LENGTHS), pool(dirty, LENGTHS))
     pool(dirty, LENGTHS).square().sum().backward()
-    assert dirty.grad is not None
     assert not dirty.grad.masked_select(beyond).any()
     assert dirty.grad.masked_select(~beyond).any()
     longer = torch.cat([clean, torch.full((4, 3, 6), garbage)], dim=1)
@@ -125,17 +118,13 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest, channels
     lengths = torch.randint(1, longest + 1, (33,), generator=generator)
     slope = torch.randn(33, channels, generator=generator)
     torch.set_num_threads(threads)  # `own_threads` restores them
-    weights = pool.weights(lengths, longest).double().unsqueeze(1)
-    actual, expected = (
-        pool(features, lengths),
-        pooling.sorted_sum(features.double(), lengths, weights).squeeze(1),
-    )
+    weights, actual = pool.weights(lengths, longest).double().unsqueeze(1), pool(features, lengths)
+    expected = pooling.sorted_sum(features.double(), lengths, weights).squeeze(1)
     leaves = [features, *pool.parameters()]
-    gradients = [torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected)]
+    gradients, plain = (torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected))
     assert torch.get_num_threads() == threads
     torch.testing.assert_close(actual, expected.float(), atol=1e-5, rtol=1e-5)
-    for value, plain in zip(*gradients, strict=True):
-        torch.testing.assert_close(value, plain, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(gradients, plain, atol=1e-3, rtol=1e-4)
     with torch.no_grad():
         torch.testing.assert_close(pool(features.detach(), lengths), actual.detach())
 
@@ -157,8 +146,7 @@ def test_several_poolings_of_the_same_features_are_each_ones_own(second, dtype):
     actual = with_gradients(pooling.pool_each(poolings, features, LENGTHS))
     expected = with_gradients([pooling(features, LENGTHS) for pooling in poolings])
     assert not torch.allclose(expected[0], expected[1])
-    for value, target in zip(actual, expected, strict=True):
-        torch.testing.assert_close(value, target, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
 
 
 @EVERY
