@@ -18,22 +18,20 @@ from tests.support.run_folders import write_run
 EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y)\"'"
 
 
-@pytest.mark.parametrize(
-    "markup",
-    [
-        cards.results_html([cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), (), "rank", EVIL, 3, EVIL)]),
+def test_nothing_from_outside_becomes_markup(tmp_path):
+    results = [cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), (), "rank", EVIL, 3, EVIL)]
+    for markup in (
+        cards.results_html(results),
         cards.results_html([cards.Result(2, 0.4, False, EVIL)]),
         cards.sample_html(None, [EVIL, EVIL], EVIL, highlighted=0),
         cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
-    ],
-)
-def test_nothing_from_outside_becomes_markup(markup):
-    assert "<img src=http" not in markup
-    assert "&lt;img src=http" in markup
-    assert "\"'" not in markup
-
-
-def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path):
+        table_html([EVIL, "b"], np.zeros((2, 2)), "cosine"),
+    ):
+        assert [clue in markup for clue in ("<img src=http", "&lt;img src=http", "\"'")] == [
+            False,
+            True,
+            False,
+        ]
     texts = {"captions": [EVIL] * 20, "picture_names": [EVIL[5:9]] * 4}
     write_run(tmp_path / "runs", "a", images=4, pictures=False, **texts)
     [run] = list_runs(tmp_path / "runs")
@@ -43,10 +41,8 @@ def test_the_large_picture_says_nothing_from_outside_as_markup(tmp_path):
     assert markup.count("&lt;img src=http") == 5 + 2  # five captions, two columns
 
 
-def test_words_of_a_heat_map_are_text_and_repeated_words_are_numbered():
-    html = table_html([EVIL, "b"], np.array([[0.5, np.nan], [0.1, 0.2]]), "cosine")
-    assert "<img" not in html
-    assert "&lt;img src=http" in html
+def test_missing_values_of_a_heat_map_are_dashes_and_repeated_words_are_numbered():
+    html = table_html(["a", "b"], np.array([[0.5, np.nan], [0.1, 0.2]]), "cosine")
     assert "<td><b>0.50</b></td><td>–</td>" in html
     assert numbered(["a", "dog", "a", "a"]) == ["a", "dog", "a (2)", "a (3)"]
 
@@ -57,7 +53,7 @@ def test_results_keep_their_order_and_show_text_and_ids_without_a_picture():
     assert markup.count("✓ match") == 1
     assert markup.index("no") < markup.index("✓ match") < markup.index("yes")
     assert "0.912" in markup
-    assert "image 3 · 3.jpg" in markup
+    assert first.ids in markup
     assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
 
 

@@ -12,18 +12,21 @@ from app.frame import sidebar
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 
 
-def test_points_inside_a_square_by_hand():
-    plane = np.array([[1, 1], [3, 1], [-1, 1], [1, 3], [1.999, 0.001]])
-    assert map_selection.inside(plane, SQUARE).tolist() == [True, False, False, False, True]
+HOURGLASS = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
+HOLLOW = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
 
 
-def test_an_hourglass_and_a_hollow_shape_follow_the_even_odd_rule():
-    bow = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
-    plane = np.array([[0.2, 1.0], [1.8, 1.0], [1.0, 1.8], [1.0, 0.2]])
-    assert map_selection.inside(plane, bow).tolist() == [True, True, False, False]
-    hollow = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
-    three = np.array([[3.0, 1.0], [3.0, 4.0], [1.0, 3.0]])
-    assert map_selection.inside(three, hollow).tolist() == [True, False, True]
+@pytest.mark.parametrize(
+    ("shape", "points_inside", "points_outside"),
+    [
+        (SQUARE, [[1, 1], [1.999, 0.001]], [[3, 1], [-1, 1], [1, 3]]),
+        (HOURGLASS, [[0.2, 1.0], [1.8, 1.0]], [[1.0, 1.8], [1.0, 0.2]]),
+        (HOLLOW, [[3.0, 1.0], [1.0, 3.0]], [[3.0, 4.0]]),
+    ],
+)
+def test_points_inside_follow_the_even_odd_rule(shape, points_inside, points_outside):
+    assert map_selection.inside(np.array(points_inside), shape).all()
+    assert not map_selection.inside(np.array(points_outside), shape).any()
 
 
 def test_inside_agrees_with_winding_angles_on_random_stars():
@@ -33,8 +36,7 @@ def test_inside_agrees_with_winding_angles_on_random_stars():
         angle = np.linspace(0, 2 * np.pi, corners, endpoint=False)
         star = np.c_[np.cos(angle), np.sin(angle)] * rng.uniform(0.3, 2, size=(corners, 1))
         turned = np.diff(np.arctan2(*(star[None] - plane[:, None]).transpose(2, 0, 1)), axis=1, append=np.nan)
-        last = np.arctan2(*(star[0] - plane).T) - np.arctan2(*(star[-1] - plane).T)
-        turned[:, -1] = last
+        turned[:, -1] = np.arctan2(*(star[0] - plane).T) - np.arctan2(*(star[-1] - plane).T)
         winding = np.abs(((turned + np.pi) % (2 * np.pi) - np.pi).sum(1)) > np.pi
         np.testing.assert_array_equal(map_selection.inside(plane, [tuple(c) for c in star.tolist()]), winding)
 
@@ -44,13 +46,9 @@ def test_a_choice_survives_the_url():
     text = map_selection.to_text(lassoed)
     assert text == "a:0,0,2,0,2,2,0,2!b:0.125,-3.5,10,4,5,6!p:7,12"
     assert map_selection.from_text(text) == lassoed
-    assert map_selection.from_text("") == map_selection.from_text(None) == Selection()
     assert not Selection()
-
-
-def test_nonsense_in_the_url_chooses_nothing():
-    areas = "a:1,2,3 a:1,2,3,4,5,6,7 c:1,2,3,4,5,6 a:1,2,3,4,5,nan a:1e5,2,3,4,5,6 a:inf,2,3,4,5,6"
-    for text in (*areas.split(), "p:", "p:-1", "p:1.5", "../../etc", "<script>", "9" * 5000):
+    nonsense = "a:1,2,3 a:1,2,3,4,5,6,7 c:1,2,3,4,5,6 a:1,2,3,4,5,nan a:1e5,2,3,4,5,6 a:inf,2,3,4,5,6 p: p:-1"
+    for text in ("", None, *nonsense.split(), "p:1.5", "../../etc", "<script>", "9" * 5000):
         assert map_selection.from_text(text) == Selection(), text
 
 
@@ -61,8 +59,9 @@ def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them():
     triangle = Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0)))
     rectangle = Area(0, ((1.0, 2.0), (3.0, 2.0), (3.0, 4.0), (1.0, 4.0)))
     assert map_selection.from_chart(drawn) == Selection((triangle, rectangle))
-    clicked = {"selection": {"points": [{"customdata": 5}, {"customdata": [5]}, {"customdata": None}, {}]}}
-    assert map_selection.from_chart(clicked) == Selection((), (5,))
+    points = [{"customdata": value} for value in (5, [5], None, [1, "x"])]
+    clicked = {"selection": {"points": [*points, {"point_index": 9}]}}
+    assert map_selection.from_chart(clicked) == Selection((), (5, 1))
     assert map_selection.from_chart(None) == map_selection.from_chart({"selection": {}}) == Selection()
     assert not map_selection.from_chart({"selection": {"lasso": [{"x": [1, 2], "y": [1]}]}})
 
@@ -110,26 +109,12 @@ def test_a_search_by_number_file_and_words(query):
 
 def test_pairs_of_an_image_and_of_a_caption():
     owner = np.array([0, 0, 1, 2])
-    pairs, total = map_selection.pairs_of(np.array([0]), owner, 3, 10)
-    assert pairs.tolist() == [[0, 3], [0, 4]]
-    assert total == 2
-    pairs, total = map_selection.pairs_of(np.array([1, 6]), owner, 3, 10)
-    assert pairs.tolist() == [[1, 5], [2, 6]]
+    for points, expected in (([0], [[0, 3], [0, 4]]), ([1, 6], [[1, 5], [2, 6]])):
+        pairs, total = map_selection.pairs_of(np.array(points), owner, 3, 10)
+        assert (pairs.tolist(), total) == (expected, 2)
     pairs, total = map_selection.pairs_of(np.arange(3), owner, 3, 2)
     assert (len(pairs), total) == (2, 4)
     assert map_selection.pairs_of(np.zeros(0, dtype=int), owner, 3, 2)[1] == 0
-
-
-def test_points_give_their_customdata_once_each():
-    points = [{"customdata": [3], "point_index": 0}, {"customdata": 3}, {"customdata": [1, "x"]}]
-    points.append({"point_index": 9})
-    assert selection.selected_points({"selection": {"points": points}}) == [3, 1]
-    assert selection.selected_points({}) == []
-
-
-def test_neighbours_stay_inside():
-    for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
-        assert selection.neighbour([5, 9, 2], current, step) == expected
 
 
 def test_outcomes_are_counted_and_filtered_by_change():
@@ -145,37 +130,30 @@ def test_tenths_by_hand():
     spread = np.arange(20.0)[::-1]
     ranks = np.where(spread < 2, 50, 0)
     tenths = selection.recall_by_tenth(spread, ranks, 10)
-    assert tenths["tenth"].tolist() == list(range(1, 11))
-    assert tenths["recall"].tolist() == [0.0] + [100.0] * 9
-    assert tenths["anchors"].tolist() == [2] * 10
+    rows = [[tenth, 100.0 * (tenth > 1), 2] for tenth in range(1, 11)]
+    assert tenths[["tenth", "recall", "anchors"]].to_numpy().tolist() == rows
     assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty
 
 
 def test_words_match_in_any_order_and_case():
     captions = ["A red ring", "a ring, and a RED star", "blue"]
-    assert selection.matching(captions, "ring red").tolist() == [0, 1]
-    assert selection.matching(captions, "  ").tolist() == [0, 1, 2]
-    assert selection.matching(captions, "zebra").tolist() == []
+    for words, expected in (("ring red", [0, 1]), ("  ", [0, 1, 2]), ("zebra", [])):
+        assert selection.matching(captions, words).tolist() == expected
 
 
-def test_failures_are_found_on_both_sides():
-    """Order 5 9 2 7; 9 and 7 failed."""
-    failed = np.zeros(10, dtype=bool)
-    failed[[9, 7, 1]] = True
-    order = [5, 9, 2, 7]
-    assert selection.next_failure(order, failed, 5, 1) == 9
-    assert selection.next_failure(order, failed, 9, 1) == 7
-    assert selection.next_failure(order, failed, 7, 1) == 7
-    assert selection.next_failure(order, failed, 7, -1) == 9
-    assert selection.next_failure(order, failed, 5, -1) == 5
-    assert selection.next_failure(order, failed, 3, 1) == 9  # not in this order: from its beginning
+def test_neighbours_and_failures_stay_inside_an_order():
+    for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
+        assert selection.neighbour([5, 9, 2], current, step) == expected
+    failed = np.isin(np.arange(10), [9, 7, 1])
+    for current, step, expected in ((5, 1, 9), (9, 1, 7), (7, 1, 7), (7, -1, 9), (5, -1, 5), (3, 1, 9)):
+        assert selection.next_failure([5, 9, 2, 7], failed, current, step) == expected
     assert selection.next_failure([], failed, 3, 1) == 3
 
 
 def test_the_largest_fall_and_rise_come_first():
     changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
-    assert selection.largest_change(changes, -1).tolist() == [1, 3, 0, 2]
-    assert selection.largest_change(changes, 1).tolist() == [2, 0, 1, 3]
+    for direction, expected in ((-1, [1, 3, 0, 2]), (1, [2, 0, 1, 3])):
+        assert selection.largest_change(changes, direction).tolist() == expected
     assert selection.largest_change(None, 1).tolist() == []
 
 
