@@ -32,7 +32,6 @@ def test_clusters_are_offered_for_the_runs_that_have_none(root, opened):
 
 def test_everything_about_one_cluster(root, opened):
     app = opened(root, "clusters", k="6")
-    assert app.value("k") == 6
     assert app.saying("AMI of the two runs")
     for kind in ("near", "edge", "apart"):
         app.change(members=kind)
@@ -48,23 +47,18 @@ def test_everything_about_one_cluster(root, opened):
     assert sum(inside) == 25
     assert inside == sorted(inside, reverse=True)
     assert set(re.findall(r'data-image="(\d+)"', "".join(app.cards()))) <= {"0", "1", "2", "3", "12"}
-    app.change(clusters_run="demo-baseline")
-    app.change(versus="—")
-    assert app.saying("by chance")
+    assert app.change(clusters_run="demo-baseline").change(versus="—").saying("by chance")
 
 
-def test_a_damaged_clustering_is_named(root, opened):
+def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, opened):
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
     app = opened(root, "clusters", k="7")
     assert app.saying("centroids.npy")
     assert app.labels("Cluster ") == ["Cluster demo"]
-
-
-def test_the_map_can_be_coloured_by_cluster(root, opened):
     for name in NAMES:
         make_clusters(root / name, "dev", ClusterSettings())
-    app = opened(root, "joint", map="PCA", colour="cluster", area="a:-9,-9,9,-9,9,9,-9,9")
+    app = opened(root, "joint", map="PCA", colour="cluster")
     assert app.value("colour") == "cluster"
 
 
@@ -90,8 +84,8 @@ def test_concepts_stand_beside_the_words(tmp_path, opened):
 
 
 def test_the_opened_cluster_has_a_ring():
-    columns = {"cluster": [4, 2], "size": [9, 5], "agreement": [50.0, 80.0], "words": ["<b>a", "b"]}
-    table = pd.DataFrame(columns)
+    rows = [(4, 9, 50.0, "<b>a"), (2, 5, 80.0, "b")]
+    table = pd.DataFrame(rows, columns=["cluster", "size", "agreement", "words"])
     figure = charts.cluster_map(table, 2, LIGHT)
     assert list(figure.data[1].x) == [5]
     assert "<b>a" not in figure.data[0].text[0]

@@ -11,13 +11,15 @@ from coder_core.api.concepts import graph_of, summarise_attention
 from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import damage, import_run_folder, write_run
 
+NAMES = ["plain", "other"]
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     base = tmp_path_factory.mktemp("concepts") / "runs"
     write_concept_run(base, "one")
     write_concept_run(base, "two", beta=0.8)
-    for name in ("plain", "other"):
+    for name in NAMES:
         write_run(base, name, images=30, captions=[f"scene {i}" for i in range(150)], pictures=False)
     import_run_folder(base, "clip", images=30)
     damage(write_concept_run(base, "torn"))
@@ -38,13 +40,9 @@ def test_every_control(root, opened):
     assert app.value("concept") == "ball"
     assert "“ball”" in app.header[-2].value
     assert app.saying("Caption 7", "image 1")
-    app.change(kind="motion")
-    assert app.saying("1 of 1 concepts")
-    app.change(part="around")
-    app.change(first="most")
-    app.click("caption-next")
+    assert app.change(kind="motion").saying("1 of 1 concepts")
+    app.change(part="around").change(first="most").click("caption-next")
     view = open_run(root / "one").concepts("dev")
-    assert view is not None
     assert f"{view.readers(2, 'image', top=1)['attention'][0]:.3f}" in app.texts()
     app.change(slice="image == 4")
     read = np.median(summarise_attention(view, "text", np.arange(20, 25)).perplexity)
@@ -54,18 +52,15 @@ def test_every_control(root, opened):
     assert f"{best:.3f}" in app.cards()[0]
 
 
-def test_a_run_without_concepts_is_named_and_the_other_shown(root, opened):
+def test_what_is_absent_and_which_preset_has_it(root, opened):
+    for run, versus, named in (("plain", "—", ["plain"]), ("clip", "—", ["clip"]), ("plain", "other", NAMES)):
+        app = opened(root, "concepts", run=run, versus=versus)
+        assert app.saying(*named, "coder-flickr8k")
+        assert not app.header
     app = opened(root, "concepts", run="plain", versus="two")
     assert app.value("run") == "plain"
     assert app.saying("plain", "Only two")
     assert app.get("plotly_chart")
-
-
-@pytest.mark.parametrize("names", [["plain"], ["clip"], ["plain", "other"]])
-def test_what_is_absent_and_which_preset_has_it(root, names, opened):
-    app = opened(root, "concepts", run=names[0], versus="other" if "other" in names else "—")
-    assert app.saying(*names, "coder-flickr8k")
-    assert not app.header
 
 
 def test_a_caption_leads_to_its_concepts(root, opened):
@@ -75,9 +70,7 @@ def test_a_caption_leads_to_its_concepts(root, opened):
 
 
 def test_the_graph_draws_every_kind_every_edge_and_the_ring(root):
-    view = open_run(root / "one").concepts("dev")
-    assert view is not None
-    graph = graph_of(view, np.arange(5))
+    graph = graph_of(open_run(root / "one").concepts("dev"), np.arange(5))
     figure = charts.concept_graph(graph.nodes, graph.edges, 2, LIGHT)
     marks = [trace for trace in figure.data if trace.mode == "markers+text"]
     assert [trace.name for trace in marks] == ["objects", "properties", "motions"]
@@ -91,8 +84,8 @@ def test_bars_count_every_sample_once_and_sides_have_their_sign():
     figure = charts.concepts_read({"a": np.array([0.99999, 1.0, 3.0, 500.0])}, "captions", LIGHT)
     assert sum(figure.data[0].y) == pytest.approx(100)
     assert figure.data[0].customdata[0] == 2
-    columns = {"word": ["<b>a", "b"], "kind": ["object", "motion"], "image": [0.7, 0], "text": [0.1, 0.9]}
-    left, right = charts.side_by_side(pd.DataFrame(columns), LIGHT).data[:2]
-    assert list(left.x) == [-70]
-    assert list(right.x) == pytest.approx([10])
+    words = [("<b>a", "object", 0.7, 0.1), ("b", "motion", 0, 0.9)]
+    table = pd.DataFrame(words, columns=["word", "kind", "image", "text"])
+    left, right = charts.side_by_side(table, LIGHT).data[:2]
+    assert (*left.x, *right.x) == pytest.approx((-70, 10))
     assert "<b>" not in left.y[0]

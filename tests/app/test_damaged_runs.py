@@ -85,8 +85,8 @@ def faulty(tmp_path_factory):
     """A good pair beside a run of each of FAULTS."""
     root = tmp_path_factory.mktemp("faulty") / "runs"
     small(root, "good-baseline", "good")
-    for (file, spoil_it), folder in zip(FAULTS.values(), small(root, *FAULTS), strict=True):
-        spoil_it(folder / "analysis" / "dev" / file)
+    for (file, damage_it), folder in zip(FAULTS.values(), small(root, *FAULTS), strict=True):
+        damage_it(folder / "analysis" / "dev" / file)
     return root
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_file_leaves_the_other_runs_alone(opened, faulty, name):
     app = opened(faulty, "overview", run="good", versus=name, split="dev", curves=["good-baseline"])
     assert app.saying(name, file)
     assert app.saying("Only good and good-baseline")
-    assert len(app.get("plotly_chart")) == 4
+    assert len(app.figures()) == 4
     assert not opened(faulty, "retrieval", run="good-baseline", versus="good").saying(file)
 
 
@@ -138,15 +138,11 @@ def test_a_run_that_cannot_be_shown_is_named(opened, tmp_path, name, clue):
     assert app.value("run") == name
     assert any(name in refusal and clue in refusal for refusal in app.refusals())
     assert app.query_params["run"] in (name, [name])
-    assert not app.get("plotly_chart")
+    assert not app.figures()
     app = opened(tmp_path, "diversity", run="good", versus=name, split="dev")
     assert app.saying(name, "Only good")
-    assert app.get("plotly_chart")
-
-
-def test_a_split_without_an_analysis_stays_chosen(opened, tmp_path):
-    small(tmp_path, "good", "good-baseline")
-    app = opened(tmp_path, "diversity", run="good", versus="good-baseline", split="test")
+    assert app.figures()
+    app = opened(tmp_path, "diversity", run="good", versus="—", split="test")
     assert any("good" in refusal and "test" in refusal for refusal in app.refusals())
     assert app.value("split") == "test"
 
@@ -170,21 +166,20 @@ def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
     [exchanged] = small(tmp_path, "exchanged", images=20, seed=1, noise=4)
     for name in ("manifest.json", "captions.json"):
         shutil.copy(good / "analysis" / "dev" / name, exchanged / "analysis" / "dev" / name)
-    summary = next(run for run in list_runs(tmp_path) if run.name == "exchanged")
-    assert summary.metrics == {}
+    [summary, _] = list_runs(tmp_path)
+    assert (summary.name, summary.metrics) == ("exchanged", {})
     assert "_ranks.npy" in summary.damaged["dev"]
     with pytest.raises(InputError, match=r"\.npy"):
         open_run(exchanged).metrics("dev")
     app = opened(tmp_path, "overview", run="exchanged", versus="—")
     assert any("exchanged" in refusal for refusal in app.refusals())
-    app = opened(tmp_path, "overview", run="good", versus="—")
-    rows = {row["run"]: row["R@sum"] for rows in app.rows("R@sum") for row in rows}
+    rows = {row["run"]: row["R@sum"] for rows in app.change(run="good").rows("R@sum") for row in rows}
     assert rows["exchanged"] == "–"
 
 
 def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened, tmp_path):
     """A resealed run with the captions of another, of fewer images by its ranks; and a sound one of one more image."""
-    _, short = small(tmp_path, "good", "short")
+    _, short, more = small(tmp_path, "good", "short", "more")
     file = short / "analysis" / "dev" / "image_ranks.npy"
     np.save(file, np.load(file)[:-1])
     manifest = json.loads((file.parent / "manifest.json").read_text())
@@ -193,9 +188,8 @@ def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened, tmp_
     reseal(file.parent)
     v, w, owner = synthetic(9, noise=1.0)
     captions = open_run(tmp_path / "good").analysis("dev").captions
-    [more] = small(tmp_path, "more")
     write_embeddings(more, v, w[:40], owner[:40], captions=captions)
-    app = opened(tmp_path, "overview", run="good", versus="—")
-    assert "image_ranks [7]" in next(run.fault for run in list_runs(tmp_path) if run.name == "short")
-    tables = [[row["run"] for row in rows] for rows in app.rows("i→t R@1")]
+    assert "image_ranks [7]" in {run.name: run.fault for run in list_runs(tmp_path)}["short"]
+    rows_of_tables = opened(tmp_path, "overview", run="good", versus="—").rows("i→t R@1")
+    tables = [[row["run"] for row in rows] for rows in rows_of_tables]
     assert tables == [["good"], ["more"], ["short"]]
