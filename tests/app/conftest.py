@@ -38,7 +38,6 @@ FLAGS = [f"--{name}" for name in f"{SWITCHES} disable-component-update disable-s
 START_SECONDS = 90
 IMAGES = 60
 HOSTILE = 4  # images with five captions each: every payload once
-ROOTS = ("none", "one", "two", "damaged", "imported")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,13 +64,10 @@ class _Listener(BaseHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def listener():
     """A server that hostile captions would call; its port, and the paths it was asked for."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Listener)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.server_address[1], _Listener.seen
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Listener) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], _Listener.seen
+        server.shutdown()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -93,7 +89,7 @@ def opened(monkeypatch):
 def roots(tmp_path_factory):
     """Folders of runs: none, one, a pair, one without pictures beside a damaged one, one beside imported ones."""
     base = tmp_path_factory.mktemp("app")
-    folders = {name: base / name for name in ROOTS}
+    folders = {name: base / name for name in ("none", "one", "two", "damaged", "imported")}
     folders["none"].mkdir()
     for name in ("one", "damaged", "imported"):
         write_run(folders[name], "demo", images=20, pictures=name != "damaged")

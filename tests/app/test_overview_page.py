@@ -28,9 +28,8 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     for images in (12, 14):
         assert app.saying("demo", images, 5 * images)
-    app.change(versus="c")
-    assert app.multiselect(key="also").options == ["b", "new", "elsewhere"]
-    assert app.value("also") == ["elsewhere", "new"]
+    also = app.change(versus="c").multiselect(key="also")
+    assert (also.options, also.value) == (["b", "new", "elsewhere"], ["elsewhere", "new"])
     assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
 
 
@@ -48,7 +47,6 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     run = open_run(root / "both")
     v, w = run.embeddings("dev")
     branches = run.analysis("dev").concepts
-    assert branches is not None
     scores = 0.6 * v @ w.T + 0.4 * branches.image_embeddings @ branches.text_embeddings.T
     positives = scores[run.image_of_text("dev"), np.arange(60)]
     md = positives.mean() - (scores.sum() - positives.sum()) / (scores.size - 60)
@@ -65,8 +63,6 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
     before = len(app.refusals())
     assert len(app.change(versus="—").refusals()) > before
     assert opened(roots["imported"], "diversity", run="clip", versus="—").saying("clip", "μ", "γ")
-    app = opened(roots["imported"], "retrieval", run="clip", versus="—", ask="Free text")
-    assert app.change(text="a red ring").refusals()
 
 
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
@@ -74,9 +70,9 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
     app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
     app.change(view_name="<b>mine</b>").click("save-view")
     [(name, address)] = saved_views(tmp_path).items()
-    assert name == "<b>mine</b>"
-    assert address.startswith("retrieval?")
-    assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(address.split("?")[1].split("&"))
+    page, query = address.split("?")
+    assert (name, page) == ("<b>mine</b>", "retrieval")
+    assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(query.split("&"))
     assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in app.texts()
     app.change(view_name="<b>mine</b>").click("save-view")
     assert app.refusals()

@@ -45,20 +45,14 @@ def test_every_page_opens(roots, kind, page, opened):
     assert len(app.refusals()) == 1 or kind != "none" or page == "start"
 
 
-def test_the_first_page_offers_to_train_or_leads_to_the_runs(roots, opened):
+def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(roots, opened):
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
     assert not app.button
     assert len(app.main.get("page_link")) == 2
-
-
-def test_the_baseline_is_first_and_a_damaged_run_is_named(roots, opened):
     app = opened(roots["two"], "overview")
     assert (app.value("run"), app.value("versus")) == ("demo-baseline", "demo")
     assert app.change(versus="—").query_params["versus"] == "—"
-    app = opened(roots["damaged"], "overview")
-    assert app.saying("torn", "config.toml")
-    assert "torn" not in app.selectbox(key="run").options
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -106,12 +100,7 @@ def test_strange_values_change_nothing(roots, tmp_path, page, opened):
         strange = opened(root, page, **dict.fromkeys(PARAMETERS[page], value))
         assert (strange.value("run"), strange.value("split")) == (plain.value("run"), plain.value("split"))
         assert len(strange.figures()) == len(plain.figures()) > 0
-        assert "<script>" not in strange.texts()
-
-
-@pytest.mark.parametrize("value", STRANGE)
-def test_strange_runs_and_splits_show_nothing(roots, value, opened):
-    app = opened(roots["two"], "diversity", run=value, versus=value, split=value)
-    assert app.refusals()
-    assert "<script>" not in app.texts()
-    assert not app.figures()
+        nothing = opened(root, page, run=value, versus=value, split=value)
+        assert nothing.refusals()
+        assert not nothing.figures()
+        assert "<script>" not in strange.texts() + nothing.texts()

@@ -24,15 +24,14 @@ DIRECTIONS = {"text": "t2i", "image": "i2t"}
 def test_likely_matches_are_a_filter_and_a_number(roots, opened):
     runs = [open_run(roots["two"] / name) for name in ("demo-baseline", "demo")]
     vectors = text_vectors(runs[1], "dev")
-    assert vectors is not None
     first, guesses = (likely_matches(run, "dev", "t2i", vectors) for run in runs)
     labelled, with_likely = guesses.recall(1)
     query = int(np.flatnonzero(guesses.likely().any(1))[0])
     app = opened(roots["two"], "retrieval", query_text=str(query))
     assert LIKELY not in app.texts()
     app.change(guess=True)
-    marks = [matches.likely()[query].sum() for matches in (first, guesses)]
-    assert app.texts().count(LIKELY) == sum(marks) > 0
+    marks = sum(matches.likely()[query].sum() for matches in (first, guesses))
+    assert app.texts().count(LIKELY) == marks > 0
     app.change(likely=True)
     assert app.saying("demo", f"{labelled:.1f} %", f"{with_likely:.1f} %")
     if guesses.probably_right(1).any():
@@ -44,11 +43,8 @@ def test_likely_matches_sampled(roots, tmp_path, opened, monkeypatch):
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 20 * 100 - 1)
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 30)
     run = open_run(tmp_path / "demo")
-    sample, fitted = run.query_sample("dev"), run.sample("dev")
-    assert sample is not None
-    assert fitted is not None
-    space = sampled_space(run, "dev", fitted)
-    assert space is not None
+    sample = run.query_sample("dev")
+    space = sampled_space(run, "dev", run.sample("dev"))
     labelled, with_likely = likely_matches(run, "dev", "t2i", space, sample.texts).recall(1)
     app = opened(tmp_path, "retrieval", likely="true")
     assert app.saying(30, 100, "demo", f"{labelled:.1f} %", f"{with_likely:.1f} %")
@@ -115,18 +111,17 @@ def test_judgements_of_coco(tmp_path, opened, monkeypatch):
     assert "ECCV Caption" not in opened(tmp_path, "retrieval", look="Judgements").headings()
 
 
-@pytest.mark.parametrize(
-    ("root", "direction"), [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
-)
+PAGES = [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
+
+
+@pytest.mark.parametrize(("root", "direction"), PAGES)
 def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
     app = opened(roots[root], "retrieval", at="5").change(direction=direction)
     pair = "outcome" in app.keys("segmented_control")
     for outcome in ("fixed", "broken", "both wrong", "both right") if pair else ("found", "missed"):
         app.change(**{"outcome" if pair else "answer": outcome})
     near = app.change(look="near").headings()
-    app.change(calls="held")
-    app.change(look="hubs")
-    app.change(k="5")
+    app.change(calls="held").change(look="hubs").change(k="5")
     assert app.headings() != near
     assert app.saying("skewness")
 
@@ -134,12 +129,9 @@ def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
     run = open_run(shutil.copytree(roots["one"] / "demo", tmp_path / "demo"))
-    analysis = run.analysis("dev")
-    pair = EmbeddingPair(np.array(analysis.image_embeddings), np.array(analysis.text_embeddings))
-    owner = np.asarray(analysis.image_of_text)
-    correction, _ = correct_hubs(tmp_path / "demo", "dev", "dev", lambda name: ([pair], owner))
-    app = opened(tmp_path, "retrieval").change(direction=direction, look="hubs")
-    app.change(k="1")
+    pair = [EmbeddingPair(*map(np.array, run.embeddings("dev")))], run.image_of_text("dev")
+    correction, _ = correct_hubs(run.path, "dev", "dev", lambda name: pair)
+    app = opened(tmp_path, "retrieval").change(direction=direction, look="hubs").change(k="1")
     way = DIRECTIONS[direction]
     before, after = run.ranks("dev")[way], getattr(correction, f"{direction}_ranks")
     fixed, broken = (before > 0) & (after == 0), (before == 0) & (after > 0)
@@ -148,8 +140,7 @@ def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
         assert f"{correction.metrics[f'{way}_r1']:.1f} %" in app.headings()
         assert app.saying("R@1", "demo")
         numbers = [item.value for item in app.number_input if item.key == f"query-{direction}"]
-        assert bool(numbers) == bool(queries.any())
-        assert all(queries[int(number or 0)] for number in numbers)
+        assert [bool(queries[number]) for number in numbers] == [True] * int(queries.any())
 
 
 def test_next_failure_is_a_failure(roots, opened):
@@ -164,8 +155,8 @@ def test_next_failure_is_a_failure(roots, opened):
 
 
 def test_the_rank_change_and_the_links_of_a_query(roots, opened):
-    runs = (open_run(roots["two"] / name) for name in ("demo-baseline", "demo"))
-    first, second = (int(run.ranks("dev")["t2i"][3]) + 1 for run in runs)
+    names = ("demo-baseline", "demo")
+    first, second = (int(open_run(roots["two"] / name).ranks("dev")["t2i"][3]) + 1 for name in names)
     app = opened(roots["two"], "retrieval", query_text="3")
     for values in (("rank", first), ("rank", second), (f"{first - second:+,}",)):
         assert app.saying(*values)
@@ -185,29 +176,28 @@ def test_an_upload_that_is_no_picture_is_refused(roots, opened):
 
 
 @pytest.mark.parametrize(
-    ("root", "runs"), [("two", ("demo-baseline", "demo")), ("imported", ("clip-pictures", "—"))]
+    ("root", "runs"), [("two", ["demo-baseline", "demo"]), ("imported", ["clip-pictures"])]
 )
 def test_a_picture_asks_as_its_sample(roots, root, runs, opened):
-    app = opened(roots[root], "retrieval", run=runs[0], versus=runs[1], ask="Picture")
-    pictures, shown = roots["two"].parent / "two-pictures", 1 + (runs[1] != "—")
-    app.upload("mine.png", (pictures / "7.png").read_bytes())
-    assert len(app.saying("image 7", "query")) >= shown
+    app = opened(roots[root], "retrieval", run=runs[0], versus=[*runs, "—"][1], ask="Picture")
+    app.upload("mine.png", (roots["two"].parent / "two-pictures" / "7.png").read_bytes())
+    assert len(app.saying("image 7", "query")) >= len(runs)
     assert app.saying("caption 35", "image 7", "7.png")
     assert 'class="cl-match' not in app.texts()  # they match image 7, not the picture that was given
     buffer = io.BytesIO()
     Image.effect_noise((64, 48), 90).convert("RGB").save(buffer, "PNG")
     app.upload("other.png", buffer.getvalue())
-    assert len([refusal for refusal in app.refusals() if "0.95" in refusal]) == shown
+    assert ["0.95" in refusal for refusal in app.refusals()] == [True] * len(runs)
     assert not app.saying("image 7", "query")
     assert not app.cards()
 
 
 def test_a_free_text_needs_a_run_with_a_model(roots, opened):
-    app = opened(roots["one"], "retrieval", ask="Free text")
-    before = app.refusals()
-    app.change(text="a red ring")
-    assert app.refusals() != before
-    assert len(app.refusals()) == 1
+    for root, run in (("one", "demo"), ("imported", "clip")):
+        app = opened(roots[root], "retrieval", run=run, versus="—", ask="Free text")
+        before = app.refusals()
+        [refusal] = app.change(text="a red ring").refusals()
+        assert refusal not in before
 
 
 def test_without_pictures_ids_and_captions_take_their_place(roots, opened):

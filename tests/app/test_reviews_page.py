@@ -81,25 +81,27 @@ def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, root, opened
     [judged] = app.rows("tags")
     assert len(judged) == 6
     row = {"verdict": "duplicate", "reviewer": "anna", "tags": "twice", "note": "**the same** as `5`"}
-    assert judged[1] | {"time": ""} == row | {"time": ""}
+    assert judged[1] | row == judged[1]
     [[agreement]] = app.rows("Cohen’s κ")
     assert list(agreement.values()) == ["anna", "ben", "2", "100.0 %", "1.00"]
-    app.change(by="ben")
-    assert len(app.rows("tags")[0]) == 3
-    app.change(words="TRAIN")
-    assert [row["verdict"] for row in app.rows("tags")[0]] == ["too vague"]
+    assert len(app.change(by="ben").rows("tags")[0]) == 3
+    assert [row["verdict"] for row in app.change(words="TRAIN").rows("tags")[0]] == ["too vague"]
     assert {"evaluate", "--reviews"} <= set(app.code[0].value.replace("coder_core.", "").split())
 
 
 def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     run = open_run(root / "demo")
-    split = ReviewedSplit.of(run, "dev")
-    [recall] = opened(root, "reviews", reviewer="ben").rows("R@1 labels")
-    assert len(recall) == 4
-    table = reviewed_recall(run, "dev", split, read_reviews(file)).set_index(["direction", "queries"])
+
+    def recall_of(*captions):
+        table = reviewed_recall(run, "dev", ReviewedSplit.of(run, "dev"), read_reviews(file), *captions)
+        return table.set_index(["direction", "queries"])
+
+    table = recall_of()
     changed, row = table.loc[("t2i", "changed")], table.loc[("t2i", "all")]
     assert changed["count"] == 1, "the caption judged wrong has no positive left"
     assert (changed["labels_1"], changed["reviewed_1"]) == (0.0, 100.0)
+    [recall] = opened(root, "reviews", reviewer="ben").rows("R@1 labels")
+    assert len(recall) == 4
     assert float(recall[2]["R@1 reviewed"]) == pytest.approx(row["reviewed_1"], abs=0.05)
     gain = gain_cell(row["reviewed_1"] - row["labels_1"], row["low_1"], row["high_1"])
     assert recall[2]["change of R@1"] == gain
@@ -107,21 +109,17 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     app = opened(root, "reviews", reviewer="ben", slice=f"image == {owner}")
     assert [row["verdict"] for row in app.rows("tags")[0]] == ["also matches"] * 2
     captions = np.asarray(run.captions_of("dev", owner))
-    table = reviewed_recall(run, "dev", split, read_reviews(file), captions)
-    table = table.set_index(["direction", "queries"])
     assert [row["number"] for row in app.rows("R@1 labels")[0]] == ["1", str(len(captions)), "1"]
-    right, hits = (run.ranks("dev")["t2i"][captions] < 1), table.loc[("t2i", "all")]
-    assert hits["labels_1"] == pytest.approx(100 * right.mean())
-    assert hits["reviewed_1"] == pytest.approx(100 * (right | (captions == missed)).mean())
+    right, hits = (run.ranks("dev")["t2i"][captions] < 1), recall_of(captions).loc[("t2i", "all")]
+    expected = (100 * right.mean(), 100 * (right | (captions == missed)).mean())
+    assert (hits["labels_1"], hits["reviewed_1"]) == pytest.approx(expected)
 
 
 def test_samples_and_cards_of_other_pages_are_judged(file, root, opened):
     app = opened(root, "retrieval", reviewer="anna")
     assert app.texts().count("data-review=") > 20
     app.click("sample-too-vague")
-    [review] = read_reviews(file).all
-    assert review.verdict == "too-vague"
-    assert "sample-undo" in app.keys("button")
+    assert [review.verdict for review in read_reviews(file).all] == ["too-vague"]
     note = "<img src=x onerror=alert(1)>"
     app.change(sample_tags="colour, , <b>x</b>", sample_note=note).click("sample-save")
     last = read_reviews(file).standing[0]

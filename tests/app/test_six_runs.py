@@ -1,5 +1,6 @@
 """Pages with up to six runs, and what they say about a slice."""
 
+import html
 import json
 import re
 from urllib.parse import parse_qs, urlsplit
@@ -46,6 +47,12 @@ def names_of_traces(figure):
     return [trace["name"] for trace in figure["data"] if "name" in trace]
 
 
+def links_of(app):
+    """The parameters of every link on the page."""
+    addresses = [html.unescape(address) for address in re.findall(r'href="([^"]*)"', app.texts())]
+    return [parse_qs(urlsplit(address).query) for address in addresses]
+
+
 def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     app = opened(six, "retrieval", **LINK)
     right = ranks <= 1
@@ -65,17 +72,8 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     assert shown == ranks.iloc[order].to_numpy().tolist()
     assert names_of_traces(app.figures()[0]) == NAMES
     columns = re.findall(r'class="cl-cut" title="([^"]*)">[^<]*</div>match at rank ([^<]*)<', app.texts())
-    query = int(app.value("query-text") or 0)
-    assert columns == [(name, str(ranks[name][query])) for name in NAMES]
-    addresses = [address.replace("&amp;", "&") for address in re.findall(r'href="([^"]*)"', app.texts())]
-    links = [parse_qs(urlsplit(address).query) for address in addresses]
-    assert links
-    assert all(link["also"] == LINK["also"] and link["versus"] == ["last"] for link in links)
-
-
-def test_filters_near_misses_and_hubs_of_six_runs(six, ranks, opened):
-    app = opened(six, "retrieval", **LINK)
-    right = ranks <= 1
+    assert columns == [(name, str(ranks[name][app.value("query-text")])) for name in NAMES]
+    assert {(*link["also"], *link["versus"]) for link in links_of(app)} == {(*LINK["also"], "last")}
     app.change(answered_by="by all but base")
     [rows] = app.rows("rank in base")
     expected = ranks["b"][~right["base"] & (right.sum(axis=1) == 5)]
@@ -91,20 +89,20 @@ def test_diversity_of_six_runs(six, opened):
     assert names_of_traces(app.figures()[0]) == NAMES
     [table, _] = app.tables()
     assert {f"diversity in {name}" for name in NAMES} <= {column["label"] for column in table["columns"]}
-    anchor = [name for figure in app.figures() for name in names_of_traces(figure)]
-    negatives = [name for name in anchor if name.startswith("negatives · ")]
+    traces = [name for figure in app.figures() for name in names_of_traces(figure)]
+    negatives = [name for name in traces if name.startswith("negatives · ")]
     assert negatives == [f"negatives · {name}" for name in NAMES]
-    assert anchor.count("with diversity") == len(NAMES)
-    number, [rows] = int(app.value("caption") or 0), app.rows("μ·div")
-    diversity = [open_run(six / name).anchor(number, split="dev").diversity for name in NAMES]
-    assert [row["run"] for row in rows] == NAMES
-    assert [row["diversity"] for row in rows] == [f"{value:.4f}" for value in diversity]
+    assert traces.count("with diversity") == len(NAMES)
+    [rows] = app.rows("μ·div")
+    anchors = [open_run(six / name).anchor(app.value("caption"), split="dev") for name in NAMES]
+    expected = [(name, f"{anchor.diversity:.4f}") for name, anchor in zip(NAMES, anchors, strict=True)]
+    assert [(row["run"], row["diversity"]) for row in rows] == expected
 
 
 def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     app = opened(six, "similarity", **LINK)
     assert app.saying(6, "base and last")
-    assert all("also=b&amp;also=c" in link for link in re.findall(r'href="([^"]*run=[^"]*)"', app.texts()))
+    assert all(link["also"] == LINK["also"] for link in links_of(app) if "run" in link)
     assert app.query_params["also"] == LINK["also"]
     app.change(view_name="all six").click("save-view")
     address = json.loads((six / ".views.json").read_text())["all six"]
@@ -112,8 +110,7 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     app = opened(six, "overview", **LINK | {"also": ["b", "gone", "last", "b"]})
     assert app.value("also") == ["b", "gone"]
     assert app.saying("gone", "Only base, b and last")
-    app.change(versus="—")
-    assert [row["run"] for row in app.rows("answered")[0]] == ["base", "b"]
+    assert [row["run"] for row in app.change(versus="—").rows("answered")[0]] == ["base", "b"]
 
 
 def test_figures_and_numbers_follow_the_slice(six, inside, opened):
@@ -125,10 +122,8 @@ def test_figures_and_numbers_follow_the_slice(six, inside, opened):
     app = opened(six, "retrieval", **TWO_OF_FIVE)
     assert app.saying(len(inside), "80 captions")
     assert gain_in_words(open_run(six / "base"), run, "dev", "t2i_r1", inside) in app.texts()
-    app.change(look="hubs")
-    assert app.saying("mean", f"{10 * len(inside) / 16:.1f}")
-    app = opened(six, "retrieval", **TWO_OF_FIVE | {"versus": "—"})
-    assert app.saying(len(inside), "80 captions")
+    assert app.change(look="hubs").saying("mean", f"{10 * len(inside) / 16:.1f}")
+    assert app.change(versus="—").saying(len(inside), "80 captions")
 
 
 def test_the_overview_follows_it(six, ranks, inside, opened):

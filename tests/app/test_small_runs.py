@@ -19,11 +19,8 @@ SPLIT = {"over": "Whole split", "measure": "Standard deviation"}
 CHANGES, NEAR, HUBS = ({"look": look} for look in ("Rank changes", "Near misses", "Hubs"))
 VIEWS = [
     ("overview", PAIR | {"curves": ["demo", "concepts"]}),
-    ("similarity", PAIR),
-    ("joint", PAIR | {"find": "scene"}),
-    ("clusters", PAIR | {"k": "2"}),
+    *((page, PAIR | {"find": "scene", "k": "2"}) for page in ("similarity", "joint", "clusters", "data")),
     ("concepts", {"run": "concepts", "versus": "demo"}),
-    ("data", PAIR),
     ("diversity", PAIR | TEXTS | {"over": "A bank", "measure": "Entropy"}),
     ("diversity", PAIR | IMAGES | {"over": "A batch", "measure": "Entropy"}),
     *(("diversity", runs | way | SPLIT) for runs, way in ((PAIR, IMAGES), (ALONE, TEXTS))),

@@ -50,22 +50,15 @@ def fill(app, epochs):
 
 def until(condition, seconds=280):
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
+    while not condition():
+        assert time.monotonic() < end
         time.sleep(0.2)
-    raise AssertionError("it did not happen in time")
-
-
-def fresh():
-    """State that a newly started app sees."""
-    st.cache_data.clear()
-    return training.training_runs()
 
 
 def mine():
-    """Facts that the page reads about a run: from files, not from a session."""
-    return next(entry for entry in fresh() if entry.name == "mine")
+    """The run "mine" as a newly started app sees it: from files, not from a session; None if there is none."""
+    st.cache_data.clear()
+    return next((entry for entry in training.training_runs() if entry.name == "mine"), None)
 
 
 def step(run):
@@ -85,8 +78,8 @@ def test_the_saved_epoch_is_the_one_the_run_calls_best():
 def test_the_time_left_is_measured(root):
     run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90})
     # 2 s a step; an evaluation before step 20, and before that another start of the same run
-    times = {"step": [4, 5, 10, 20, 30, 40, 50], "time": [0.0, 2, 1000, 1500, 1520, 1540, 1560]}
-    records = pd.DataFrame(times)
+    times = ((4, 0.0), (5, 2), (10, 1000), *((step, 1460 + 2 * step) for step in range(20, 60, 10)))
+    records = pd.DataFrame(times, columns=["step", "time"])
     assert time_left(run, records) == " · about 0:02:00 left"
     assert time_left(replace(run, state="stopped"), records) == ""
     assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
@@ -101,8 +94,7 @@ def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, op
     assert app.value("demo-epochs") == 10
     assert "--epochs=3" in app.change(demo_epochs=3).code[0].value
     assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for data other than drawn pictures
-    app.change(data="tiny")
-    app.change(preset="f30k-bigru")
+    app.change(data="tiny").change(preset="f30k-bigru")
     assert app.value("f30k-bigru-epochs") == 30
     assert "--epochs" not in app.code[0].value
 
@@ -191,9 +183,8 @@ def test_impossible_values_and_names_cannot_be_started(root, opened):
         assert app.change(**changes).saying(*saying)
         assert "--learning" not in app.texts()
         assert "train-start" not in app.keys("button")
-    assert (
-        "--batch-size" not in app.change(demo_batch_size=1, name="free").code[0].value
-    )  # its widget ends at 2
+    app.change(demo_batch_size=1, name="free")
+    assert "--batch-size" not in app.code[0].value  # its widget ends at 2
     assert not list((root / ".work").glob("*"))
 
 
@@ -212,11 +203,9 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):
     config = tiny_config(root.parent / "data" / "tiny", "first", epochs=1)
     start_run(config, root, quiet())
     app = opened(root, "train").change(demo_boosting="rm")
-    scenario = "demo-boosting_scenario"
-    assert "offline" not in app.selectbox(key=scenario).options  # the demo reads other words
+    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options  # the demo reads other words
     app.change(data="tiny", set=["word_threshold"])
-    app.change(demo_word_threshold=config.data.word_threshold)
-    app.change(**{scenario: "offline"})
+    app.change(demo_word_threshold=config.data.word_threshold).change(demo_boosting_scenario="offline")
     assert app.selectbox(key="teacher").options == ["first"]
     assert f"--boosting-teacher={root / 'first'} --boosting-start=scratch" in app.code[0].value
 
@@ -243,11 +232,10 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root):
     program = f"import sys, time; from app import jobs; jobs.start({job}, sys.argv[1]); time.sleep(300)"
     command = [sys.executable, "-c", program, training.job_name("mine")]
     app = subprocess.Popen(command, cwd=jobs.PROJECT, start_new_session=True)
-    until(lambda: any(entry.stoppable for entry in fresh()))
+    until(lambda: mine() and mine().stoppable)
     os.killpg(app.pid, signal.SIGKILL)
     app.wait(timeout=20)
-    assert (found := mine().job) is not None
-    assert psutil.Process(found.pid).status() != psutil.STATUS_ZOMBIE
+    assert psutil.Process(mine().job.pid).status() != psutil.STATUS_ZOMBIE
     assert mine().stoppable
     jobs.stop(mine().job_name)
     until(lambda: not mine().alive)
@@ -259,16 +247,13 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     """A run that a link filled in starts only after a second click."""
     app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
     fill(app, epochs=4_000)
+    assert "train-confirm" in app.click("train-start").keys("button")
+    assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # other values are asked for again
     app.click("train-start")
-    assert not fresh()
-    assert "train-confirm" in app.keys("button")
-    app.change(demo_seed=7)  # other values are asked for again
-    assert "train-confirm" not in app.keys("button")
-    app.click("train-start")
-    assert not fresh()
+    assert mine() is None
     assert app.click("train-confirm").value("watch") == "mine"
     until(lambda: step(run) > 5)
-    assert (job := mine().job) is not None
+    job = mine().job
     niceness = min(19, psutil.Process().nice() + 5)
     assert psutil.Process(job.pid).nice() >= niceness  # pages stay quick while it trains
     training.start("demo", "mine", training.data_sets()[1], {"epochs": 2})
@@ -285,8 +270,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     until(lambda: not mine().alive)
 
     opened(root, "train", watch="mine").click("train-evaluate")  # its best model is stored
-    until(lambda: (found := mine().run) is not None and found.usable)
-    until(lambda: not training.evaluation(mine().run).running)
+    until(lambda: mine().run and mine().run.usable and not training.evaluation(mine().run).running)
     assert "train-evaluate" not in opened(root, "train", watch="mine").keys("button")
 
 
