@@ -1,6 +1,7 @@
 """A small run with every kind of file in it."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from coder_core.files.sealed import write_sealed
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
-from tests.support.run_folders import write_embeddings
+from tests.support.run_folders import FINISHED_RUNS, write_embeddings
 
 NOBODY = 65534
 
@@ -58,6 +59,17 @@ def public_folder():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A copy of the stored runs: "whole" has concepts, bank and prototypes, "weighted" the weights of neighbourhoods."""
+    return Path(shutil.copytree(FINISHED_RUNS / "checkpoints", tmp_path / "checkpoints"))
+
+
+@pytest.fixture
+def whole(stored):
+    return stored / "whole"
 
 
 @pytest.fixture

@@ -19,17 +19,13 @@ from tests.support.run_folders import reseal
 
 def test_what_was_written_is_read(run):
     analysis = open_analysis(run, "test", verify=True)
-    assert analysis.image_embeddings.shape == (3, 4)
-    assert analysis.image_embeddings.dtype == np.float32
-    assert analysis.image_of_text.tolist() == [0, 0, 1, 2, 2]
+    assert (analysis.image_embeddings.shape, analysis.image_embeddings.dtype) == ((3, 4), np.float32)
+    assert (analysis.image_of_text.tolist(), analysis.image_best.dtype) == ([0, 0, 1, 2, 2], np.int32)
     assert analysis.captions == ["a ring", "a red ring", "äöü\u2028x", "", "stars"]
-    assert analysis.image_names == ["0.png", "1.png", "2.png"]
-    assert analysis.picture_folder == ""
-    assert analysis.metrics == {"rsum": 321.5}
-    assert (analysis.kind, analysis.split, analysis.fingerprint) == ("coder", "test", "abc")
-    assert analysis.image_best.dtype == np.int32
-    with pytest.raises(ValueError, match="read-only"):
-        analysis.image_embeddings[0, 0] = 1
+    assert (analysis.image_names, analysis.picture_folder) == (["0.png", "1.png", "2.png"], "")
+    facts = (analysis.kind, analysis.split, analysis.fingerprint, analysis.metrics)
+    assert facts == ("coder", "test", "abc", {"rsum": 321.5})
+    assert not analysis.image_embeddings.flags.writeable
 
 
 def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, monkeypatch):
@@ -39,17 +35,14 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, monkeyp
     analysis = open_analysis(run, "test")
     rows = analysis.text_embeddings
     assert isinstance(rows, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        rows[0, 0] = 1
+    assert not rows.flags.writeable
     file = run / "analysis" / "test" / "text_embeddings.npy"
     os.truncate(file, 0)
     np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(analysis.text_embeddings @ rows[0], expected @ expected[0])
-    with pytest.raises(InputError, match=r"text_embeddings\.npy: has 0 bytes; expected 208 bytes"):
-        open_analysis(run, "test")
-    os.truncate(file, 208)
-    with pytest.raises(InputError, match=r"text_embeddings\.npy: is damaged"):
-        open_analysis(run, "test")
+    for size, problem in ((0, "has 0 bytes; expected 208 bytes"), (208, "is damaged")):
+        os.truncate(file, size)
+        with pytest.raises(InputError, match=rf"text_embeddings\.npy: {problem}"):
+            open_analysis(run, "test")
 
 
 def test_a_large_array_needs_room_for_its_copy(run, tmp_path, monkeypatch):
@@ -71,15 +64,12 @@ def test_an_open_analysis_outlives_its_replacement(run):
 
 
 def test_a_reader_meets_one_analysis_or_the_next(run):
-    values = [float(value) for value in range(1, 20)]
-    writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in values])
+    writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in range(1, 20)])
     writer.start()
-    before = float("-inf")
+    values = []
     while writer.is_alive():
-        value = float(open_analysis(run, "test", verify=True).image_embeddings[0, 0])
-        assert value >= before
-        before = value
-    writer.join()
+        values.append(float(open_analysis(run, "test", verify=True).image_embeddings[0, 0]))
+    assert values == sorted(values)
 
 
 def test_splits_are_listed_and_others_say_how_to_get_them(run):
@@ -94,24 +84,13 @@ def test_splits_are_listed_and_others_say_how_to_get_them(run):
             open_analysis(run, split)
 
 
-def rewrite(run, change):
-    """A manifest that somebody changed, with the right checksum of itself."""
-    path = run / "analysis" / "test" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    path.write_bytes(render_manifest(manifest))
-
-
 ONE = {"shape": [1], "dtype": "<i8"}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda m: m["arrays"]["image_ranks"].update(shape=[3, 1]),
-            r"image_ranks.npy.*expected <i8 \(3, 1\)",
-        ),
+        (lambda m: m["arrays"]["image_ranks"].update(shape=[3, 1]), r"ranks.npy.*expected <i8 \(3, 1\)"),
         (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
         (lambda m: m["arrays"].update({"../outside": ONE}), "names the table"),
         (lambda m: m["arrays"].update({"Ä": ONE}), "names the table"),
@@ -132,9 +111,9 @@ def test_a_manifest_is_not_believed(run, change, message):
         open_analysis(run, "test")
 
 
-def saved(save, *arrays):
+def saved(save, array):
     content = io.BytesIO()
-    save(content, *arrays)
+    save(content, array)
     return content.getvalue()
 
 
@@ -156,10 +135,7 @@ CONTENTS = {
     "npz": (saved(np.savez, np.zeros(3, np.int64)), "cannot be read"),
     "broken npz": (b"PK\x03\x04 no archive", "cannot be read"),
     "empty": (b"", "cannot be read"),
-    "pickle": (
-        saved(np.save, np.array([print, 1, 2], object)),
-        r"cannot be read \(objects are never unpickled\)",
-    ),
+    "pickle": (saved(np.save, np.array([print, 1, 2], object)), r"cannot be read \(.* never unpickled\)"),
 }
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from coder_core.runs.analysis.tables import TABLES
 from coder_core.runs.load import load_model
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
+from tests.support.run_folders import FINISHED_RUNS
 
 
 def written():
@@ -60,30 +60,24 @@ def test_large_attention_keeps_the_strongest_of_every_sample(monkeypatch):
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_both_branches_in_one_vector_score_as_the_mixture(beta):
     branches, _ = two_branches(6)
-    v, w = (
-        mixed_embeddings(*rows, beta)
-        for rows in zip((branches.images, branches.texts), branches.second, strict=True)
-    )
-    expected = (
-        beta * branches.images @ branches.texts.T + (1 - beta) * branches.second[0] @ branches.second[1].T
-    )
+    first, second = (branches.images, branches.texts), branches.second
+    v, w = (mixed_embeddings(*rows, beta) for rows in zip(first, second, strict=True))
+    expected = beta * first[0] @ first[1].T + (1 - beta) * second[0] @ second[1].T
     np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)
+
+
+def shorten(name, rows):
+    return lambda a, d: a.update({f"concept_{name}": a[f"concept_{name}"][:rows]})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda a, d: a.pop("concept_graph"), "concept_graph.npy: is missing"),
-        (
-            lambda a, d: a.update(concept_together=a["concept_together"][:3]),
-            r"_together.npy: has shape \(3, 5\)",
-        ),
-        (lambda a, d: a.update(concept_text_embeddings=a["concept_text_embeddings"][:4]), "text_embeddings"),
-        (
-            lambda a, d: a.update(concept_image_attention=a["concept_image_attention"][:4]),
-            r"expected \(6, 5\)",
-        ),
+        (shorten("together", 3), r"_together.npy: has shape \(3, 5\)"),
+        (shorten("text_embeddings", 4), "text_embeddings"),
+        (shorten("image_attention", 4), r"expected \(6, 5\)"),
         (lambda a, d: a.pop("concept_text_attention"), "concept_text_strongest.npy: is missing"),
         (lambda a, d: d["words"].pop(), "key words: does not name 5 concepts"),
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
@@ -96,13 +90,10 @@ def test_tables_that_do_not_fit_are_refused_by_name(change, message):
         read_concept_tables(arrays, document, 0.9, "here")
 
 
-def test_a_beta_that_is_no_share_is_refused():
+def test_a_beta_that_is_no_share_and_strongest_that_name_no_concept_are_refused(monkeypatch):
     for beta in (None, "0.9", True, 1.2, float("nan")):
         with pytest.raises(InputError, match="key beta: is"):
             read_concept_tables(*written(), beta, "here")
-
-
-def test_strongest_that_name_no_concept_are_refused(monkeypatch):
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 0)
     arrays, document = written()
     arrays["concept_image_strongest"] = arrays["concept_image_strongest"] + 3
@@ -110,42 +101,27 @@ def test_strongest_that_name_no_concept_are_refused(monkeypatch):
         read_concept_tables(arrays, document, 0.9, "here")
 
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 NAMES = {name for name in TABLES if name.startswith("cluster_")}
-
-
-@pytest.fixture
-def run(tmp_path):
-    """A run with concepts and prototypes."""
-    return Path(shutil.copytree(FIXTURE / "checkpoints" / "whole", tmp_path / "whole"))
 
 
 def test_by_hand():
     """Caption 0 and image 0 lie between the axes, nearer to the first; the classifier has the axes the other way round.
-    Caption 1 is the second axis, and so is its image."""
+    Caption 1 is the second axis, and so is its image. The concept branch, where there is one, is what is classified."""
     images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     texts = np.array([[0.8, 0.6], [0.0, 1.0]], np.float32)
     prototypes = {"centroids": torch.eye(2), "classifier": torch.eye(2).flip(0)}
     prototypes["members"] = torch.tensor([7, 3])
-    tables = cluster_tables(SplitEmbeddings(images, texts), np.array([0, 1]), prototypes)
-    assert set(tables) == NAMES
-    assert tables["cluster_pair_labels"].tolist() == [0, 1]
-    assert tables["cluster_pair_cosines"].tolist() == pytest.approx([1.8 / (1.8**2 + 0.6**2) ** 0.5, 1.0])
-    assert tables["cluster_image_labels"].tolist() == [1, 0]
-    assert tables["cluster_text_labels"].tolist() == [1, 0]
-    assert tables["cluster_members"].tolist() == [7, 3]
+    cosines = pytest.approx([1.8 / (1.8**2 + 0.6**2) ** 0.5, 1.0])
+    for second, classes in (((), [1, 0]), ((images[::-1].copy(), texts[::-1].copy()), [0, 1])):
+        tables = cluster_tables(SplitEmbeddings(images, texts, *second), np.array([0, 1]), prototypes)
+        tables = {name.removeprefix("cluster_"): table.tolist() for name, table in tables.items()}
+        expected = {"pair_labels": [0, 1], "pair_cosines": cosines, "centroids": [[1, 0], [0, 1]]}
+        expected |= {"image_labels": classes, "text_labels": classes, "members": [7, 3]}
+        assert tables == expected
 
 
-def test_the_concept_branch_is_what_is_classified():
-    axis, other = np.array([[1.0, 0.0]], np.float32), np.array([[0.0, 1.0]], np.float32)
-    prototypes = {"centroids": torch.eye(2), "members": torch.ones(2).long(), "classifier": torch.eye(2)}
-    tables = cluster_tables(SplitEmbeddings(axis, axis, other, other), np.array([0]), prototypes)
-    assert tables["cluster_pair_labels"].tolist() == [0]
-    assert tables["cluster_image_labels"].tolist() == tables["cluster_text_labels"].tolist() == [1]
-
-
-def test_a_finished_run_has_those_of_its_best_save(run):
-    analysis, prototypes = open_analysis(run, "dev"), read_prototypes(run, load_model(run).fingerprint)
+def test_a_finished_run_has_those_of_its_best_save_and_before_it_those_of_the_state(whole):
+    analysis, prototypes = open_analysis(whole, "dev"), read_prototypes(whole, load_model(whole).fingerprint)
     assert set(analysis.arrays) >= NAMES
     texts = torch.from_numpy(analysis.text_embeddings.copy())
     pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)
@@ -153,20 +129,11 @@ def test_a_finished_run_has_those_of_its_best_save(run):
     for name, rows, table in (("pair", pairs, "centroids"), ("text", concepts, "classifier")):
         labels = analysis.array(f"cluster_{name}_labels").tolist()
         assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
-
-
-def test_before_the_first_best_model_the_state_serves(run):
-    shutil.rmtree(run / "best")
-    evaluate_split(run, load_model(run), read_split(FIXTURE / "data", "dev"), "dev")
-    assert set(open_analysis(run, "dev").arrays) >= NAMES
-
-
-def test_another_save_meanwhile_is_an_error_and_not_another_models_labels(run):
-    with pytest.raises(InputError, match="has saved a better model"):
-        read_prototypes(run, "0" * 12)
-
-
-def test_a_run_without_prototypes_has_none():
-    plain = FIXTURE / "checkpoints" / "weighted"
+    with pytest.raises(InputError, match="has saved a better model"):  # meanwhile, whose labels are others
+        read_prototypes(whole, "0" * 12)
+    shutil.rmtree(whole / "best")
+    evaluate_split(whole, load_model(whole), read_split(FINISHED_RUNS / "data", "dev"), "dev")
+    assert set(open_analysis(whole, "dev").arrays) >= NAMES
+    plain = FINISHED_RUNS / "checkpoints" / "weighted"
     assert read_prototypes(plain, load_model(plain).fingerprint) is None
     assert not NAMES & set(open_analysis(plain, "dev").arrays)

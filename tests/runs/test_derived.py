@@ -28,21 +28,18 @@ def folder_of(run, other=None):
     return deriving.layout_folder(run, "dev", PCA, open_analysis(run, "dev"), reference)
 
 
-def count_layouts(monkeypatch):
-    counted = []
-    real = deriving.lay_out
-
-    def counting(points, *rest, **named):
-        counted.append(1)
-        return real(points, *rest, **named)
-
-    monkeypatch.setattr(deriving, "lay_out", counting)
-    return counted
+@pytest.fixture
+def counted(monkeypatch):
+    """One number for every layout that was computed."""
+    layouts, lay_out = [], deriving.lay_out
+    monkeypatch.setattr(
+        deriving, "lay_out", lambda *given, **named: layouts.append(1) or lay_out(*given, **named)
+    )
+    return layouts
 
 
-def test_what_is_kept_is_not_computed_again(tmp_path, monkeypatch):
+def test_what_is_kept_is_not_computed_again(tmp_path, counted):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
-    counted = count_layouts(monkeypatch)
     first = deriving.make_layouts([a], "dev", PCA)
     both = deriving.make_layouts([a, b], "dev", PCA)
     again = deriving.make_layouts([a, b], "dev", PCA)
@@ -67,11 +64,10 @@ def test_the_key_holds_both_runs_and_the_parameters(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["plane.npy", "manifest.json"])
-def test_a_damaged_result_is_named_and_computed_again(tmp_path, monkeypatch, file):
+def test_a_damaged_result_is_named_and_computed_again(tmp_path, counted, file):
     run = analysed(tmp_path, "a")
     folder, layout = deriving.make_layouts([run], "dev", PCA)[0]
-    counted = count_layouts(monkeypatch)
-    for number, harm in enumerate((flip, cut, Path.unlink), 1):
+    for number, harm in enumerate((flip, cut, Path.unlink), 2):
         harm(folder.path / file)
         with pytest.raises(InputError, match=file):
             deriving.read_layout(folder)
@@ -81,13 +77,21 @@ def test_a_damaged_result_is_named_and_computed_again(tmp_path, monkeypatch, fil
         assert deriving.read_layout(folder) is not None
 
 
-def test_a_result_under_another_name_is_refused(tmp_path):
-    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
+def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_path):
+    a, b, c = (
+        analysed(tmp_path, "a"),
+        analysed(tmp_path, "b", seed=1),
+        analysed(tmp_path, "c", caption="another"),
+    )
     made, other = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
     other.path.parent.mkdir(parents=True)
     made.path.rename(other.path)
     with pytest.raises(InputError, match="another result"):
         deriving.read_layout(other)
+    with pytest.raises(InputError, match="other samples than a"):
+        deriving.make_layouts([a, c], "dev", PCA)
+    with pytest.raises(InputError, match="not a split's name"):  # which could lead out of the run
+        derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
 
 
 def test_a_new_analysis_leaves_nothing_stale(tmp_path):
@@ -103,22 +107,13 @@ def test_a_new_analysis_leaves_nothing_stale(tmp_path):
     assert not kept.path.exists()
 
 
-def test_runs_on_other_samples_cannot_be_laid_over_each_other(tmp_path):
-    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", caption="another")
-    with pytest.raises(InputError, match="other samples than a"):
-        deriving.make_layouts([a, b], "dev", PCA)
-    with pytest.raises(InputError, match="not a split's name"):  # which could lead out of the run
-        derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
-
-
 def test_the_commands_write_progress_and_say_where_it_is(tmp_path, capsys):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
     assert read_progress(file) == JobProgress(1.0, "finished", "finished")
     printed = capsys.readouterr().out
-    assert str(folder_of(a).path) in printed
-    assert str(folder_of(b, a).path) in printed
+    assert all(str(folder.path) in printed for folder in (folder_of(a), folder_of(b, a)))
     assert cluster.main([str(a), "--clusters", "3", "--progress", str(file)]) == 0
     assert "3 clusters of 24 pairs" in capsys.readouterr().out
     assert cluster.main([str(a), "--clusters", "99", "--progress", str(file)]) == 1

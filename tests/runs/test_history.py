@@ -14,22 +14,31 @@ def steps(path):
     return [(event["step"], event["loss"]) for event in read_history(path) if event["event"] == "step"]
 
 
-def test_events_come_back_in_order(tmp_path):
-    path = tmp_path / "history.jsonl"
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / HISTORY
+
+
+def test_events_come_back_in_order_one_row_of_a_frame_each_until_the_history_is_closed(path):
     assert read_history(path) == []
     with HistoryWriter(path) as history:
         history.write("start", command=["train", "demo"])
-        history.write("step", step=1, loss=0.5, terms={"dcl": 0.25})
+        history.write("step", step=1, loss={"dcl": 0.5})
         assert len(read_history(path)) == 2  # read while it is written
-        history.write("epoch", step=1, rsum=float("nan"))
-    start, step, epoch = read_history(path)
+        history.write("epoch", step=1, md=float("nan"), rsum=200.0)
+        history.write("step", step=2, loss={"dcl": 0.25})
+    history.close()
+    with pytest.raises(ValueError, match="could not be written"):
+        history.write("step", step=1)
+    start, step, epoch, _ = read_history(path)
     assert start["command"] == ["train", "demo"]
-    assert step["terms"] == {"dcl": 0.25}
-    assert epoch["rsum"] is None
+    assert (step["loss"], epoch["md"]) == ({"dcl": 0.5}, None)
+    assert read_frame(path.parent)["loss.dcl"].tolist() == [0.5, 0.25]
+    assert read_frame(path.parent, "epoch")["rsum"].tolist() == [200.0]
+    assert len(read_frame(path.parent, "stop")) == 0
 
 
-def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path):
-    path = tmp_path / "history.jsonl"
+def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(path):
     with HistoryWriter(path) as history:
         history.write("step", step=1, loss=1.0)
     whole = path.read_bytes()
@@ -42,8 +51,7 @@ def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(tmp_path):
     assert steps(path) == [(1, 1.0), (2, 2.0)]
 
 
-def test_steps_and_epochs_repeated_after_a_kill_appear_once(tmp_path):
-    path = tmp_path / "history.jsonl"
+def test_steps_and_epochs_repeated_after_a_kill_appear_once(path):
     with HistoryWriter(path) as history:
         for step in range(1, 8):
             history.write("step", step=step, loss=float(step))
@@ -58,25 +66,6 @@ def test_steps_and_epochs_repeated_after_a_kill_appear_once(tmp_path):
     assert steps(path) == [(1, 1.0), (2, 2.0), (3, 30.0)]
 
 
-def test_a_frame_has_one_row_an_event(tmp_path):
-    with HistoryWriter(tmp_path / "history.jsonl") as history:
-        history.write("step", step=1, loss={"dcl": 0.5})
-        history.write("epoch", step=1, rsum=200.0)
-        history.write("step", step=2, loss={"dcl": 0.25})
-    frame = read_frame(tmp_path)
-    assert frame["loss.dcl"].tolist() == [0.5, 0.25]
-    assert read_frame(tmp_path, "epoch")["rsum"].tolist() == [200.0]
-    assert len(read_frame(tmp_path, "stop")) == 0
-
-
-def test_a_closed_history_refuses_events(tmp_path):
-    history = HistoryWriter(tmp_path / "history.jsonl")
-    history.close()
-    history.close()
-    with pytest.raises(ValueError, match="could not be written"):
-        history.write("step", step=1)
-
-
 @pytest.mark.parametrize(
     ("keep", "problems"),
     [
@@ -87,8 +76,7 @@ def test_a_closed_history_refuses_events(tmp_path):
         (lambda lines: [*lines[:3], lines[3].replace("2", "3", 1), *lines[4:]], ["line 4"]),
     ],
 )
-def test_lost_and_damaged_lines_are_told(tmp_path, keep, problems):
-    path = tmp_path / "history.jsonl"
+def test_lost_and_damaged_lines_are_told(path, keep, problems):
     with HistoryWriter(path) as history:
         history.write("start", step=0)
         for epoch in (1, 2, 3):

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import socket
-from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,13 +24,12 @@ from tests.support.run_folders import reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints"
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-def run(tmp_path):
-    return Path(shutil.copytree(FIXTURE / "whole", tmp_path / "runs" / "whole"))
+def run(whole):
+    return whole
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def requests(monkeypatch):
 
 def configure(run, **tables):
     """Change a run's configuration and seal it again."""
-    config, about = read_config(FIXTURE / run.name)
+    config, about = read_config(run)
     document = {**to_document(config), "about": about}
     for table, values in tables.items():
         document[table] |= values
@@ -63,12 +62,13 @@ def configure(run, **tables):
 
 def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
     configure(run, model={"text_encoder": "bert", "bert": "somebody/x"})
-    with pytest.raises(InputError, match=r"bert, 'somebody/x': is not on this machine.*hf download"):
-        open_run(run).search("a red ring", split="dev")
-    with pytest.raises(InputError, match="somebody/x"):
-        load_model(run)
-    with pytest.raises(InputError, match="or add --bert somebody/x to --resume"):
-        continue_run(run, None, quiet())
+    for message, use in (
+        ("is not on this machine.*hf download", lambda: open_run(run).search("a red ring", split="dev")),
+        ("is not on this machine", lambda: load_model(run)),
+        ("or add --bert somebody/x to --resume", lambda: continue_run(run, None, quiet())),
+    ):
+        with pytest.raises(InputError, match=f"bert, 'somebody/x': .*{message}"):
+            use()
     assert requests == []
     with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # the user typed its name
         continue_run(run, None, quiet(), download=True)
@@ -104,11 +104,10 @@ def open_everything(run):
     faults += collect(lambda: history_faults(run / "history.jsonl"), faults) or []
     for read in (lambda: open_run(run), lambda: read_status(run), lambda: load_model(run)):
         collect(read, faults)
-    opened = None if faults or listed else open_run(run)
-    if opened is not None:
-        parts = (lambda: opened.captions("dev"), lambda: opened.analysis("dev").image_names)
-        for part in (*parts, lambda: opened.concepts("dev")):
-            collect(part, faults)
+    if not faults and not listed:
+        opened = open_run(run)
+        for part in (opened.captions, lambda split: opened.analysis(split).image_names, opened.concepts):
+            collect(lambda part=part: part("dev"), faults)
     return [*listed, *map(str, faults)]
 
 
@@ -136,8 +135,8 @@ def test_no_pipe_device_or_endless_file_is_read(run, kind):
         kept.rename(path)
 
 
-SIZES = [({"model": {key: 10**9}}, f"key {key}") for key in ("text_layers", "image_layers", "dimension")]
-SIZES += [({"model": {key: 10**9}}, f"key {key}") for key in ("word_size", "concepts")]
+COUNTED = ("text_layers", "image_layers", "dimension", "word_size", "concepts")
+SIZES = [({"model": {key: 10**9}}, f"key {key}") for key in COUNTED]
 SIZES += [({"about": {"feature_size": value}}, f"key feature_size: is {value!r}") for value in (10**9, "6")]
 LAYERS = {"dimension": 65_536, "text_layers": 64, "image_layers": 64}
 SIZES += [({"model": LAYERS}, r"model\.safetensors: lacks")]
@@ -170,33 +169,24 @@ def test_nesting_is_named(run):
             reseal(path.parent)
         faults = open_everything(run)
         if path.name == "position.json":
-            with pytest.raises(InputError, match=r"position\.json: is nested too deeply"):
-                Save(path.parent).document("position")
-        else:
-            assert any(str(path) in fault for fault in faults), file
+            collect(partial(Save(path.parent).document, "position"), faults)
+        assert any(str(path) in str(fault) for fault in faults), file
         for changed, content in before.items():
             changed.write_bytes(content)
 
 
-def test_a_caption_of_a_megabyte_is_cut(run):
-    path = run / "analysis" / "dev" / "captions.json"
-    captions = json.loads(path.read_text())
-    path.write_text(json.dumps(["a" * 1_000_000, *captions[1:]]))
-    reseal(path.parent)
-    shown = open_run(run).captions("dev")
-    assert shown[0] == "a" * 3_999 + "…"
-    assert shown[1:] == captions[1:]
+def test_a_caption_of_a_megabyte_is_cut_and_captions_and_names_that_are_none_are_named(run):
+    folder = run / "analysis" / "dev"
 
+    def write(file, value):
+        (folder / file).write_text(json.dumps(value))
+        reseal(folder)
 
-def test_captions_and_names_that_are_none_are_named(run):
-    readers = {"captions": lambda a: a.captions, "images": lambda a: a.image_names}
-    for file, read in readers.items():
-        path = run / "analysis" / "dev" / f"{file}.json"
-        before = path.read_bytes()
+    captions = json.loads((folder / "captions.json").read_text())
+    write("captions.json", ["a" * 1_000_000, *captions[1:]])
+    assert list(open_run(run).captions("dev")) == ["a" * 3_999 + "…", *captions[1:]]
+    for file, key in (("captions.json", "captions"), ("images.json", "image_names")):
         for value in (None, {}, [], ["a"], [1] * 40, "x"):
-            path.write_text(json.dumps(value))
-            reseal(path.parent)
-            with pytest.raises(InputError, match=rf"{file}\.json"):
-                read(open_analysis(run, "dev"))
-        path.write_bytes(before)
-        reseal(path.parent)
+            write(file, value)
+            with pytest.raises(InputError, match=file):
+                getattr(open_analysis(run, "dev"), key)

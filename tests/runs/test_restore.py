@@ -1,7 +1,6 @@
 """A run folder, also a stored one of this format, becomes its model again, or the damaged file is named."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,19 +16,11 @@ from coder_core.runs.derived.compute import clusters_folder, layout_folder, read
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, load_weights
 from coder_core.runs.saves import SaveStore
-from tests.support.run_folders import flip
+from tests.support.run_folders import FINISHED_RUNS, flip
 
 pytestmark = pytest.mark.usefixtures("own_threads")
-
-
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
+DATA = FINISHED_RUNS / "data"
 RUNS = ["whole", "weighted"]
-
-
-@pytest.fixture
-def stored(tmp_path):
-    """A copy of the runs: one with concepts, bank and prototypes, one with the weights of neighbourhoods."""
-    return Path(shutil.copytree(FIXTURE / "checkpoints", tmp_path / "checkpoints"))
 
 
 def test_before_the_first_evaluation_the_newest_intact_state_serves(stored):
@@ -60,7 +51,7 @@ def test_weights_of_another_model_are_refused_by_name_and_shape():
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_one_is_listed_opens_and_encodes(stored, name):
+def test_one_is_listed_opens_encodes_and_is_evaluated_again(stored, name):
     listed = {run.name: run for run in list_runs(stored)}
     assert sorted(listed) == sorted(RUNS)
     assert (listed[name].state, listed[name].fault, listed[name].splits) == ("finished", "", ("dev",))
@@ -72,28 +63,24 @@ def test_one_is_listed_opens_and_encodes(stored, name):
     assert run.encode_text(["a red ring"]).shape[0] == 1
     assert len(run.diversity("dev")) == 40
     assert (run.concepts("dev") is not None) == (name == "whole")
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_evaluating_again_writes_the_same_analysis(stored, name):
+    # evaluating again writes the same analysis
     before = open_analysis(stored / name, "dev", verify=True)
-    assert main([str(stored / name), "--split", "dev", "--data", str(FIXTURE / "data")]) == 0
+    assert main([str(stored / name), "--split", "dev", "--data", str(DATA)]) == 0
     after = open_analysis(stored / name, "dev", verify=True)
-    assert after.manifest["version"] == before.manifest["version"]
-    assert after.fingerprint == before.fingerprint
-    assert sorted(after.arrays) == sorted(before.arrays)
+    seen = [(a.manifest["version"], a.fingerprint, sorted(a.arrays)) for a in (before, after)]
+    assert seen[0] == seen[1]
     for array in before.arrays:
         new, old, tolerance = after.array(array), before.array(array), 1e-3 if "attention" in array else 2e-5
         assert new.dtype == old.dtype
         np.testing.assert_allclose(new, old, atol=tolerance)
     loaded = load_model(stored / name)
-    assert (loaded.faults, loaded.feature_size) == ([], read_split(FIXTURE / "data", "dev").feature_size)
+    assert (loaded.faults, loaded.feature_size) == ([], read_split(DATA, "dev").feature_size)
     np.testing.assert_allclose(loaded.encode_text(after.captions), after.text_embeddings, atol=1e-6)
 
 
-def test_what_was_derived_is_found(stored):
-    analysis = open_analysis(stored / "whole", "dev")
-    layout = read_layout(layout_folder(stored / "whole", "dev", LayoutSettings("pca"), analysis))
-    clusters = read_clusters(clusters_folder(stored / "whole", "dev", ClusterSettings(4), analysis))
+def test_what_was_derived_is_found(whole):
+    analysis = open_analysis(whole, "dev")
+    layout = read_layout(layout_folder(whole, "dev", LayoutSettings("pca"), analysis))
+    clusters = read_clusters(clusters_folder(whole, "dev", ClusterSettings(4), analysis))
     assert layout.plane.shape == (48, 2)
     assert clusters.centroids.shape == (4, 16)

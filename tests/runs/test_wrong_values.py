@@ -12,6 +12,7 @@ import shutil
 import tomllib
 import zlib
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,19 +31,18 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.load import load_model
 from tests.runs.conftest import NOBODY, in_a_child
-from tests.support.run_folders import reseal, write_run
+from tests.support.run_folders import FINISHED_RUNS, reseal, write_run
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs" / "checkpoints"
+DATA = f"--data={FINISHED_RUNS / 'data'}"
 VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(stored):
     """The two stored runs, and one that must always open."""
-    shutil.copytree(FIXTURE, tmp_path / "runs")
-    write_run(tmp_path / "runs", "good", images=4, pictures=False)
-    return tmp_path / "runs"
+    write_run(stored, "good", images=4, pictures=False)
+    return stored
 
 
 def variants(document, values, depth=0):
@@ -81,11 +81,9 @@ def use(root, name):
         latest(opened.history)
         curves([opened.history, opened.steps])
         assert opened.loss.temperature > 0
-        if "dev" in opened.splits:
-            attempt(lambda: opened.concepts("dev"))
-            attempt(lambda: opened.captions("dev"))
-            attempt(lambda: opened.picture("dev", 0))
-            attempt(lambda: sample_weights.weighting(opened, "dev"))
+        parts = (opened.concepts, opened.captions, partial(sample_weights.weighting, opened))
+        for part in (*parts, partial(opened.picture, image=0)) if "dev" in opened.splits else ():
+            attempt(partial(part, "dev"))
 
 
 def write(file, document):
@@ -184,7 +182,7 @@ def test_a_state_of_other_values_is_not_continued(root, file, change, capsys):
     path = newest / f"{file}.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     reseal(newest)
-    assert train.main(["--resume", str(root / "whole"), f"--data={FIXTURE.parent / 'data'}"]) == 1
+    assert train.main(["--resume", str(root / "whole"), DATA]) == 1
     assert str(path) in capsys.readouterr().err.replace("\n", "")
 
 
@@ -216,18 +214,17 @@ def test_a_folder_without_rights_is_named_in_its_own_row(root, public_folder, pl
 def test_a_lost_history_is_told_when_training_goes_on(root, capsys):
     history = root / "whole" / "history.jsonl"
     lines = history.read_text().splitlines(keepends=True)
-    arguments = ["--resume", str(root / "whole"), f"--data={FIXTURE.parent / 'data'}"]
     damaged = lines[1].replace("5", "6", 1)
-    for text, fault in (
-        ("".join(lines), ""),
-        ("".join(lines[:3]), "lacks 2 of 3"),
-        ("".join([lines[0], damaged, *lines[2:]]), "line 2"),
-        (None, "lacks 3 of 3"),
+    for kept, fault in (
+        (lines, ""),
+        (lines[:3], "lacks 2 of 3"),
+        ([lines[0], damaged, *lines[2:]], "line 2"),
+        ([], "lacks 3 of 3"),
     ):
         history.unlink()
-        if text is not None:
-            history.write_text(text)
-        assert train.main(arguments) == 0
+        if kept:
+            history.write_text("".join(kept))
+        assert train.main(["--resume", str(root / "whole"), DATA]) == 0
         printed = " ".join(capsys.readouterr().out.split())
         assert fault in printed
         assert (str(history) in printed.replace(" ", "")) == bool(fault), printed

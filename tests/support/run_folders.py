@@ -24,6 +24,7 @@ from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
 from tests.support.configs import changed
 
+FINISHED_RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 CAPTIONS_PER_IMAGE = 5
 VAGUE = 4  # the last caption of every image fits all of them
