@@ -7,12 +7,12 @@ from importlib import import_module
 
 import torch
 
-from tests.attack.campaign import Campaign, report, workplace
+from tests.attack.campaign import report, workplace
 
 CAMPAIGNS = ("corruptions", "kills", "inputs", "links")
 
 
-def main() -> int:
+def main():
     """Run them one after the other, each in a folder of its own."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack")
     parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help=" ".join(CAMPAIGNS))
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=20, help="how many bad findings are printed")
     parsed = parser.parse_args()
     torch.set_num_threads(1)
-    campaigns: list[Campaign] = []
+    campaigns = []
     for name in parsed.campaigns:
         started = time.monotonic()
         extra = {} if parsed.cases is None else {"cases": parsed.cases}

@@ -1,29 +1,21 @@
 """Bad inputs of every family: features, captions and ids, Karpathy's annotations, word vectors, settings.
 
-A case makes an input bad in a folder of a good data set, from a seed, and returns further flags of the commands.
+A case makes an input bad in a folder of a good data set, from a seed, and may return further flags of the commands.
 """
 
 import copy
 import io
 import json
 import os
-import random
-from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coder_core.config.schema import Config
 from tests.support.precomp_folders import features
 
-Flags = list[str]
-Make = Callable[[Path, random.Random], Flags]
-Change = Callable[[bytes, random.Random], bytes]
-
-SPECIAL: dict[str, Callable[[Path], object]] = {
+SPECIAL = {
     "missing": lambda path: None,
     "a folder": lambda path: path.mkdir(),
     "a dead link": lambda path: path.symlink_to("nowhere"),
@@ -69,7 +61,7 @@ ODD_LINES = {
     "U+FFFF": "\uffff".encode(),
     "past Unicode": b"\xf4\x90\x80\x80",
 }
-ODD_VALUES: tuple[Any, ...] = (
+ODD_VALUES = (
     *(None, -1, 0, 10**30, 0.5, float("nan"), float("inf"), "", "x", "\ud800", "a" * 100_000),
     *([], {}, [[]], True, "../x", "/etc/passwd", "a\nb", "\0", "train", 1, "🐶"),
 )
@@ -81,7 +73,7 @@ ODD_FLAGS = (
 LONG_WORK = {"epochs", "data", "pictures", "compile"}  # 999,999,999 epochs are right, and long
 
 
-def flip(content: bytes, rng: random.Random, within: int = 0) -> bytes:
+def flip(content, rng, within=0):
     """Change one bit, within the first bytes or anywhere."""
     if not content:
         return content
@@ -89,36 +81,35 @@ def flip(content: bytes, rng: random.Random, within: int = 0) -> bytes:
     return content[:position] + bytes([content[position] ^ 1 << rng.randrange(8)]) + content[position + 1 :]
 
 
-def in_a_split(end: str, change: Change, content: bytes | None = None) -> Make:
-    """Change train's or dev's file of this ending, or the content that it would have."""
-
-    def write(folder: Path, rng: random.Random) -> Flags:
-        path = folder / f"{rng.choice(['train', 'dev'])}{end}"
-        path.write_bytes(change(path.read_bytes() if content is None else content, rng))
-        return []
-
-    return write
+def rewrite(change, content=None):
+    """Write what a change makes of a file's content, or of this one."""
+    return lambda path, rng: path.write_bytes(change(path.read_bytes() if content is None else content, rng))
 
 
-def special_file(make: Callable[[Path], object], end: str) -> Make:
-    """Put a special file in the place of train's or dev's file of this ending."""
-
-    def write(folder: Path, rng: random.Random) -> Flags:
-        path = folder / f"{rng.choice(['train', 'dev'])}{end}"
-        path.unlink()
-        make(path)
-        return []
-
-    return write
+def replace(make):
+    """Put a special file in the place of a file."""
+    return lambda path, rng: (path.unlink(missing_ok=True), make(path))
 
 
-def features_cases() -> dict[str, Make]:
+def in_a_split(end, changes):
+    """Cases of changes to train's or dev's file of this ending."""
+
+    def case(change):
+        def write(folder, rng):
+            change(folder / f"{rng.choice(['train', 'dev'])}{end}", rng)
+
+        return write
+
+    return {name: case(change) for name, change in changes.items()}
+
+
+def features_cases():
     """Arrays of every dtype, shape and value, damaged files, and files that are not arrays."""
     x = features()
     holding = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "1e38": 1e38, "3e38": 3e38, "denormal": 1e-42}
     center = np.zeros(x.shape, bool)
     center[1, 1, 1] = True
-    arrays: dict[str, np.ndarray] = {
+    arrays = {
         **{dtype: (x * 10).astype(dtype) for dtype in (*FLOATS, *OTHER_TYPES)},
         "Fortran order": np.asfortranarray(x),
         "structured": np.zeros(4, [("a", "f4"), ("b", "i4")]),
@@ -133,39 +124,42 @@ def features_cases() -> dict[str, Make]:
         "half infinity": np.full(x.shape, np.inf, "f2"),
         **{f"one {name}": np.where(center, value, x).astype("f4") for name, value in holding.items()},
     }
-    huge, negative = b"(999999999, 3, 5), }", b"(-4, 3, 5),"
-    files: dict[str, Change] = {
-        "empty": lambda content, rng: b"",
-        "text": lambda content, rng: b"1.0 2.0\n3.0 4.0\n",
-        "npz": lambda content, rng: _saved(np.savez, x),
-        "pickle": lambda content, rng: b"\x80\x04cos\nsystem\n(S'true'\ntR.",
+    replacements = {
+        "huge shape": (b"(4, 3, 5), }           ", b"(999999999, 3, 5), }   "),
+        "shape of another size": (b"(4, 3, 5)", b"(4, 3, 6)"),
+        "negative shape": (b"(4, 3, 5), ", b"(-4, 3, 5),"),
+        "dtype of another size": (b"<f4", b"<f8"),
+        "dtype object": (b"'<f4'", b"'|O' "),
+    }
+    contents = {name: _saved(np.save, array) for name, array in arrays.items()}
+    contents |= {"empty": b"", "text": b"1.0 2.0\n3.0 4.0\n", "npz": _saved(np.savez, x)}
+    contents["pickle"] = b"\x80\x04cos\nsystem\n(S'true'\ntR."
+    changes = {
+        **{name: lambda content, rng, new=new: new for name, new in contents.items()},
+        **{
+            name: lambda content, rng, pair=pair: content.replace(*pair)
+            for name, pair in replacements.items()
+        },
         "cut": lambda content, rng: content[: rng.randrange(len(content))],
         "cut header": lambda content, rng: content[: rng.randrange(128)],
         "more bytes": lambda content, rng: content + b"\0" * rng.randrange(1, 99),
-        "huge shape": lambda content, rng: content.replace(b"(4, 3, 5), }  ", huge)[: len(content)],
-        "shape of another size": lambda content, rng: content.replace(b"(4, 3, 5)", b"(4, 3, 6)"),
-        "negative shape": lambda content, rng: content.replace(b"(4, 3, 5), ", negative),
-        "dtype of another size": lambda content, rng: content.replace(b"<f4", b"<f8"),
-        "dtype object": lambda content, rng: content.replace(b"'<f4'", b"'|O' "),
         "version 9": lambda content, rng: content[:6] + b"\x09" + content[7:],
         "header bit": lambda content, rng: flip(content, rng, 128),
         "header bits": lambda content, rng: flip(flip(content, rng, 128), rng, 128),
     }
-    files = {name: lambda content, rng, x=x: _saved(np.save, x) for name, x in arrays.items()} | files  # type: ignore[misc]
-    return (
-        {name: in_a_split("_ims.npy", change) for name, change in files.items()}
-        | {name: special_file(make, "_ims.npy") for name, make in SPECIAL.items()}
-        | {f"captions are {name}": special_file(make, "_caps.txt") for name, make in SPECIAL.items()}
-    )
+    special = {name: replace(make) for name, make in SPECIAL.items()}
+    files = {name: rewrite(change) for name, change in changes.items()} | special
+    captions = {f"captions are {name}": change for name, change in special.items()}
+    return in_a_split("_ims.npy", files) | in_a_split("_caps.txt", captions)
 
 
-def _saved(save: Callable[..., None], array: np.ndarray) -> bytes:
+def _saved(save, array):
     file = io.BytesIO()
     save(file, array)
     return file.getvalue()
 
 
-def caption_cases(end: str = "_caps.txt") -> dict[str, Make]:
+def caption_cases(end="_caps.txt"):
     """Captions, or ids, with odd lines, odd encodings and wrong counts."""
     lines = [f"a dog number {row} runs" for row in range(8)]
     if end != "_caps.txt":
@@ -173,12 +167,12 @@ def caption_cases(end: str = "_caps.txt") -> dict[str, Make]:
     whole = "".join(f"{line}\n" for line in lines).encode()
     first, rest = lines[0].encode(), whole.partition(b"\n")[2]
 
-    def replaced(odd: bytes, content: bytes, rng: random.Random) -> bytes:
+    def replaced(odd, content, rng):
         parts = content.splitlines()
         parts[rng.randrange(len(parts))] = odd
         return b"\n".join(parts) + b"\n"
 
-    changes: dict[str, Change] = {
+    changes = {
         **{name: partial(replaced, odd) for name, odd in ODD_LINES.items()},
         "no lines": lambda content, rng: b"",
         "newlines only": lambda content, rng: b"\n" * len(lines),
@@ -199,59 +193,58 @@ def caption_cases(end: str = "_caps.txt") -> dict[str, Make]:
         "absolute": lambda content, rng: b"/etc/passwd\n" + rest,
         "backslash": lambda content, rng: b"..\\x.jpg\n" + rest,
     }
-    return {name: in_a_split(end, change, whole) for name, change in changes.items()}
+    return in_a_split(end, {name: rewrite(change, whole) for name, change in changes.items()})
 
 
-def _karpathy() -> dict[str, Any]:
+def _karpathy():
     """A small data set: four images of train and four of val, two captions each."""
-
-    def sentence(row: int, number: int) -> dict[str, Any]:
-        raw = f"A dog number {row} runs {number % 2} ."
-        return {"raw": raw, "tokens": ["a", "dog"], "sentid": number, "imgid": row}
-
     images = []
     for row in range(8):
-        numbers = [2 * row, 2 * row + 1]
-        split, sentences = "train" if row < 4 else "val", [sentence(row, number) for number in numbers]
-        image = {"imgid": row, "filename": f"{row}.jpg", "split": split, "sentids": numbers}
-        images.append(image | {"sentences": sentences})
+        image = {"imgid": row, "filename": f"{row}.jpg", "split": "train" if row < 4 else "val"}
+        of_sentence = {"tokens": ["a", "dog"], "imgid": row}
+        image["sentids"] = [2 * row, 2 * row + 1]
+        image["sentences"] = [
+            {"raw": f"A dog number {row} runs {number % 2} .", "sentid": number} | of_sentence
+            for number in image["sentids"]
+        ]
+        images.append(image)
     return {"images": images, "dataset": "flickr8k"}
 
 
-def karpathy_cases() -> dict[str, Make]:
+def karpathy_cases():
     """Karpathy's JSON with a value replaced, deleted or repeated anywhere, and texts that are not such JSON."""
 
-    def of_text(change: Callable[[str, random.Random], str | bytes]) -> Make:
+    def of_text(change):
         return lambda folder, rng: _write_karpathy(folder, change(json.dumps(_karpathy()), rng))
 
-    def of_value(change: Callable[[Any, Any, random.Random], None]) -> Make:
-        def write(folder: Path, rng: random.Random) -> Flags:
-            holder: Any = (document := _karpathy())
-            key: Any = rng.choice(list(holder))
+    def of_value(change):
+        def write(folder, rng):
+            holder = document = _karpathy()
+            key = rng.choice(list(holder))
             for _ in range(rng.randrange(6)):
                 if not isinstance(holder[key], dict | list) or not holder[key]:
                     break
                 holder = holder[key]
                 key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
             change(holder, key, rng)
-            return _write_karpathy(folder, json.dumps(document))
+            _write_karpathy(folder, json.dumps(document))
 
         return write
 
-    def replace(holder: Any, key: Any, rng: random.Random) -> None:
+    def exchange(holder, key, rng):
         holder[key] = rng.choice(ODD_VALUES)
 
-    def delete(holder: Any, key: Any, rng: random.Random) -> None:
+    def delete(holder, key, rng):
         del holder[key]
 
-    def repeat(holder: Any, key: Any, rng: random.Random) -> None:
+    def repeat(holder, key, rng):
         if isinstance(holder, list):
             holder.insert(key, copy.deepcopy(holder[key]))
         else:
             holder[f"{key} "] = holder[key]
 
     same_image = '"imgid": 0, "filename"'
-    texts: dict[str, Callable[[str, random.Random], str | bytes]] = {
+    texts = {
         "cut": lambda text, rng: text[: rng.randrange(len(text))],
         "bit": lambda text, rng: flip(text.encode(), rng),
         "empty": lambda text, rng: "",
@@ -269,25 +262,24 @@ def karpathy_cases() -> dict[str, Make]:
         "UTF-16": lambda text, rng: text.encode("utf-16"),
         "BOM": lambda text, rng: b"\xef\xbb\xbf" + text.encode(),
     }
-    changes = (("replaced", replace, 12), ("deleted", delete, 6), ("repeated", repeat, 6))
+    changes = (("replaced", exchange, 12), ("deleted", delete, 6), ("repeated", repeat, 6))
     return {name: of_text(change) for name, change in texts.items()} | {
         f"{name} {number}": of_value(change) for name, change, count in changes for number in range(count)
     }
 
 
-def _write_karpathy(folder: Path, text: str | bytes) -> Flags:
+def _write_karpathy(folder, text):
     for path in folder.iterdir():
         path.unlink()
     content = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     (folder / "dataset_flickr8k.json").write_bytes(content)
     np.save(folder / "ims.npy", features(8))
-    return []
 
 
-def glove_cases() -> dict[str, Make]:
+def glove_cases():
     """Files of word vectors."""
     good = b"a 0.1 0.2 0.3\ndog 0.4 0.5 0.6\nnumber 0.1 -0.2 0.3\nruns 0.7 0.8 0.9\n"
-    contents: dict[str, bytes] = {
+    contents = {
         "good": good,
         "empty": b"",
         "header": b"4 3\n" + good,
@@ -305,32 +297,28 @@ def glove_cases() -> dict[str, Make]:
         "no last newline": good[:-1],
         **{f"number {odd}": good.replace(b"0.5", odd.encode()) for odd in ODD_NUMBERS},
     }
-    changes: dict[str, Callable[[Path, random.Random], object]] = {
-        "binary": lambda path, rng: path.write_bytes(rng.randbytes(400)),
-        "cut": lambda path, rng: path.write_bytes(good[: rng.randrange(len(good))]),
-        "bit": lambda path, rng: path.write_bytes(flip(good, rng)),
-        **{name: lambda path, rng, text=text: path.write_bytes(text) for name, text in contents.items()},  # type: ignore[misc]
-    }
-    for name in ("missing", "a folder", "a pipe", "a dead link"):
-        changes[name] = lambda path, rng, make=SPECIAL[name]: make(path)  # type: ignore[misc]
+    changes = {name: lambda content, rng, new=new: new for name, new in contents.items()}
+    changes |= {"bit": flip, "binary": lambda content, rng: rng.randbytes(400)}
+    changes["cut"] = lambda content, rng: content[: rng.randrange(len(content))]
+    writing = {name: rewrite(change, good) for name, change in changes.items()}
+    writing |= {name: replace(SPECIAL[name]) for name in ("missing", "a folder", "a pipe", "a dead link")}
 
-    def of(change: Callable[[Path, random.Random], object]) -> Make:
-        def write(folder: Path, rng: random.Random) -> Flags:
-            path = folder.parent / "vectors.txt"
-            change(path, rng)
-            return [f"--word-vectors={path}"]
+    def of(change):
+        def write(folder, rng):
+            change(folder.parent / "vectors.txt", rng)
+            return [f"--word-vectors={folder.parent / 'vectors.txt'}"]
 
         return write
 
-    return {name: of(change) for name, change in changes.items()}
+    return {name: of(change) for name, change in writing.items()}
 
 
-def flag_cases() -> dict[str, Make]:
+def flag_cases():
     """Every value of the configuration, with odd texts."""
     sections = [getattr(Config(), section.name) for section in fields(Config) if section.name != "name"]
     names = [setting.name for section in sections for setting in fields(section)]
 
-    def of(name: str, value: str) -> Make:
+    def of(name, value):
         return lambda folder, rng: [f"--{name.replace('_', '-')}={value}"]
 
     tried = [name for name in names if name not in LONG_WORK]

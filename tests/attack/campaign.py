@@ -2,18 +2,15 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
 
 import pytest
 from rich.console import Console
@@ -25,30 +22,24 @@ LONGEST = 300  # seconds of a case, also beside other programs; what takes longe
 PACKAGES = ("coder_core", "numpy", "pandas", "rich", "safetensors", "sklearn", "torch", "tyro", "typeguard")
 USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
 
-Outcome = Literal["harmless", "named", "silent", "traceback"]
-OUTCOMES: tuple[Outcome, ...] = ("harmless", "named", "silent", "traceback")  # the worst last
-Case = TypeVar("Case")
-Task = Callable[[Case, Path, "Listener"], Iterable["Finding"]]
+OUTCOMES = ("harmless", "named", "silent", "traceback")  # the worst last
 
 
 @dataclass(frozen=True)
 class Finding:
     """Outcome of one case at one door, a program or function.
 
-    Args:
-        outcome: "named": refused or continued, and the place is named; "harmless": nothing differs; "silent": other
-            numbers or other files without a word, or a refusal that does not name the place; "traceback": an unexpected
-            exception, a crash, a hang.
-        text: printed output.
+    "named": refused or continued, and the place is named; "harmless": nothing differs; "silent": other numbers or other
+    files without a word, or a refusal that does not name the place; "traceback": an unexpected exception, a crash, a hang.
     """
 
     case: str
     door: str
-    outcome: Outcome
+    outcome: str
     text: str = ""
 
     @property
-    def bad(self) -> bool:
+    def bad(self):
         """True if the campaign fails because of it."""
         return self.outcome in ("silent", "traceback")
 
@@ -61,18 +52,18 @@ class Campaign:
     cases: list[list[Finding]] = field(default_factory=list)
 
     @property
-    def bad(self) -> list[Finding]:
+    def bad(self):
         """Everything silent and every traceback."""
         return [finding for case in self.cases for finding in case if finding.bad]
 
-    def counts(self) -> Counter[str]:
+    def counts(self):
         """Cases by their worst outcome; named is worse than harmless."""
         return Counter(max((f.outcome for f in case), key=OUTCOMES.index) for case in self.cases if case)
 
 
-def draw_again(rng: random.Random, possible: Sequence[Case], count: int) -> list[Case]:
+def draw_again(rng, possible, count):
     """Draw `count` cases: every one once before any is drawn again."""
-    drawn: list[Case] = []
+    drawn = []
     while len(drawn) < count:
         drawn += rng.sample(possible, min(len(possible), count - len(drawn)))
     return drawn
@@ -81,13 +72,13 @@ def draw_again(rng: random.Random, possible: Sequence[Case], count: int) -> list
 class Listener:
     """Standard output and error of this process, caught in a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
 
-    def hear(self, call: Callable[[], int | None]) -> tuple[int | None, str]:
+    def hear(self, call):
         """Exit status of a command and all it printed; None and the traceback when it raised."""
         os.truncate(self.path, 0)
         status: int | None
@@ -103,9 +94,9 @@ class Listener:
         return status, self.path.read_bytes().decode("utf-8", "replace").strip()
 
 
-def forked(cases: Sequence[Case], task: Task[Case], folder: Path, jobs: int) -> Iterator[list[Finding]]:
+def forked(cases, task, folder, jobs):
     """Fork for every case, `jobs` at once, and yield the findings of each as it ends. A child that dies is a traceback."""
-    running: dict[int, int] = {}
+    running = {}
     for number, case in enumerate(cases):
         if len(running) >= jobs:
             yield _reap(running, folder, cases)
@@ -114,7 +105,7 @@ def forked(cases: Sequence[Case], task: Task[Case], folder: Path, jobs: int) -> 
         yield _reap(running, folder, cases)
 
 
-def _fork(number: int, case: Case, task: Task[Case], folder: Path) -> int:
+def _fork(number, case, task, folder):
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -135,7 +126,7 @@ def _fork(number: int, case: Case, task: Task[Case], folder: Path) -> int:
         os._exit(code)
 
 
-def _reap(running: dict[int, int], folder: Path, cases: Sequence[object]) -> list[Finding]:
+def _reap(running, folder, cases):
     pid, status = os.wait()
     number = running.pop(pid)
     notes, output = folder / f"{number}.findings", folder / f"{number}.output"
@@ -152,7 +143,7 @@ def _reap(running: dict[int, int], folder: Path, cases: Sequence[object]) -> lis
     return findings
 
 
-def import_all(folder: Path, warm_up: Callable[[Path], object]) -> None:
+def import_all(folder, warm_up):
     """Import here what `warm_up` imports when it is run in a child, so that no fork has to."""
     listing = folder / "modules"
     pid = os.fork()
@@ -175,14 +166,7 @@ def import_all(folder: Path, warm_up: Callable[[Path], object]) -> None:
                 __import__(name)
 
 
-def try_all(
-    name: str,
-    folder: Path,
-    warm_up: Callable[[Path], object],
-    draw: Callable[[], Sequence[Case]],
-    task: Task[Case],
-    jobs: int,
-) -> Campaign:
+def try_all(name, folder, warm_up, draw, task, jobs):
     """Import what the cases need, draw them, and try each in a fork with a folder of its own."""
     import_all(folder, warm_up)
     (folder / "cases").mkdir()
@@ -190,7 +174,7 @@ def try_all(
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
+def workplace():
     """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.chdir(ROOT)
@@ -202,7 +186,7 @@ def workplace() -> Iterator[Path]:
         yield Path(name)
 
 
-def report(campaigns: Sequence[Campaign], show: int = 20) -> int:
+def report(campaigns, show=20):
     """Print the bad findings and the table; the exit status."""
     console, table = Console(width=200, highlight=False), Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:

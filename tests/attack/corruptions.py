@@ -11,17 +11,15 @@ import hashlib
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from coder_core import cluster, evaluate, project, train
-from coder_core.api import Run, open_run
+from coder_core.api import open_run
 from coder_core.api.clusters import offline_clusters
 from coder_core.api.joint_space import stored_layout
 from coder_core.console.faults import InputError
@@ -29,9 +27,10 @@ from coder_core.files.manifest import MANIFEST
 from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.model.products import use_onednn
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.saves import SaveStore
-from tests.attack.campaign import FIXTURE, USUAL_EXITS, Campaign, Finding, Listener, draw_again, try_all
+from tests.attack.bad_inputs import flip
+from tests.attack.campaign import FIXTURE, USUAL_EXITS, Finding, draw_again, try_all
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import events, position, state_tensors
 
@@ -50,13 +49,13 @@ class Corruption:
     run: str
     path: str
     content: bytes
-    about: str
+    change: str
 
-    def __str__(self) -> str:
-        return f"{self.run}/{self.path} {self.about}"
+    def __str__(self):
+        return f"{self.run}/{self.path} {self.change}"
 
 
-def three_epochs(name: str, folder: Path) -> Path:
+def three_epochs(name, folder):
     """The files that a run begins with, as the fixture has them, for three epochs."""
     like = FIXTURE / "checkpoints" / name
     files = {file: read_checked(like, file) for file in read_manifest(like)["files"]}
@@ -64,7 +63,7 @@ def three_epochs(name: str, folder: Path) -> Path:
     return write_sealed(folder, files)
 
 
-def prepare_runs(folder: Path) -> None:
+def prepare_runs(folder):
     """Make both runs, their derived results, and the facts of each door while they are intact."""
     use_onednn()  # as the commands do
     for name in RUNS:
@@ -80,7 +79,7 @@ def prepare_runs(folder: Path) -> None:
             torch.save(seen, folder / f"{door}-{name}.facts")
 
 
-def digest(value: Any) -> str:
+def digest(value):
     """One number for arrays, tables and plain values."""
     if isinstance(value, np.ndarray):
         shape = f"{value.dtype}{value.shape}".encode()
@@ -95,11 +94,11 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
+def seen_by_the_api(folder):
     """Everything a page shows of a run: name of the part → its digest, and the faults shown instead."""
-    faults: list[str] = []
+    faults = []
 
-    def stored(result: Any) -> Any:
+    def stored(result):
         faults.extend([result.fault] if result.fault else [])
         return result.value and vars(result.value)
 
@@ -107,29 +106,25 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
         run = open_run(folder)
     except InputError as error:
         return {}, [str(error)]
-    parts: dict[str, Callable[[Run], Any]] = {
-        "config": lambda run: dict(run.config),
-        "status": lambda run: dict(run.status),
-        "metrics": lambda run: run.metrics("dev"),
-        "embeddings": lambda run: run.embeddings("dev"),
-        "scoring": lambda run: run.scoring("dev"),
-        "diversity": lambda run: run.diversity("dev"),
-        "captions": lambda run: list(run.captions("dev")),
-        "ranks": lambda run: run.ranks("dev"),
-        "tables": lambda run: tables_of(run.analysis("dev")),
-        "images": lambda run: run.analysis("dev").image_names,
-        "documents": lambda run: documents_of(run.analysis("dev")),
-        "history": lambda run: run.history,
-        "steps": lambda run: run.steps,
-        "layout": lambda run: stored(stored_layout(run, "dev", LayoutSettings("pca"))),
-        "clusters": lambda run: stored(offline_clusters(run, "dev", ClusterSettings(CLUSTERS))),
-        "query": lambda run: run.encode_text(["a red ring"]),
+    of_split = ("metrics", "embeddings", "scoring", "diversity", "ranks")
+    parts = {name: lambda name=name: getattr(run, name)("dev") for name in of_split} | {
+        "config": lambda: dict(run.config),
+        "status": lambda: dict(run.status),
+        "captions": lambda: list(run.captions("dev")),
+        "tables": lambda: tables_of(run.analysis("dev")),
+        "images": lambda: run.analysis("dev").image_names,
+        "documents": lambda: documents_of(run.analysis("dev")),
+        "history": lambda: run.history,
+        "steps": lambda: run.steps,
+        "layout": lambda: stored(stored_layout(run, "dev", LayoutSettings("pca"))),
+        "clusters": lambda: stored(offline_clusters(run, "dev", ClusterSettings(CLUSTERS))),
+        "query": lambda: run.encode_text(["a red ring"]),
     }
     seen = {}
     for name, part in parts.items():
         before = len(faults)
         try:
-            seen[name] = digest(part(run))
+            seen[name] = digest(part())
         except InputError as error:
             faults.append(str(error))
         if len(faults) > before:
@@ -141,24 +136,22 @@ def seen_by_the_api(folder: Path) -> tuple[Facts, list[str]]:
     return seen, list(dict.fromkeys(faults))
 
 
-def tables_of(analysis: Analysis) -> dict[str, np.ndarray]:
-    """Every array of an analysis."""
+def tables_of(analysis):
     return {name: np.asarray(analysis.array(name)) for name in analysis.arrays}
 
 
-def documents_of(analysis: Analysis) -> dict[str, Any]:
-    """Every document of an analysis that its manifest names."""
+def documents_of(analysis):
     return {name: analysis.document(name) for name in analysis.manifest["documents"]}
 
 
-def written_by_evaluate(folder: Path) -> tuple[Facts, list[str]]:
+def written_by_evaluate(folder):
     """The analysis, and what must not change."""
     analysis = open_analysis(folder, "dev", verify=True)
-    facts = {name: digest(np.asarray(analysis.array(name))) for name in analysis.arrays}
+    facts = {name: digest(table) for name, table in tables_of(analysis).items()}
     return facts | {"metrics": digest(analysis.metrics), "captions": digest(analysis.captions)}, []
 
 
-def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
+def written_by_resume(folder):
     """The last state, the best model, the history and the analysis of a run that was continued to its end."""
     best = SaveStore(folder / "best", keep=1).newest()
     states = {"state": state_tensors(folder), "position": position(folder), "history": events(folder)}
@@ -166,7 +159,7 @@ def written_by_resume(folder: Path) -> tuple[Facts, list[str]]:
     return facts | {"best": best.fingerprint if best else ""} | written_by_evaluate(folder)[0], []
 
 
-DOORS: dict[str, tuple[Callable[[Path], int] | None, Callable[[Path], tuple[Facts, list[str]]]]] = {
+DOORS = {
     "evaluate": (lambda run: evaluate.main([str(run)]), written_by_evaluate),
     "resume": (lambda run: train.main(["--resume", str(run)]), written_by_resume),
     # last: the commands choose the library of products, and with it the bits of a query
@@ -174,7 +167,7 @@ DOORS: dict[str, tuple[Callable[[Path], int] | None, Callable[[Path], tuple[Fact
 }
 
 
-def meet(case: Corruption, folder: Path, listener: Listener, base: Path) -> Iterator[Finding]:
+def meet(case, folder, listener, base):
     """Try one corruption at every door, each on a copy of its own."""
     for door in DOORS:
         run = Path(shutil.copytree(base / "runs" / case.run, folder / door))
@@ -183,7 +176,7 @@ def meet(case: Corruption, folder: Path, listener: Listener, base: Path) -> Iter
         yield judge(case, door, run, expected, listener)
 
 
-def judge(case: Corruption, door: str, run: Path, expected: Facts, listener: Listener) -> Finding:
+def judge(case, door, run, expected, listener):
     """Outcome at one door."""
     use, facts = DOORS[door]
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
@@ -195,7 +188,7 @@ def judge(case: Corruption, door: str, run: Path, expected: Facts, listener: Lis
     named = any(name in text for name in names)
     if status in USUAL_EXITS:
         return Finding(str(case), door, "named" if named else "silent", text)
-    results: list[tuple[Facts, list[str]]] = []
+    results = []
     status, trace = listener.hear(lambda: results.append(facts(run)))
     if status is None:
         return Finding(str(case), door, "traceback", f"{text} … {trace}")
@@ -211,18 +204,16 @@ def judge(case: Corruption, door: str, run: Path, expected: Facts, listener: Lis
     return Finding(str(case), door, "named" if named else "harmless", text)
 
 
-def draw(base: Path, cases: int, seed: int) -> list[Corruption]:
+def draw(base, cases, seed):
     """Corruptions, every kind of every file in turn."""
     rng = random.Random(seed)
-    possible: list[tuple[str, str, str]] = []
-    for run in RUNS:
-        folder = base / "runs" / run
-        files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
-        possible += [(run, path, kind) for path in files for kind in KINDS]
+    files = [path.relative_to(base / "runs") for path in sorted((base / "runs").rglob("*")) if path.is_file()]
+    files = [(path.parts[0], str(path.relative_to(path.parts[0]))) for path in files]
+    possible = [(*file, kind) for file in files if file[0] in RUNS for kind in KINDS]
     return [corrupt(base, *corruption, rng) for corruption in draw_again(rng, possible, cases)]
 
 
-def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> Corruption:
+def corrupt(base, run, path, kind, rng):
     """The new contents of a file."""
     content = (base / "runs" / run / path).read_bytes()
     if not content or kind == "empty":
@@ -231,17 +222,14 @@ def corrupt(base: Path, run: str, path: str, kind: str, rng: random.Random) -> C
         length = rng.randrange(len(content))
         return Corruption(run, path, content[:length], f"cut to {length} of {len(content)} bytes")
     if kind == "bit":
-        position, bit = rng.randrange(len(content)), rng.randrange(8)
-        changed = content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
-        return Corruption(run, path, changed, f"bit {bit} of byte {position} flipped")
+        return Corruption(run, path, flip(content, rng), "one bit flipped")
     files = [file for file in sorted((base / "runs").rglob("*")) if file.is_file()]
     files = [file for file in files if file.read_bytes() != content]
     source = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
-    about = f"replaced by {source.relative_to(base / 'runs')}"
-    return Corruption(run, path, source.read_bytes(), about)
+    return Corruption(run, path, source.read_bytes(), f"replaced by {source.relative_to(base / 'runs')}")
 
 
-def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 2) -> Campaign:
+def campaign(folder, cases=CASES, seed=0, jobs=2):
     """Draw the corruptions and try them all."""
     drawn, attack = partial(draw, folder, cases, seed), partial(meet, base=folder)
     return try_all("corruptions", folder, prepare_runs, drawn, attack, jobs)

@@ -6,8 +6,6 @@ A kill is silent when a save that stood before is gone or damaged, or when the r
 weights, moments, banks, positions or history than one that was never stopped.
 """
 
-from pathlib import Path
-
 from tests.attack.campaign import Campaign, Finding, import_all
 from tests.support.fork_driver import kills, train
 from tests.support.tiny_runs import assert_same_run, write_tiny_data
@@ -15,7 +13,7 @@ from tests.support.tiny_runs import assert_same_run, write_tiny_data
 CASES = 200
 
 
-def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 1) -> Campaign:
+def campaign(folder, cases=CASES, seed=0, jobs=1):
     """Kill `cases` times, half of them in saves; one at a time, whatever `jobs` is."""
     data = str(write_tiny_data(folder / "data"))
     import_all(folder, lambda base: train(data, base / "warm-up", "run"))
@@ -36,7 +34,7 @@ def campaign(folder: Path, cases: int = CASES, seed: int = 0, jobs: int = 1) -> 
     return Campaign("kills", [[finding] for finding in findings])
 
 
-def difference(root: Path, number: int) -> str:
+def difference(root, number):
     """Difference of a run that was killed and continued from one that never was; "" without any."""
     try:
         assert_same_run(root / f"run-{number}", root / "whole")

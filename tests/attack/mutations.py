@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -27,7 +26,7 @@ TESTS = {
 FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
 COPIED = (*FOLDERS, "pyproject.toml", "README.md", "streamlit_app.py")
 TIMEOUT = 180  # seconds of a flip's tests: a flip that makes them endless is noticed too
-PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
 )
@@ -37,7 +36,7 @@ FLIPS |= {ast.FloorDiv: ast.Mult, ast.USub: ast.UAdd}
 SKIPPED = ("annotation", "returns", "decorator_list", "msg", "bases")
 
 
-def sites(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
+def sites(tree):
     """Nodes whose operator or constant can be flipped: node, field, index in the field's list (or −1)."""
     if isinstance(tree, ast.Constant):
         if type(tree.value) in (int, float, bool):
@@ -57,13 +56,13 @@ def sites(tree: ast.AST) -> Iterator[tuple[ast.AST, str, int]]:
                 yield from sites(child)
 
 
-def flipped(source: str, site: int) -> tuple[str, int, str]:
+def flipped(source, site):
     """Return the module with one site flipped, its line, and a description of the flip."""
     tree = ast.parse(source)
     node, name, number = list(sites(tree))[site]
     before = ast.unparse(node)
     if isinstance(node, ast.Constant):
-        node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
+        node.value = (not node.value) if isinstance(node.value, bool) else node.value + 1
     elif number < 0:
         setattr(node, name, FLIPS[type(getattr(node, name))]())
     else:
@@ -72,7 +71,7 @@ def flipped(source: str, site: int) -> tuple[str, int, str]:
     return ast.unparse(tree), getattr(node, "lineno", 0), f"{before}  ->  {ast.unparse(node)}"
 
 
-def noticed(folder: Path, tests: tuple[str, ...]) -> bool:
+def noticed(folder, tests):
     """True if a test fails, in a fork that ends after the first failure or the time limit."""
     child = os.fork()
     if child == 0:
@@ -99,7 +98,7 @@ def noticed(folder: Path, tests: tuple[str, ...]) -> bool:
     return True
 
 
-def main() -> int:
+def main():
     """Try the flips and print the share noticed in each package."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="flips, the same number in each package")
@@ -109,7 +108,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True  # two flips within a second would share a compiled file
-    totals: dict[str, list[bool]] = {}
+    totals = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "project"
         folder.mkdir()

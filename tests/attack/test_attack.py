@@ -4,6 +4,7 @@ Kills are those of `tests/training/test_kills.py`, links those of `tests/runs/te
 """
 
 import os
+import re
 import subprocess
 import sys
 
@@ -12,19 +13,10 @@ import pytest
 from tests.attack.campaign import ROOT
 
 SAMPLE = """
-import torch
+from tests.attack import __main__, corruptions
 
-from tests.attack import corruptions, inputs
-from tests.attack.campaign import report, workplace
-
-torch.set_num_threads(1)
 corruptions.RUNS = ("whole",)
-campaigns = []
-for module, cases, seed in ((corruptions, 4, 0), (inputs, 6, 1)):
-    with workplace() as folder:
-        campaigns.append(module.campaign(folder, cases, seed))
-        assert len(campaigns[-1].cases) >= cases, module
-raise SystemExit(report(campaigns))
+raise SystemExit(__main__.main())
 """
 
 
@@ -32,11 +24,9 @@ raise SystemExit(report(campaigns))
 @pytest.mark.timeout(900)
 def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
     """Both in one process, apart from the tests': a fork of one that has trained may hang."""
-    ended = subprocess.run(
-        [sys.executable, "-c", SAMPLE],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", SAMPLE, "corruptions", "inputs", "--cases=5", "--jobs=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    for name in ("corruptions", "inputs"):
+        assert re.search(rf"^{name}: [5-9] in ", ended.stdout, re.MULTILINE)
