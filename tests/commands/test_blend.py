@@ -16,6 +16,7 @@ from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
+from tests.attack.links import digest
 from tests.support.picture_folders import NAMES, draw
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import embedded_by_transformers
@@ -47,11 +48,11 @@ def zero_shot_metrics(towers_folder, analysis):
 
 
 def test_the_ends_are_the_run_and_the_zero_shot_model(run, towers_folder, tmp_path, capsys):
-    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in run.rglob("*") if path.is_file()}
+    before = digest(run)
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
     files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}
     assert main([*command, *(f"{flag}={file}" for flag, file in files.items())]) == 0
-    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in run.rglob("*") if p.is_file()} == before
+    assert digest(run) == before
     rows = json.loads(files["--json"].read_text())["runs"]
     assert list(rows) == [f"{run} α=0", f"{run} α=0.5", f"{run} α=1"]
     assert [row.pop("alpha") for row in rows.values()] == [0, 0.5, 1]

@@ -44,8 +44,8 @@ def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed):
     folders = {"bin", "coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
-    modules = {path.relative_to(REPOSITORY) for path in (REPOSITORY / "coder_core").rglob("*.py")}
-    files = {path for path in (installed / "coder_core").rglob("*") if path.is_file()}
+    sources, files = ((root / "coder_core").rglob("*.*") for root in (REPOSITORY, installed))
+    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix in (".py", ".toml")}
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
 
 

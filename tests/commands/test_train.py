@@ -50,43 +50,32 @@ def test_help_lists_every_preset_and_every_value(capsys):
 def test_a_preset_with_other_values(data, tmp_path, capsys):
     arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
     assert main(arguments) == 0
-    config, about = read_config(tmp_path / "demo")
+    run = tmp_path / "demo"
+    config, facts = read_config(run)
+    temperature = PRESETS["demo"].config.objective.temperature
+    values = {"bank_size": 16, "gamma": 0.25, "dimension": 8, "temperature": temperature}
+    assert config == changed(config, **values)
     assert config.name == "demo"
-    assert (config.memory.bank_size, config.objective.gamma, config.model.dimension) == (16, 0.25, 8)
-    assert config.objective.temperature == PRESETS["demo"].config.objective.temperature
-    assert about["torch"] == torch.__version__
-    assert about["threads"] == 1
-    assert about["float32_products"] == product_library()
-    assert (about["train_images"], about["train_captions"], about["feature_size"]) == (20, 40, 6)
-    assert re.fullmatch("[0-9a-f]{64}", about["data_fingerprint"])
+    expected = {"torch": torch.__version__, "threads": 1, "float32_products": product_library()}
+    expected |= {"train_images": 20, "train_captions": 40, "feature_size": 6}
+    assert expected.items() <= facts.items()
+    assert re.fullmatch("[0-9a-f]{64}", facts["data_fingerprint"])
     assert "R@sum" in capsys.readouterr().out
-    status = status_of(tmp_path / "demo")
-    assert (status["state"], status["step"], status["steps"]) == ("finished", 5, 5)
+    assert {"state": "finished", "step": 5, "steps": 5}.items() <= status_of(run).items()
     files = {"config.toml", "words.json", "manifest.json", "history.jsonl", "status.json"}
-    names = {path.name for path in (tmp_path / "demo").iterdir() if not path.name.startswith(".")}
+    names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == files | {"best", "state", "analysis"}
-    first = read_history(tmp_path / "demo" / HISTORY)[0]
-    assert (first["event"], first["steps"], first["per_epoch"]) == ("start", 5, 5)
-    loaded = load_model(tmp_path / "demo")
-    assert loaded.encode_text(["a red star", "zebra"]).shape == (2, 8)
+    assert {"event": "start", "steps": 5, "per_epoch": 5}.items() <= read_history(run / HISTORY)[0].items()
+    assert load_model(run).encode_text(["a red star", "zebra"]).shape == (2, 8)
 
     # the same name again is refused, resuming a finished run ends at once
     assert main(arguments) == 1
     assert "--resume" in capsys.readouterr().err
-    before = newest_state(tmp_path / "demo").fingerprint
-    assert main(["--resume", str(tmp_path / "demo"), "--threads=1", "--save-every=7"]) == 0
-    assert newest_state(tmp_path / "demo").fingerprint == before
-    assert main(["--resume", str(tmp_path / "demo"), "--dimension=16"]) == 1
+    before = newest_state(run).fingerprint
+    assert main(["--resume", str(run), "--threads=1", "--save-every=7"]) == 0
+    assert newest_state(run).fingerprint == before
+    assert main(["--resume", str(run), "--dimension=16"]) == 1
     assert "--dimension: is 16; expected 8" in plain(capsys.readouterr().err)
-    # a damaged configuration is named
-    config_file = tmp_path / "demo" / "config.toml"
-    content = bytearray(config_file.read_bytes())
-    flipped = content.copy()
-    flipped[40] ^= 1
-    for damaged in (flipped, content[:-5]):
-        config_file.write_bytes(damaged)
-        assert main(["--resume", str(tmp_path / "demo")]) == 1
-        assert str(config_file) in capsys.readouterr().err.replace("\n", "")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +96,6 @@ def test_a_preset_with_other_values(data, tmp_path, capsys):
         (["--word-vectors=/nowhere/glove.txt"], "glove.txt"),
         (["--data=missing", "--root=pyproject.toml/runs"], "pyproject.toml"),  # before the data is read
         (["--data=missing", f"--root={300 * 'a'}"], "File name too long"),
-        (["--resume=none", "--name", "other"], "--name: "),
         (["--resume=none", "--name=other"], "--name: "),
         (["--resume=none"], "none"),
     ],

@@ -22,15 +22,19 @@ WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sle
 NOTHING = (sys.executable, "-c", "pass")
 
 
-def until(folder, condition, seconds=20):
+def until(condition, seconds=20):
+    """The first true value of a condition."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        job = folder.current()
-        assert job is not None
-        if condition(job):
-            return job
-        time.sleep(0.05)
-    raise AssertionError(f"still {job} after {seconds} seconds")
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} seconds")
+
+
+def over(folder):
+    """The job of a folder, once it is over."""
+    return until(lambda: not (job := folder.current()).running and job)
 
 
 def test_one_job_at_a_time_in_its_own_session(tmp_path):
@@ -40,7 +44,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
     try:
         assert folder.start(WAIT).pid == first.pid
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
-        until(folder, lambda job: "hello" in job.output)
+        until(lambda: "hello" in folder.current().output)
         assert psutil.Process(first.pid).nice() == min(os.nice(0) + NICENESS, 19)
         session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions as well
         assert not session.exists() or session.read_text().split()[-1] == str(NICENESS)
@@ -48,16 +52,16 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
         assert (tmp_path / "job" / "job.json").exists()
     finally:
         folder.stop()
-    assert until(folder, lambda job: not job.running).output == "hello\n"
+    assert over(folder).output == "hello\n"
     ProgressFile(folder.progress_file).write(JobProgress(1.0, "of the job before", "finished"))
     second = folder.start(NOTHING)
     assert second.pid != first.pid
-    assert until(folder, lambda job: not job.running).progress is None
+    assert over(folder).progress is None
     folder.forget()
     assert folder.current() is None
 
 
-def test_a_recycled_pid_is_another_process(tmp_path):
+def test_a_recycled_pid_is_another_process_and_a_damaged_record_no_running_job(tmp_path):
     this = psutil.Process()
     record = {"pid": this.pid, "created": this.create_time() - 100}
     (tmp_path / "job.json").write_text(json.dumps(record))
@@ -65,31 +69,19 @@ def test_a_recycled_pid_is_another_process(tmp_path):
     assert not job.running
     JobFolder(tmp_path).stop()  # signals nobody: this test would end here
     assert find_process(this.pid, this.create_time()) == this
+    no_numbers = ('{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}')
+    for content in ("", "{", "[]", *no_numbers):
+        (tmp_path / "job.json").write_text(content)
+        job = JobFolder(tmp_path).current()
+        assert job is None or not job.running
 
 
 def test_a_zombie_is_over():
     pid = os.posix_spawn(sys.executable, NOTHING, os.environ)
     created = psutil.Process(pid).create_time()
-    end = time.monotonic() + 20
-    while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     assert find_process(pid, created) is None
     os.waitpid(pid, 0)
-
-
-def test_a_damaged_record_is_no_running_job(tmp_path):
-    for content in (
-        "",
-        "{",
-        "[]",
-        '{"pid": "x", "created": 1}',
-        '{"pid": null}',
-        '{"pid": -1, "created": 0}',
-    ):
-        (tmp_path / "job.json").write_text(content)
-        job = JobFolder(tmp_path).current()
-        assert job is None or not job.running
 
 
 def test_commands_see_the_package_and_not_the_working_folder(tmp_path):
@@ -98,8 +90,7 @@ def test_commands_see_the_package_and_not_the_working_folder(tmp_path):
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
     folder = JobFolder(tmp_path / "job")
     folder.start((sys.executable, "-P", "-c", program))
-    words = until(folder, lambda job: not job.running).output.split()
-    assert words == ["False", "True", str(PACKAGE_FOLDER)]
+    assert over(folder).output.split() == ["False", "True", str(PACKAGE_FOLDER)]
 
 
 def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path):

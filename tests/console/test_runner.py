@@ -50,22 +50,15 @@ def test_an_error_becomes_a_message_and_a_status(error, status, out, err, capsys
     assert capsys.readouterr() == (out, err)
 
 
-def test_arguments_are_those_of_the_process_by_default(monkeypatch):
+def test_arguments_are_those_of_the_process_by_default_and_another_error_keeps_its_traceback(monkeypatch):
     @command
     def main(arguments):
-        return len(arguments)
+        return len(arguments) or arguments[0]
 
     monkeypatch.setattr("sys.argv", ["coder-x", "a", "b"])
     assert main() == 2
     assert main(("a",)) == 1
-
-
-def test_another_error_is_a_fault_of_the_program_and_keeps_its_traceback():
-    @command
-    def main(arguments):
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
+    with pytest.raises(IndexError):
         main([])
 
 

@@ -26,8 +26,7 @@ def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(ca
     open_console().print(metrics_table(ROWS, "dev"))
     out = capsys.readouterr().out
     [line] = [line for line in out.splitlines() if LONG in line]
-    for cell in ("12.3/12.3/12.3", "4 · 4.0", "345.6", "0.789"):
-        assert cell in line
+    assert all(cell in line for cell in ("12.3/12.3/12.3", "4 · 4.0", "345.6", "0.789"))
     assert "too narrow" not in out
     monkeypatch.setenv("COLUMNS", "60")
     open_console().print(metrics_table({"demo": ROWS["demo"]}, "dev"))
