@@ -48,20 +48,19 @@ class Ranks:
 def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
     """Rank both ways without holding the matrix of scores.
 
-        The other captions of an image never count against its best one. Any number of captions an image is legal; an image
-        without captions asks no question (rank −1) but stays a candidate for the captions.
+    The other captions of an image never count against its best one. Any number of captions an image is legal; an image
+    without captions asks no question (rank −1) but stays a candidate for the captions.
 
-        >>> from coder_core.evaluation.sources import ScoreMatrix
-        >>> from coder_core.evaluation.sources import slices
-    from coder_core.evaluation.tiles import score_tiles
-        >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
-        >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
-        array([1, 1, 0])
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
+    >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
+    >>> rank(score_tiles([ScoreMatrix(matrix)], [0, 1, 2])).text_ranks
+    array([1, 1, 0])
 
-        Args:
-            ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
-            best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
-                last, then the lower index first.
+    Args:
+        ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
+        best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
+            last, then the lower index first.
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
@@ -188,20 +187,19 @@ def best_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
-        >>> from coder_core.evaluation.sources import ScoreMatrix
-        >>> from coder_core.evaluation.sources import slices
-    from coder_core.evaluation.tiles import score_tiles
-        >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
-        >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
-        [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
+    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.25, 0.75], [0.25, 1.0, 0.5]]))], [0, 1, 1])
+    >>> [array.tolist() for array in best_lists(tiles, 2, by_image=True)]
+    [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
 
-        Args:
-            asking: (Q,) int64, the queries; None for all.
-            last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
-                own ones.
+    Args:
+        asking: (Q,) int64, the queries; None for all.
+        last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
+            own ones.
 
-        Returns:
-            (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
+    Returns:
+        (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
     """
     images_of = torch.arange(scores.n), scores.image_of_text
     query_image, candidate_image = images_of if by_image else images_of[::-1]

@@ -94,7 +94,11 @@ Source = EmbeddingPair | ScoreMatrix
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """Cut `count` rows into parts of at most `size` (at least 1)."""
+    """Cut `count` rows into parts of at most `size` (at least 1).
+
+    >>> [[part.start, part.stop] for part in slices(5, 2)]
+    [[0, 2], [2, 4], [4, 5]]
+    """
     size = max(1, size)
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
