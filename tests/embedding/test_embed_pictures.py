@@ -235,8 +235,7 @@ class WideTowers:
 
 
 def test_embeddings_are_never_in_memory_all_at_once(tmp_path):
-    captions = 512
-    folder = tmp_path / "data" / "train"
+    captions, folder = 512, tmp_path / "data" / "train"
     folder.mkdir(parents=True)
     (folder / "0.jpg").write_bytes(draw(0))
     table = "".join(f"0.jpg,caption {number}\n" for number in range(captions))
@@ -252,20 +251,24 @@ def test_embeddings_are_never_in_memory_all_at_once(tmp_path):
     assert peak < captions * WIDE * 4 / 2
 
 
+TWO, NO_MODEL = "--model and --tower: ", "--model=no/such-model"
+
+
 @pytest.mark.parametrize(
     ("flags", "culprit"),
     [
-        ([], "--model and --tower: "),
-        (["--model=a", "--tower=b:c"], "--model and --tower: "),
-        (["--model=no/such-model"], "--model no/such-model: "),
-        (["--model=no/such-model", "--revision=v2"], "hf download no/such-model --revision v2 --include"),
-        (["--model=a/b/c"], "a/b/c"),
-        (["--model=a", "--batch-size=0"], "--batch-size and --workers: are 0 and -1"),
-        (["--model=a", "--format=coco"], "format coco"),
-        (["--model=a", "--split=nowhere"], '"nowhere"; expected one of train, dev, test'),
+        ("", TWO),
+        ("--model=a --tower=b:c", TWO),
+        (NO_MODEL, "--model no/such-model: "),
+        (f"{NO_MODEL} --revision=v2", "hf download no/such-model --revision v2 --include"),
+        ("--model=a/b/c", "a/b/c"),
+        ("--model=a --batch-size=0", "--batch-size and --workers: are 0 and -1"),
+        ("--model=a --format=coco", "format coco"),
+        ("--model=a --split=nowhere", '"nowhere"; expected one of train, dev, test'),
     ],
 )
 def test_flags_that_cannot_work_are_refused(flags, culprit, pictures, tmp_path, capsys):
-    assert main(["pictures", str(pictures), "--name=run", f"--root={tmp_path / 'runs'}", *flags]) == 1
+    where = [str(pictures), "--name=run", f"--root={tmp_path / 'runs'}"]
+    assert main(["pictures", *where, *flags.split()]) == 1
     assert culprit in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -152,27 +152,28 @@ def test_broken_pictures_and_a_disk_without_room(base, whole, tmp_path, monkeypa
     assert "takes 3,840 bytes, and 1 are free" in capsys.readouterr().err
 
 
+GRIDS = """
+import numpy as np
+class Six:
+    def encode_pictures(self, pictures): return np.ones((len(pictures), 6, 3))
+class Grid(Six):
+    grid = (2, 3)
+    def view(self, width, height): return (0, 0, 0.5, 1)
+class Huge(Grid):
+    def encode_pictures(self, pictures): return np.full((len(pictures), 6, 3), 1e6)
+"""
+
+
 def test_what_gives_no_grid_is_refused(base, tmp_path, monkeypatch):
+    naflex, picture = write_tiny_naflex(tmp_path / "naflex", ["a"]), Image.new("RGB", (8, 8))
     assert "from 1 to 4, or 0 for all" in str(refusal(transformers_regions, str(base / "clip"), grid=7))
-    naflex = write_tiny_naflex(tmp_path / "naflex", ["a"])
     assert "(NaFlex), which gives no fixed grid" in str(refusal(transformers_regions, str(naflex), grid=2))
-    (tmp_path / "region_tower_of_a_test.py").write_text(
-        "import numpy as np\n"
-        "class Six:\n"
-        "    def encode_pictures(self, pictures): return np.ones((len(pictures), 6, 3))\n"
-        "class Grid(Six):\n"
-        "    grid = (2, 3)\n"
-        "    def view(self, width, height): return (0, 0, 0.5, 1)\n"
-        "class Huge(Grid):\n"
-        "    def encode_pictures(self, pictures): return np.full((len(pictures), 6, 3), 1e6)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
     module = "region_tower_of_a_test"
+    (tmp_path / f"{module}.py").write_text(GRIDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
     assert "gives 6 features a picture, not 2 × 2" in str(refusal(own_regions, f"{module}:Six", grid=0))
-    tower = own_regions(f"{module}:Grid", grid=0)
+    tower, huge = (own_regions(f"{module}:{name}", grid=0) for name in ("Grid", "Huge"))
     assert (tower.rows, tower.columns, tower.size) == (2, 3, 3)
-    prepared = tower.prepare(Image.new("RGB", (8, 8)))
-    assert prepared.view == (0, 0, 0.5, 1)
-    assert tower.encode_picture(Image.new("RGB", (8, 8))).shape == (6, 3)
-    huge = own_regions(f"{module}:Huge", grid=0)
-    assert "numbers above 65,504" in str(refusal(huge.encode, [prepared]))
+    assert tower.prepare(picture).view == (0, 0, 0.5, 1)
+    assert tower.encode_picture(picture).shape == (6, 3)
+    assert "numbers above 65,504" in str(refusal(huge.encode, [tower.prepare(picture)]))

@@ -34,13 +34,6 @@ def test_median_ranks_and_ties_by_hand():
     assert retrieval_metrics(*same, ties="optimistic")["i2t_r1"] == 100
 
 
-def scored(seed):
-    """Return embeddings, their scores, which torchmetrics wants above 0, and which pairs match."""
-    images, texts, owner = correlated(40, 130, seed)
-    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
-    return (images, texts, owner), torch.from_numpy(images @ texts.T) + 2, relevant
-
-
 def test_recall_and_ranks_agree_with_torchmetrics():
     images, texts, owner = correlated(40, 130, seed=1)
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
@@ -95,13 +88,9 @@ def test_too_small_splits_are_refused():
 
 def test_metrics_of_a_matrix_are_those_of_its_embeddings():
     images, texts, owner = correlated(10, 30, seed=3)
-    matrix = images.astype(np.float64) @ texts.T.astype(np.float64)
-    kinds = (
-        [EmbeddingPair(images, texts)],
-        [EmbeddingPair(images, texts, 0.5)] * 2,
-        [ScoreMatrix(matrix)],
-        [ScoreMatrix(matrix, 0.5), EmbeddingPair(images, texts, 0.5)],
-    )
-    metrics = [ensemble_metrics(kind, owner) | five_fold(kind, owner, folds=5, size=2) for kind in kinds]
+    scores, half = images.astype(np.float64) @ texts.T, EmbeddingPair(images, texts, 0.5)
+    mixtures = [[EmbeddingPair(images, texts)], [half] * 2]
+    mixtures += [[ScoreMatrix(scores)], [ScoreMatrix(scores, 0.5), half]]
+    metrics = [ensemble_metrics(mixed, owner) | five_fold(mixed, owner, size=2) for mixed in mixtures]
     for mixed in metrics[1:]:
         assert mixed == pytest.approx(metrics[0])

@@ -44,15 +44,15 @@ def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch):
     vectors, owner = random_captions(5, 1500, 300, size=16)
     seen = []
 
-    def neighbours(exact):
+    def neighbours(exact_below):
         seen.clear()
-        monkeypatch.setattr(captions, "EXACT_BELOW", 2000 if exact else 0)
+        monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
         rows = caption_neighbours(vectors, owner, 50, progress=lambda *now: seen.append(now))
         assert [done for done, _ in seen] == sorted(done for done, _ in seen)
         assert seen[-1][0] == seen[-1][1]
         return rows
 
-    expected, first, second = neighbours(True), neighbours(False), neighbours(False)
+    expected, first, second = map(neighbours, (2000, 0, 0))
     shared = np.mean([len(np.intersect1d(a, b)) / 50 for a, b in zip(expected, first, strict=True)])
     assert shared > 0.99
     assert np.array_equal(first, second)
@@ -72,13 +72,11 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
 
 
 def test_a_caption_that_others_share_fits_their_images():
-    dogs = [
-        "a dog runs on grass",
-        "a brown dog runs on the green grass",
-        "a dog runs on the grass",
-        "the dog on grass",
-    ]
-    vectors = caption_vectors([*dogs, "two men play chess in a park", "chess players sit in a park"])
+    dogs = (
+        "a dog runs on grass, a brown dog runs on the green grass, a dog runs on the grass, the dog on grass"
+    )
+    chess = "two men play chess in a park, chess players sit in a park"
+    vectors = caption_vectors([*dogs.split(", "), *chess.split(", ")])
     assert fitting_images(vectors, np.array([0, 0, 1, 1, 2, 2])).tolist() == [1, 1, 1, 1, 0, 0]
     assert caption_vectors(["red", "green", "blue"]) is None
 

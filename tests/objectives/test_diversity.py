@@ -30,9 +30,8 @@ def test_by_hand(row):
 
     The sample's deviation would be 0.141; the supplement's E[S] − E[S]² is −0.39 for the last row, without a root.
     """
-    scores = torch.tensor([row, [0.5, 0.5]], dtype=torch.float64)
+    scores, top = torch.tensor([row, [0.5, 0.5]], dtype=torch.float64), 1 + math.exp(-1)
     raw = diversity.diversity_std(scores, everything(scores), epsilon=0.1, normalise=False)
-    top = 1 + math.exp(-1)
     assert raw.tolist() == pytest.approx([top, 1.0])
     assert diversity.diversity_std(scores, everything(scores)).tolist() == pytest.approx([1.0, 1 / top])
 
@@ -52,15 +51,14 @@ def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
     exclusions = negatives_of(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
     rows = [kept(*row) for row in zip(problem.bank_scores.tolist(), loops, strict=True)]
-    entropies = [reference.entropy(row, temperature) for row in rows]
-    cases = [
-        (diversity.diversity_std, {}, [reference.deviation(row) for row in rows]),
-        (diversity.diversity_entropy, {"temperature": temperature}, entropies),
-    ]
-    for function, switches, spreads in cases:
-        raw = [reference.raw(spread, epsilon) for spread in spreads]
+    entropy = partial(diversity.diversity_entropy, temperature=temperature)
+    spreads = {diversity.diversity_std: list(map(reference.deviation, rows))}
+    for function, values in (
+        spreads | {entropy: [reference.entropy(row, temperature) for row in rows]}
+    ).items():
+        raw = [reference.raw(spread, epsilon) for spread in values]
         for normalise, expected in ((False, raw), (True, reference.normalised(raw))):
-            fast = function(problem.bank_scores, exclusions, epsilon=epsilon, normalise=normalise, **switches)
+            fast = function(problem.bank_scores, exclusions, epsilon=epsilon, normalise=normalise)
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
@@ -80,12 +78,10 @@ def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed):
     scores = random_problem(seed).scores.detach()
     mask = ~torch.eye(len(scores), dtype=torch.bool)
     for function in BOTH:
-        values = function(scores, mask)
-        assert values.max().item() == 1.0
-        assert values.min().item() > 0.5
-        raw = function(scores, mask, normalise=False)
-        assert raw.min().item() >= 1.0
-        assert raw.max().item() < 2.0
+        values, raw = function(scores, mask), function(scores, mask, normalise=False)
+        assert 0.5 < values.min() < values.max() + 1e-9
+        assert values.max() == 1
+        assert 1 <= raw.min() <= raw.max() < 2
 
 
 def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
@@ -102,25 +98,23 @@ def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
 
 def test_entropy_at_the_printed_temperature_hardly_varies():
     """Cosines of 127 negatives, spread as after training: differences appear in the fourth digit only."""
-    generator = torch.Generator().manual_seed(0)
-    spread = torch.linspace(0.05, 0.2, 64)[:, None]
-    scores = (torch.randn(64, 127, generator=generator) * spread + 0.2).clamp(-1, 1)
-    literal = diversity.diversity_entropy(scores, everything(scores), temperature=1.0)
-    sharp = diversity.diversity_entropy(scores, everything(scores), temperature=0.05)
-    assert 1 - literal.min().item() < 1e-3
-    assert 1 - sharp.min().item() > 5 * (1 - literal.min().item())
+    noise = torch.randn(64, 127, generator=torch.Generator().manual_seed(0))
+    scores = (noise * torch.linspace(0.05, 0.2, 64)[:, None] + 0.2).clamp(-1, 1)
+    kinds = (diversity.diversity_entropy(scores, everything(scores), temperature=t) for t in (1.0, 0.05))
+    literal, sharp = (1 - values.min().item() for values in kinds)
+    assert literal < 1e-3
+    assert sharp > 5 * literal
 
 
 def test_batch_and_bank_are_averaged_raw_and_normalised_once():
     """Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)."""
     batch, bank = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
-    blend = diversity.blend_raw(batch, bank)
-    assert blend.tolist() == [1.25, 1.5]
-    assert diversity.normalise_by_largest(blend).tolist() == pytest.approx([1.25 / 1.5, 1.0])
-    assert diversity.blend_raw(batch, bank, bank_share=0.0).tolist() == batch.tolist()
-    assert diversity.blend_raw(batch, bank, bank_share=1.0).tolist() == bank.tolist()
-    alone = diversity.blend_raw(batch, bank, has_bank=torch.tensor([False, True]))
-    assert alone.tolist() == [1.0, 1.5]  # an anchor without bank negatives keeps its batch value
+    blend = partial(diversity.blend_raw, batch, bank)
+    assert blend().tolist() == [1.25, 1.5]
+    assert diversity.normalise_by_largest(blend()).tolist() == pytest.approx([1.25 / 1.5, 1.0])
+    assert [blend(bank_share=share).tolist() for share in (0.0, 1.0)] == [batch.tolist(), bank.tolist()]
+    # an anchor without bank negatives keeps its batch value
+    assert blend(has_bank=torch.tensor([False, True])).tolist() == [1.0, 1.5]
 
 
 def test_without_negatives_or_with_equal_ones_the_gradient_is_zero():
@@ -140,13 +134,12 @@ def test_without_negatives_or_with_equal_ones_the_gradient_is_zero():
 
 @as_mask_and_list
 @pytest.mark.parametrize("normalise", [False, True])
-def test_gradients(negatives_of, normalise):
+@pytest.mark.parametrize(("function", "switches"), zip(BOTH, ({}, {"temperature": 0.3}), strict=True))
+def test_gradients(negatives_of, normalise, function, switches):
     problem = random_problem(7)
     exclusions = negatives_of(problem.ids, problem.slot_ids)
-    for function, switches in zip(BOTH, ({}, {"temperature": 0.3}), strict=True):
-        assert gradcheck(
-            partial(function, negatives=exclusions, normalise=normalise, **switches), problem.bank_scores
-        )
+    values = partial(function, negatives=exclusions, normalise=normalise, **switches)
+    assert gradcheck(values, problem.bank_scores)
 
 
 def test_the_deviation_does_not_cancel_far_from_zero():
@@ -158,12 +151,11 @@ def test_the_deviation_does_not_cancel_far_from_zero():
 
 def test_impossible_parameters_are_refused():
     scores = torch.zeros(1, 2)
-    calls = {
-        "epsilon": lambda: diversity.diversity_std(scores, EVERY, epsilon=0),
-        "temperature": lambda: diversity.diversity_entropy(scores, EVERY, temperature=-1),
-        "bank_share": lambda: diversity.blend_raw(scores[0], scores[0], bank_share=1.5),
-        "measure": lambda: diversity.anchor_diversity((scores, EVERY), measure="variance"),
-    }
-    for name, call in calls.items():
+    for name, value, call in (
+        ("epsilon", 0, partial(diversity.diversity_std, scores, EVERY)),
+        ("temperature", -1, partial(diversity.diversity_entropy, scores, EVERY)),
+        ("bank_share", 1.5, partial(diversity.blend_raw, scores[0], scores[0])),
+        ("measure", "variance", partial(diversity.anchor_diversity, (scores, EVERY))),
+    ):
         with pytest.raises(ValueError, match=f"{name} must be"):
-            call()
+            call(**{name: value})

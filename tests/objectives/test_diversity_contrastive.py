@@ -1,6 +1,7 @@
 """DCL_I, DCL and M-DCL: CODER eq. 4 to 6, and what sections 1.2 and 1.3 of the decisions settle."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -55,19 +56,16 @@ def test_by_hand(positive, negative, switches, value, slope):
 
 def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
     """DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
-    ids, slots = problem.ids, problem.slot_ids
-    diversity = anchor_diversity(
-        (problem.scores, negatives_of(ids, ids)), (problem.bank_scores, negatives_of(ids, slots)), **switches
-    )
-    in_batch, in_bank = (
-        negatives_of(ids, candidates, keep_same_image, positive_offset=offset)
-        for candidates, offset in ((ids, 0), (slots, None))
-    )
-    return (
-        diversity_contrastive(problem.scores, problem.scores.diagonal(), in_batch, diversity=diversity),
-        diversity_contrastive(problem.bank_scores, problem.bank_positives, in_bank, diversity=diversity),
-        diversity,
-    )
+    sides = [
+        (problem.scores, problem.scores.diagonal(), problem.ids, 0),
+        (problem.bank_scores, problem.bank_positives, problem.slot_ids, None),
+    ]
+    measured = [(scores, negatives_of(problem.ids, candidates)) for scores, _, candidates, _ in sides]
+    diversity, losses = anchor_diversity(*measured, **switches), []
+    for scores, positives, candidates, offset in sides:
+        exclusions = negatives_of(problem.ids, candidates, keep_same_image, positive_offset=offset)
+        losses.append(diversity_contrastive(scores, positives, exclusions, diversity=diversity))
+    return *losses, diversity
 
 
 @as_mask_and_list
@@ -77,20 +75,15 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
 @settings(max_examples=15)
 def test_batch_and_bank_agree_with_the_loops(negatives_of, keep_same_image, measure, seed, bank_share):
     """The bank's columns hold no positive; its score comes from outside and only enters the pull."""
-    problem = random_problem(seed)
-    ids, scores = problem.ids.tolist(), problem.scores.tolist()
-    in_batch = reference.Side(scores, problem.scores.diagonal().tolist(), ids, positive_offset=0)
-    in_bank = reference.Side(
-        problem.bank_scores.tolist(), problem.bank_positives.tolist(), problem.slot_ids.tolist()
-    )
+    problem, switches = random_problem(seed), {"measure": measure, "bank_share": bank_share}
+    ids, positives = problem.ids.tolist(), problem.scores.diagonal().tolist()
+    in_batch = reference.Side(problem.scores.tolist(), positives, ids, positive_offset=0)
+    bank = problem.bank_scores, problem.bank_positives, problem.slot_ids
+    in_bank = reference.Side(*(part.tolist() for part in bank))
     weights = reference.anchor_diversity(in_batch, in_bank, ids, kind=measure, bank_share=bank_share)
-    expected = [
-        reference.losses(side, ids, weights, keep_same_image=keep_same_image) for side in (in_batch, in_bank)
-    ] + [weights]
-    actual = batch_and_bank(
-        problem, negatives_of, keep_same_image=keep_same_image, measure=measure, bank_share=bank_share
-    )
-    for fast, slow in zip(actual, expected, strict=True):
+    loop = partial(reference.losses, query_ids=ids, diversity=weights, keep_same_image=keep_same_image)
+    actual = batch_and_bank(problem, negatives_of, keep_same_image=keep_same_image, **switches)
+    for fast, slow in zip(actual, (loop(in_batch), loop(in_bank), weights), strict=True):
         assert fast.tolist() == pytest.approx(slow, rel=1e-10, abs=1e-10)
 
 
@@ -119,9 +112,8 @@ def test_every_step_meets_the_whole_queue_before_its_own_keys(modality):
         anchors, keys = unit_rows(), (unit_rows(), unit_rows())
         ids = torch.arange(step * 3, (step + 1) * 3) % 8
         partners, slots = keys[1 - modality], (bank.images, bank.texts)[1 - modality]
-        problem = Problem(
-            anchors @ partners.T, ids, anchors @ slots.T, (anchors * partners).sum(1), bank.image_ids
-        )
+        own = (anchors * partners).sum(1)
+        problem = Problem(anchors @ partners.T, ids, anchors @ slots.T, own, bank.image_ids)
         _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
 
         in_ring = reference.Side(
@@ -144,9 +136,8 @@ def test_an_empty_bank_leaves_the_batch_diversity_and_the_pull():
     problem = random_problem(3)
     problem.slot_ids = torch.full_like(problem.slot_ids, -1)
     _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
-    assert torch.equal(
-        diversity, anchor_diversity((problem.scores, all_except_same_image(problem.ids, problem.ids)))
-    )
+    of_batch = problem.scores, all_except_same_image(problem.ids, problem.ids)
+    assert torch.equal(diversity, anchor_diversity(of_batch))
     torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))
 
 
@@ -189,9 +180,7 @@ def test_no_diversity_is_a_diversity_of_one():
 def test_the_positive_is_absent_from_the_sum_exactly():
     """HAL and USER leave exp(−γ/μ) = 0.05 in place of the positive; here an anchor without negatives sums to 0."""
     scores = torch.tensor([[0.5]], dtype=torch.float64)
-    loss = diversity_contrastive(scores, torch.zeros(1, dtype=torch.float64), NOTHING)
-    assert loss.item() == 0.0
-    assert math.exp(-0.3 / 0.1) == pytest.approx(0.05, abs=1e-3)
+    assert diversity_contrastive(scores, torch.zeros(1, dtype=torch.float64), NOTHING).item() == 0.0
 
 
 def test_what_is_no_negative_changes_neither_value_nor_gradient():
@@ -210,10 +199,9 @@ def test_what_is_no_negative_changes_neither_value_nor_gradient():
 @pytest.mark.parametrize(("negative", "gains"), [(0.4, True), (0.1, False)])
 def test_low_diversity_sharpens_around_the_margin(negative, gains):
     """A negative's gradient is its weight: above γ = 0.3 it grows as the diversity falls."""
-    scores = torch.full((2, 1), negative, requires_grad=True)
-    loss = diversity_contrastive(
-        scores, torch.full((2,), 0.5), torch.ones(2, 1) > 0, diversity=torch.tensor([0.5, 1])
-    )
+    scores, diversity = torch.full((2, 1), negative, requires_grad=True), torch.tensor([0.5, 1])
+    positives, mask = torch.full((2,), 0.5), torch.ones(2, 1) > 0
+    loss = diversity_contrastive(scores, positives, mask, diversity=diversity)
     low, high = torch.autograd.grad(loss.sum(), scores)[0].flatten().tolist()
     assert (low > high) == gains
 

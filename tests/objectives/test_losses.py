@@ -63,12 +63,8 @@ def dcl_loop(row, positive, **switches):
     return reference.diversity_contrastive(row, positive, diversity=0.75 + positive / 4, **switches)
 
 
-BOOSTING = {
-    "rs": objectives.relative_sum,
-    "rm": objectives.relative_max,
-    "as": objectives.absolute_sum,
-    "am": objectives.absolute_max,
-}
+FORMS = {"rs": "relative_sum", "rm": "relative_max", "as": "absolute_sum", "am": "absolute_max"}
+BOOSTING = {form: getattr(objectives, name) for form, name in FORMS.items()}
 two_temperatures = {"temperature": 0.3, "teacher_temperature": 0.2}
 IMITATION = {
     "dr": Loss(objectives.rank_distillation, imitation.dr, {"temperature": 0.3, "length": 3}),
@@ -154,9 +150,8 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name,
     exclusions = negatives_of(problem.ids, problem.ids)
 
     def loss(scores):
-        return fast(
-            Direction(scores, scores.diagonal(), exclusions), (teacher, teacher.diagonal()), **switches
-        )
+        target = Direction(scores, scores.diagonal(), exclusions)
+        return fast(target, (teacher, teacher.diagonal()), **switches)
 
     loss(problem.scores).sum().backward()
     assert teacher.grad is None
@@ -301,20 +296,16 @@ def test_relative_never_exceeds_absolute(seed, margin, split):
 @given(margin=margins)
 def test_soft_margins_at_their_ends(margin):
     """γ(d) = 0 with a slope of −1, γ far below d; γ₂(−1) = 0 with a slope of 1, γ₂ far above."""
-    ends = [
-        (partial(soft_margin, largest=1.0), 1.0, -1),
-        (partial(soft_margin, largest=2.0), 2.0, -1),
-        (soft_negative_margin, -1.0, 1),
-    ]
-    for function, at, expected in ends:
+    distances = (partial(soft_margin, largest=largest) for largest in (1.0, 2.0))
+    for function, at, expected in zip(
+        (*distances, soft_negative_margin), (1, 2, -1), (-1, -1, 1), strict=True
+    ):
         end = torch.tensor([at], dtype=torch.float64, requires_grad=True)
         value = function(end, margin)
         (slope,) = torch.autograd.grad(value.sum(), end)
-        assert value.item() == 0
-        assert slope.item() == pytest.approx(expected)
+        assert (value.item(), slope.item()) == pytest.approx((0, expected), abs=0)
         far = torch.tensor([100.0 * expected], dtype=torch.float64)
-        assert function(far, margin).item() == pytest.approx(margin)
-        assert function(far, 0.0).item() == 0
+        assert [function(far, size).item() for size in (margin, 0.0)] == pytest.approx([margin, 0])
 
 
 @given(margin=margins, score=st.floats(-1, 1))

@@ -75,9 +75,10 @@ def test_a_rectangular_direction_takes_its_positives_from_the_offset():
 
 def test_hardest_negatives_by_hand():
     """The best score of row 0 is its positive's; the second row has no negative."""
-    scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
-    values, columns = pairs.hardest_negatives(
-        scores, torch.tensor([[False, True, True], [False, False, False]])
+    scores, mask = (
+        torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]]),
+        torch.tensor([[False, True, True], [False] * 3]),
     )
+    values, columns = pairs.hardest_negatives(scores, mask)
     assert values.tolist() == [0.5, float("-inf")]
     assert columns[0] == 2

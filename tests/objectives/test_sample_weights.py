@@ -89,9 +89,8 @@ def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_aver
     for pair in range(9):
         expected = reference.diversity([rows[j] for j in present(neighbours[pair]) if j != 4])
         assert actual.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
-    assert actual.discrepancy[4].item() == pytest.approx(
-        actual.discrepancy[torch.arange(9) != 4].mean().item()
-    )
+    embedded = actual.discrepancy[torch.arange(9) != 4]
+    assert actual.discrepancy[4].item() == pytest.approx(embedded.mean().item())
 
 
 def test_a_pair_without_neighbours_weighs_like_the_average():
@@ -163,12 +162,9 @@ def test_every_kind_has_its_shares():
 
 
 def test_blocks_of_columns_add_up(monkeypatch):
-    values, owner, neighbours = neighbourhood(7)
-    whole = scores_of(values, owner, neighbours)
+    whole = scores_of(*neighbourhood(7))
     monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
-    blocks = scores_of(values, owner, neighbours)
-    torch.testing.assert_close(blocks.diversity, whole.diversity)
-    torch.testing.assert_close(blocks.discrepancy, whole.discrepancy)
+    torch.testing.assert_close(scores_of(*neighbourhood(7)), whole)
 
 
 KINDS = ("hal", "mithun", "amrani")

@@ -49,10 +49,9 @@ def test_gradients():
 
 
 def test_orthogonal_heads_and_the_same_vector_twice_have_a_finite_gradient():
-    heads = torch.eye(3).unsqueeze(0).requires_grad_()
+    heads, images = torch.eye(3).unsqueeze(0).requires_grad_(), torch.ones(40, 3, 4).requires_grad_()
     head_diversity(heads).sum().backward()
-    images, texts = torch.ones(40, 3, 4).requires_grad_(), torch.ones(40, 3, 4)
-    units = normalise(images)  # enough rows for the distance by a product
+    units, texts = normalise(images), torch.ones(40, 3, 4)  # enough rows for the distance by a product
     mean_discrepancy(units, texts, units, texts).mean().backward()
     for gradient in (heads.grad, images.grad):
         assert gradient.isfinite().all()

@@ -13,9 +13,8 @@ from coder_core.console.faults import InputError
 from coder_core.embedding.exports import vectors
 from coder_core.embedding.exports.vectors import read_vectors
 from coder_core.export import main as export
-from coder_core.files.sealed import write_sealed
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.write import write_analysis
+from tests.api.test_scored_run import written
 from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import import_run_folder, write_run
 
@@ -56,9 +55,8 @@ def test_parquet_holds_ids_captions_names_and_embeddings(folder, tmp_path, monke
     monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
-    images, captions = (
-        pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions")
-    )
+    tables = [pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions")]
+    images, captions = tables
     for table, rows in ((images, v), (captions, w)):
         assert table.schema.field("embedding").type == pa.list_(pa.float32(), v.shape[1])
         embeddings = table["embedding"].combine_chunks().flatten().to_numpy().reshape(rows.shape)
@@ -77,10 +75,9 @@ def test_parquet_holds_ids_captions_names_and_embeddings(folder, tmp_path, monke
 
 def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(tmp_path, capfd):
     missing = str(tmp_path / "no-run")
-    (tmp_path / "a.faiss.json").write_text("mine")
-    (tmp_path / "b").write_text("mine")
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "d").write_text("mine")
+    for file in ("a.faiss.json", "b", "c/d"):
+        (tmp_path / file).write_text("mine")
     for kind, path, message in (
         ("faiss", "a.faiss", "a.faiss.json: exists"),
         ("faiss", "b", "b: exists"),
@@ -88,29 +85,15 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(tm
         ("faiss", "c", "is a folder"),
         ("parquet", "c", "c: exists"),
         ("parquet", "b", "is a file"),
+        ("faiss", "new.faiss", "no-run"),
     ):
         assert export([missing, "--to", kind, str(tmp_path / path)]) == 1
         assert message in " ".join(capfd.readouterr().err.split())
-    assert export([missing, "--to", "faiss", str(tmp_path / "new.faiss")]) == 1
-    assert "no-run" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
 
 
 def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path):
-    folder = write_sealed(tmp_path / "scored", {"config.toml": 'name = "x"\n'})
-    arrays = {f"{side}_ranks": np.zeros(2, np.int64) for side in ("image", "text")}
-    arrays |= {f"{side}_best": np.array([[0, 1], [1, 0]], np.int32) for side in ("image", "text")}
-    write_analysis(
-        folder,
-        "dev",
-        scores=np.eye(2, dtype=np.float32),
-        image_of_text=np.arange(2),
-        captions=["a", "b"],
-        image_names=["a.png", "b.png"],
-        metrics={"rsum": 600.0},
-        fingerprint="abc",
-        **arrays,
-    )
+    folder = written(tmp_path, "scored", scored=True).path
     with pytest.raises(InputError, match="pair by pair"):
         read_vectors(folder, "dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 1

@@ -88,7 +88,7 @@ def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
     np.testing.assert_allclose(rows, analysis.text_embeddings, atol=1e-6)
 
     other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
-    for image, text, refused in (
+    for image, text, reason in (
         (other, clip, ""),
         (naflex, clip, "the image tower, a Siglip2VisionModel, "),
         (clip, siglip, "the text tower, a SiglipTextModel, "),
@@ -96,8 +96,8 @@ def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
         halves = open_towers(two_models(image, text))
         modules = halves.image.module, halves.text.module
         with torch.no_grad():
-            if refused:
-                assert refused in str(refusal(of_two_models, run, *modules))
+            if reason:
+                assert reason in str(refusal(of_two_models, run, *modules))
             else:
                 projection = of_two_models(run, *modules).visual_projection.weight
                 assert torch.equal(projection, modules[0].projection.weight)
