@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coder_core.config.schema import Config, with_settings
 from coder_core.data import augmentation
 from coder_core.data.augmentation import Change, change_picture, draw_changes, make_vague, names_side
 from coder_core.training.prepare import prepare
-from tests.support.tiny_runs import write_tiny_data
+from tests.support.tiny_runs import tiny_config, write_tiny_data
 
 PLAIN = ["a dog runs"] * 200
 SIDED = ["A dog left of a ball", "the RIGHT hand", "a left-handed player", "the rightmost of three"]
@@ -75,10 +74,8 @@ def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
 
 
 def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path):
-    values = {"data": str(write_tiny_data(tmp_path)), "word-threshold": 1, "dimension": 8, "word-size": 6}
-    values |= {"batch-size": 8, "threads": 1}
-    configs = [with_settings(Config(), values | {"vague-captions": share}) for share in (0.0, 0.5)]
-    plain, vague = (prepare(config).data for config in configs)
+    data = write_tiny_data(tmp_path)
+    plain, vague = (prepare(tiny_config(data, seed=0, vague_captions=share)).data for share in (0.0, 0.5))
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk

@@ -63,15 +63,15 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path
 
 def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
     LAYOUTS["flickr8k"](tmp_path)
-    (tmp_path / "Flicker8k_Dataset" / NAMES[0]).write_bytes(draw(0)[:-200])
-    (tmp_path / "Flicker8k_Dataset" / NAMES[7]).unlink()
-    (tmp_path / "Flicker8k_Dataset" / "stray.jpg").write_bytes(draw(0))
-    given = [str(tmp_path), "--word-threshold=1"]
-    assert check_data(given) == 1
+    pictures, command = tmp_path / "Flicker8k_Dataset", [str(tmp_path), "--word-threshold=1"]
+    (pictures / NAMES[0]).write_bytes(draw(0)[:-200])
+    (pictures / NAMES[7]).unlink()
+    (pictures / "stray.jpg").write_bytes(draw(0))
+    assert check_data(command) == 1
     out = capsys.readouterr().out
     missing = f"1 of 3 pictures are missing; the first: '{NAMES[7]}'"
     assert [text for text in ("1 of 6 pictures", NAMES[0], missing, "'stray.jpg'") if text not in out] == []
-    assert check_data([*given, "--skip-broken"]) == 0
+    assert check_data([*command, "--skip-broken"]) == 0
     split = read_captioned(tmp_path, ReadingArguments(skip_broken=True)).split("val")
     assert split.image_names == NAMES[6:7] + NAMES[8:9]
     np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
@@ -177,11 +177,7 @@ CASES = {
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
         (b"\x1f\x8b" + bytes(600), "error", "0.tar: cannot be read as a tar file"),
-        (
-            lambda content: content.partition(b"s0000007.jpg")[0],
-            "error",
-            "0.tar: lacks the two blocks of zeros",
-        ),
+        (lambda content: content.partition(b"s0000007.jpg")[0], "error", "0.tar: lacks the two blocks"),
         (one_zero_block, "error", "0.tar: lacks"),
         (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: holds no member and no end at byte"),
         ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name holds .."),
@@ -255,12 +251,11 @@ def test_captions_keep_the_ids_of_their_layout(tmp_path):
 def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
     members = {"a.jpg": draw(0), "a.json": b'{"caption": "from JSON", "status": "success"}'}
     members |= {"b.jpg": draw(0), "b.json": b'{"caption": null}'}
-    if layout == "webdataset":
-        add_members(tmp_path / "00000.tar", members)
-    else:
-        (tmp_path / "00000").mkdir()
-        for name, data in members.items():
-            (tmp_path / "00000" / name).write_bytes(data)
+    add_members(tmp_path / "00000.tar", members)
+    if layout == "img2dataset":
+        with tarfile.open(tmp_path / "00000.tar") as content:
+            content.extractall(tmp_path / "00000", filter="data")
+        (tmp_path / "00000.tar").unlink()
     data = read_captioned(tmp_path)
     assert [split.captions for split in data.splits] == [["from JSON"]]
     assert "warning" in [fault.severity for fault in data.faults if "b.jpg" in fault.found]
@@ -273,10 +268,10 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     table = pa.table({"image": images, "caption": ["one"] * 3})
     pq.write_table(table, tmp_path / "data" / "test-00000-of-00001.parquet")
     data = read_captioned(tmp_path)
-    [fault] = decode_all(data.split("test"))
-    assert fault.severity == "error"
-    for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: holds no bytes"):
-        assert text in fault.found
-    assert decode_all(data.split("test"), skip_broken=True)[0].severity == "warning"
+    for severity in ("error", "warning"):
+        [fault] = decode_all(data.split("test"), skip_broken=severity == "warning")
+        assert fault.severity == severity
+        for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: holds no bytes"):
+            assert text in fault.found
     train = data.split("train")  # read in any order, every row is its own
     assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]

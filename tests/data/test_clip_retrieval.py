@@ -24,12 +24,11 @@ def run_import(folder, change=("none", None)):
         paths, captions = [str(pictures / NAMES[i]) for i in owner[rows]], [f"caption {row}" for row in rows]
         files[f"metadata/metadata_{part}.parquet"] = {"image_path": paths, "caption": captions}
     changed, edit = change
+    files |= {name: edit and edit(content) for name, content in files.items() if name.startswith(changed)}
     for name, content in files.items():
-        file = folder / name
-        if name.startswith(changed):
-            content = edit and edit(content)
         if content is None:
             continue
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, dict):
             pq.write_table(pa.table(content), file)
@@ -52,17 +51,19 @@ def test_it_becomes_a_run_with_one_row_an_image(tmp_path, capsys):
     assert open_run(tmp_path / "runs" / "run").picture("dev", 3)
 
 
+def turn(rows):
+    return np.concatenate([rows[:1], -rows[1:2], rows[2:]])
+
+
+def without_caption(table):
+    return table | {"caption": [*table["caption"][:11], None]}
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (
-            ("img_emb/img_emb_0", lambda rows: np.concatenate([rows[:1], -rows[1:2], rows[2:]])),
-            "1 rows differ from an earlier one of their image_path; the first: 1, ",
-        ),
-        (
-            ("metadata/metadata_1", lambda table: table | {"caption": [*table["caption"][:11], None]}),
-            "metadata_1.parquet row 11: image_path ",
-        ),
+        (("img_emb/img_emb_0", turn), "1 rows differ from an earlier one of their image_path; the first: 1"),
+        (("metadata/metadata_1", without_caption), "metadata_1.parquet row 11: image_path "),
         (("text_emb/text_emb_1", lambda rows: rows[:-1]), "12 rows for 12 images and 11 captions"),
         (("text_emb/text_emb_1", None), "text_emb_1"),
         (("metadata/metadata_0", lambda table: b"PAR1"), "metadata_0.parquet: "),

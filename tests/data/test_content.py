@@ -29,10 +29,8 @@ def a_split(name, folder, names, captions):
     return CaptionedSplit(name, names, captions, owner, GuardedFiles(folder, names), np.arange(len(names)))
 
 
-BAD = dict.fromkeys(("cut.png", "page.jpg", "gone.png"), "broken") | {
-    "tiny.png": "tiny",
-    "blank.png": "blank",
-}
+BAD = dict.fromkeys(("cut.png", "page.jpg", "gone.png"), "broken")
+BAD |= {"tiny.png": "tiny", "blank.png": "blank"}
 TEXTS = ["A DOG runs, through the Grass!", "dog runs trough grass", "a cat runs through the grass"]
 
 
@@ -127,11 +125,8 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
     tiny /= np.maximum(np.linalg.norm(tiny, axis=1, keepdims=True), 1e-9)
     cosines = tiny @ tiny.T
     near = np.bitwise_count(hashes[:, None] ^ hashes).sum(-1) <= duplicates.HASH_DISTANCE
-    joined = {
-        (i, j)
-        for i, j in combinations(range(59), 2)
-        if near[i, j] and cosines[i, j] >= duplicates.PICTURE_LIKENESS
-    }
+    alike = near & (cosines >= duplicates.PICTURE_LIKENESS)
+    joined = {(i, j) for i, j in combinations(range(59), 2) if alike[i, j]}
     groups = duplicates.duplicate_pictures(hashes, tiny.astype(np.float32))
     assert {tuple(rows.tolist()) for rows, _ in groups} == joined  # no two of these pairs share a row
     assert all(abs(likeness - min(1, cosines[tuple(rows)])) < 1e-6 for rows, likeness in groups)
@@ -159,9 +154,7 @@ def test_duplicate_captions_are_those_of_a_slow_comparison():
     assert groups == {rows for rows in expected if len(rows) > 1}
 
 
-@pytest.mark.parametrize(
-    "caption", ["", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 50_000]
-)
-def test_a_strange_caption_is_compared_in_time(caption):
-    groups = duplicates.duplicate_captions([caption, "two dogs on the beach", caption])
-    assert [rows.tolist() for rows, _ in groups] == ([[0, 2]] if content_words(caption) else [])
+def test_a_strange_caption_is_compared_in_time():
+    for caption in ("", "…", "\0", "e" + "\u0301" * 10_000, "<script>alert(1)</script>", "word " * 50_000):
+        groups = duplicates.duplicate_captions([caption, "two dogs on the beach", caption])
+        assert [rows.tolist() for rows, _ in groups] == ([[0, 2]] if content_words(caption) else [])

@@ -36,10 +36,7 @@ def test_vectors_and_coverage(tmp_path):
 @pytest.mark.parametrize(
     ("content", "notes"),
     [
-        (
-            "dog 1 2\n. . . 5 5\nat name@domain.com 1 2\ncat 3 4\ncat runs 7 7\nruns 5 6\n",
-            0,
-        ),  # words with spaces
+        ("dog 1 2\n. . . 5 5\nat name@x.com 1 2\ncat 3 4\ncat runs 7 7\nruns 5 6\n", 0),  # words with spaces
         ("3 2\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),  # a word2vec header
         ("\ufeff3 2\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),
         ("400000 2\r\ndog 1 2\ncat 3 4\nruns 5 6\n", 1),
@@ -80,12 +77,8 @@ def unit(vectors):
 
 def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promised():
     """dog and cat are used alike, car and bus in another way."""
-    captions = [
-        f"the {animal} eats {food}" for animal in ("dog", "cat") for food in ("meat", "fish", "bread")
-    ]
-    captions += [
-        f"a red {thing} drives along {road}" for thing in ("car", "bus") for road in ("roads", "streets")
-    ]
+    captions = [f"the {pet} eats {food}" for pet in ("dog", "cat") for food in ("meat", "fish", "bread")]
+    captions += [f"a red {car} drives along {way}" for car in ("car", "bus") for way in ("roads", "streets")]
     vocabulary = Vocabulary.build(captions, threshold=1)
     vectors = learn_word_vectors(5 * captions, vocabulary, dimension=6, seed=0)
     dog, cat, car, bus = (unit(vectors)[vocabulary.number[word]] for word in ("dog", "cat", "car", "bus"))

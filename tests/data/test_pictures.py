@@ -31,16 +31,13 @@ def folder(tmp_path):
     return tmp_path / "images"
 
 
-def test_names_that_lead_out_are_refused(folder):
+def test_names_that_lead_out_are_refused_and_links_out_of_the_folder_read_around_and_never_served(folder):
     (folder.parent / "x.jpg").write_bytes(b"outside")
     for name in UNSAFE:
         assert refusal(open_picture, folder, name).faults[0].place == f"picture {name!r}"
         if "\0" not in name:
             data = write_split(folder.parent / "data", ids=["a.jpg", name, "c.jpg", "d.jpg"])
             assert places(data) == [f"image 1, picture {name!r}"]
-
-
-def test_links_out_of_the_folder_are_read_around_and_never_served(folder):
     (folder / NAMES[0]).rename(folder.parent / NAMES[0])
     (folder / NAMES[0]).symlink_to(folder.parent / NAMES[0])
     (folder / "sub").symlink_to(folder.parent)
@@ -51,28 +48,18 @@ def test_links_out_of_the_folder_are_read_around_and_never_served(folder):
     assert "1 of 4 pictures are links" in warning.found
 
 
-def test_missing_pictures_are_counted_and_the_first_ten_named(tmp_path, folder):
+def test_a_picture_folder_beside_the_data_is_found_and_missing_pictures_are_counted(tmp_path, folder):
     names = [NAMES[0], *(f"p{row}.png" for row in range(1, 14))]
     data = write_split(tmp_path / "data", array=np.ones((14, 2, 2), np.float32), ids=names)
     (warning,) = read_split(data, "train", pictures=folder).faults
-    assert warning.severity == "warning"
-    assert "13 of 14" in warning.found
+    assert (warning.severity, "13 of 14" in warning.found) == ("warning", True)
     assert ("'p10.png'" in warning.found, "'p11.png'" in warning.found) == (True, False)
-
-
-def test_a_picture_folder_beside_the_data_is_found(tmp_path, folder):
     data = write_split(tmp_path / "f8k_precomp", ids=NAMES)
     for path in (data, tmp_path):
         assert read_split(path, "train").picture_folder.resolve() == folder.resolve()
     write_split(data, ids=["x.png", *NAMES[1:]])
     assert read_split(data, "train").picture_folder is None
     assert str(tmp_path / "none") in reason(data, pictures=tmp_path / "none")
-
-
-def test_a_name_may_omit_its_ending(folder):
-    assert open_picture(folder, "a").size == (4, 3)
-    for name in ("none.png", "x" * 5_000):
-        assert refusal(open_picture, folder, name).faults[0].place.startswith(f"{folder}, ")
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
@@ -89,7 +76,10 @@ def test_photo_formats_are_read_and_made_smaller_and_a_cut_one_is_refused(folder
     assert refusal(open_picture, folder, path.name).faults[0].place == str(path)
 
 
-def test_other_formats_are_refused(folder):
+def test_a_name_may_omit_its_ending_and_other_formats_are_refused(folder):
+    assert open_picture(folder, "a").size == (4, 3)
+    for name in ("none.png", "x" * 5_000):
+        assert refusal(open_picture, folder, name).faults[0].place.startswith(f"{folder}, ")
     file = folder / "a.jpg"
     for kind in ("BMP", "GIF", "TIFF", "PPM", "HTML"):
         if kind == "HTML":

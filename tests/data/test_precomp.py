@@ -41,35 +41,27 @@ def test_lines_and_counts_that_do_not_fit_are_named(tmp_path, kind, content, lin
     assert fact in reason(tmp_path)
 
 
-def test_only_a_newline_ends_a_caption(tmp_path):
+def test_only_a_newline_ends_a_caption_and_a_byte_order_mark_is_removed_with_a_note(tmp_path):
     for inside in "\u2028\u2029\x85\x0b\x0c\x1c\r":
         lines = [f"one{inside}dog", "two dogs", "three dogs", "four dogs"]
         assert read_split(write_split(tmp_path, captions=lines), "train").captions == lines
+    plain = {FOUR: 0, FOUR[:-1]: 0, FOUR[:-1] + b"\r\n": 0}
+    for content, notes in (plain | {b"\xef\xbb\xbf" + FOUR: 1, FOUR.replace(b"\n", b"\r\n"): 1}).items():
+        split = read_split(write_split(tmp_path, captions=content), "train")
+        assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
+        assert [fault.severity for fault in split.faults] == ["note"] * notes
 
 
-@pytest.mark.parametrize(
-    ("content", "notes"),
-    [
-        (FOUR, 0),
-        (FOUR[:-1], 0),
-        (FOUR[:-1] + b"\r\n", 0),
-        (b"\xef\xbb\xbf" + FOUR, 1),
-        (FOUR.replace(b"\n", b"\r\n"), 1),
-    ],
-)
-def test_line_ends_and_a_byte_order_mark_are_removed_with_a_note(tmp_path, content, notes):
-    split = read_split(write_split(tmp_path, captions=content), "train")
-    assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
-    assert [fault.severity for fault in split.faults] == ["note"] * notes
-
-
-def test_captions_of_over_200_words_are_cut_and_counted(tmp_path):
+def test_captions_of_over_200_words_are_cut_and_counted_and_faults_of_all_files_come_together(tmp_path):
     lines = ["one dog", " ".join(["dog"] * 201), "x" * 5000, " ".join(["a"] * 200)]
     split = read_split(write_split(tmp_path, captions=lines), "train")
     assert [len(caption.split()) for caption in split.captions] == [2, 200, 1, 200]
     assert len(split.captions[2]) == 4000
     (warning,) = [fault for fault in split.faults if fault.severity == "warning"]
     assert "the first: 2, 3" in warning.found
+    write_split(tmp_path, captions=b"one\n\n", ids=["a", "", "c", "d"])
+    (tmp_path / "train_ims.npy").write_bytes(b"text")
+    assert places(tmp_path) == ["train_caps.txt line 2", "train_ids.txt line 2", "train_ims.npy"]
 
 
 @pytest.mark.parametrize("name", [*FILES, "precomp", "f30k_precomp"])
@@ -95,12 +87,6 @@ def test_a_link_is_followed_with_a_note_and_one_that_leads_nowhere_is_named(tmp_
         assert ("back to itself" in fault.found) == (target == name)
 
 
-def test_faults_of_all_files_come_together(tmp_path):
-    write_split(tmp_path, captions=b"one\n\n", ids=["a", "", "c", "d"])
-    (tmp_path / "train_ims.npy").write_bytes(b"text")
-    assert places(tmp_path) == ["train_caps.txt line 2", "train_ids.txt line 2", "train_ims.npy"]
-
-
 def test_without_ids_an_exact_ratio_decides(tmp_path):
     for each in (1, 2, 5, 7):
         split = read_split(write_split(tmp_path, captions=captions(4 * each)), "train")
@@ -114,15 +100,13 @@ def test_without_ids_an_exact_ratio_decides(tmp_path):
 @settings(max_examples=10)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))
 def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
-    first = list(dict.fromkeys(of_text))
-    if len(first) == len(of_text):  # one caption an image: one id an image is the same
-        of_text = [*of_text, of_text[0]]
+    names = [f"p{i}.jpg" for i in (*of_text, of_text[0])]
+    first = list(dict.fromkeys(names))  # in order of first appearance
     folder = tmp_path_factory.mktemp("ids")
-    names = [f"p{i}.jpg" for i in of_text]
-    write_split(folder, array=features(len(first)), captions=captions(len(of_text)), ids=names)
+    write_split(folder, array=features(len(first)), captions=captions(len(names)), ids=names)
     split = read_split(folder, "train")
-    assert split.image_names == list(dict.fromkeys(names))  # in order of first appearance
-    assert [split.image_names[image] for image in split.image_of_text] == names
+    assert split.image_names == first
+    assert [first[image] for image in split.image_of_text] == names
 
 
 @pytest.mark.parametrize("with_ids", [True, False])

@@ -64,13 +64,11 @@ def test_verdicts_survive_reordering_of_captions_and_images():
         ("z.jpg", "a dog"): "duplicate",
         ("x.jpg", "a bird"): "wrong-caption",
     }
-    judged = module.judge_split(verdicts, names, CAPTIONS, OWNER, 2)
-    assert judged.labels.tolist() == ["", "wrong-caption", ""]
-    assert judged.matches.tolist() == [[2, 0]]
-    assert judged.elsewhere == 2
-    turned = module.judge_split(verdicts, names[::-1], CAPTIONS[::-1], 1 - OWNER[::-1], 2)
-    assert turned.labels.tolist() == ["", "wrong-caption", ""]
-    assert turned.matches.tolist() == [[0, 1]]
+    turned = (names[::-1], CAPTIONS[::-1], 1 - OWNER[::-1])
+    for arguments, matches in (((names, CAPTIONS, OWNER), [[2, 0]]), (turned, [[0, 1]])):
+        judged = module.judge_split(verdicts, *arguments, 2)
+        assert judged.labels.tolist() == ["", "wrong-caption", ""]
+        assert (judged.matches.tolist(), judged.elsewhere) == (matches, 2)
     # a verdict on an image holds for its captions unless they have their own
     verdicts = {("y.jpg", ""): "duplicate", ("y.jpg", "a pet"): "label-right"}
     judged = module.judge_split(verdicts, names, CAPTIONS, OWNER, 2)
@@ -141,9 +139,9 @@ def test_hostile_text_comes_back_as_it_was_and_what_is_refused_is_not_written(tm
     assert "key note" in refusal(append_review, path, long).faults[0].found
     link, none = tmp_path / "link.jsonl", tmp_path / "none.jsonl"
     link.symlink_to(none)
-    assert refusal(append_review, link, review()).faults[0].place == str(link), (
-        "nothing is written through it"
-    )
+    assert refusal(append_review, link, review()).faults[0].place == str(
+        link
+    )  # nothing is written through it
     assert refusal(read_reviews, none).faults[0].place == str(none)
     assert read_reviews(path).all == (given,), "what is refused is not written"
 
@@ -197,5 +195,4 @@ def test_merging_keeps_every_line_once(tmp_path):
     assert PAIR not in merged.verdicts, "undone in one file is undone"
     assert module.merge([merged, left]) == text
     other = json.dumps(shared.document() | {"verdict": "duplicate"}).encode()
-    error = refusal(module.merge, [merged, module.parse_reviews(other, "other")])
-    assert shared.id in error.faults[0].place
+    assert shared.id in refusal(module.merge, [merged, module.parse_reviews(other, "other")]).faults[0].place
