@@ -73,11 +73,11 @@ def test_what_is_hard_for_both_cancels_out():
 
 
 def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not():
-    base = count_hits(*random_ranks(4, images=200))
-    assert difference([count_hits(*random_ranks(4, images=200, better=8))], [base]).beyond_noise
-    image_ranks, text_ranks, owner = random_ranks(4, images=200)
-    image_ranks[0] = 0
-    assert not difference([count_hits(image_ranks, text_ranks, owner)], [base]).beyond_noise
+    ranks = random_ranks(4, images=200)
+    base, large = count_hits(*ranks), count_hits(*random_ranks(4, images=200, better=8))
+    ranks[0][0] = 0
+    changes = (difference([counted], [base]).beyond_noise for counted in (large, count_hits(*ranks)))
+    assert list(changes) == [True, False]
 
 
 def test_seeds_widen_the_interval():

@@ -65,20 +65,14 @@ def test_padded_positions_are_zero_and_padding_is_never_read():
     assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == real
 
 
-def test_word_dropout_works_on_training_only():
-    torch.manual_seed(0)
-    model = RecurrentWords(9, 4, 5, dropout=0.5)
-    words = words_of(LENGTHS)
-    assert not torch.equal(model(words, LENGTHS), model(words, LENGTHS))
-    model.eval()
-    assert torch.equal(model(words, LENGTHS), model(words, LENGTHS))
-
-
 @pytest.mark.parametrize("layers", [1, 2])
-def test_without_gradients_the_values_are_the_same(layers):
+def test_without_gradients_the_values_are_the_same_and_words_drop_in_training_only(layers):
     """Nothing is kept for a backward pass then, as in the momentum encoder, whose weights take no gradients."""
     words, model = words_of(LENGTHS), encoder(layers, torch.float32)
     expected = model(words, LENGTHS).detach()
     with torch.no_grad():
         assert torch.equal(model(words, LENGTHS), expected)
     assert torch.equal(model.requires_grad_(False)(words, LENGTHS), expected)
+    model = RecurrentWords(9, 4, 5, dropout=0.5)
+    assert not torch.equal(model(words, LENGTHS), model(words, LENGTHS))
+    assert torch.equal(model.eval()(words, LENGTHS), model(words, LENGTHS))

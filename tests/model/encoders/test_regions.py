@@ -8,25 +8,21 @@ from coder_core.model.encoders.dropout import Dropout, scaled_mask
 from coder_core.model.encoders.regions import RegionBatchNorm, RegionEncoder
 
 
-def test_two_layers_are_linear_plus_mlp():
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_any_number_of_layers_and_two_are_linear_plus_mlp(layers):
     """W x + b + W2 relu(bn(W1 x + b1)) + b2, batch statistics over all regions of the batch."""
     torch.manual_seed(0)
-    encoder = RegionEncoder(6, 8).double()
-    regions = torch.randn(3, 4, 6, dtype=torch.float64)
-    rows = regions.reshape(12, 6)
-    first, norm, _, second = encoder.mlp
-    hidden = first(rows)
-    hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
-    expected = encoder.linear(rows) + second(hidden.clamp_min(0))
-    torch.testing.assert_close(encoder(regions), expected.view(3, 4, 8))
-
-
-@pytest.mark.parametrize("layers", [0, 1, 2, 3])
-def test_depth(layers):
-    encoder = RegionEncoder(6, 8, layers=layers)
+    encoder = RegionEncoder(6, 8, layers=layers).double()
     assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == layers
-    for shape in ((2, 3), (5, 1)):
-        assert encoder(torch.randn(*shape, 6)).shape == (*shape, 8)
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    actual, rows = encoder(regions), regions.reshape(12, 6)
+    assert encoder(regions[:, :1]).shape == (3, 1, 8)
+    if layers == 2:
+        first, norm, _, second = encoder.mlp
+        hidden = first(rows)
+        hidden = (hidden - hidden.mean(0)) / (hidden.var(0, unbiased=False) + norm.eps).sqrt()
+        expected = encoder.linear(rows) + second(hidden.clamp_min(0))
+        torch.testing.assert_close(actual, expected.view(3, 4, 8))
 
 
 def test_in_one_process_the_batch_norm_is_pytorchs():
