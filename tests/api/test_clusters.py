@@ -44,11 +44,16 @@ def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
     np.testing.assert_array_equal(rows["agree"], api.agreement(offline, owner)[rows["caption"].to_numpy()])
 
 
-def test_agreement_by_chance_by_hand():
+def test_agreement_by_chance_and_groups_of_the_same_labels_by_hand():
     texts, owner = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
     assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
     assert api.chance_agreement(clusters, owner) == pytest.approx(0.75 * 0.5 + 0.25 * 0.5)
+    one, other = np.array([0, 0, 0, 1, 1, 2, 2, 2]), np.array([5, 5, 5, 0, 0, 3, 3, 0])
+    assert api.matched(one, other).tolist() == [0, 0, 0, 1, 1, 2, 2, 1]
+    first, second, apart = api.matched(np.array([0, 0, 0]), np.array([0, 0, 1]))
+    assert first == second == 0 < apart
+    assert api.matched(one, other, most=2) is other
 
 
 def test_between_two_clusters_are_the_pairs_with_equal_cosines(run, offline):
@@ -73,15 +78,6 @@ def test_a_run_with_prototypes_shows_them(run, offline, tmp_path):
     table = api.cluster_table(learned, "dev", shown)
     assert table["trained"].tolist() == [5 + c for c in table["cluster"]]
     assert api.same_grouping(shown, offline) == pytest.approx(1.0)
-
-
-def test_labels_are_matched_to_the_groups_they_share_most_with():
-    one, other = np.array([0, 0, 0, 1, 1, 2, 2, 2]), np.array([5, 5, 5, 0, 0, 3, 3, 0])
-    assert api.matched(one, other).tolist() == [0, 0, 0, 1, 1, 2, 2, 1]
-    apart = api.matched(np.array([0, 0, 0]), np.array([0, 0, 1]))
-    assert apart.tolist()[:2] == [0, 0]
-    assert apart[2] > 0
-    assert api.matched(one, other, most=2) is other
 
 
 def test_the_log_odds_of_a_word_by_hand():

@@ -33,32 +33,20 @@ def base(tmp_path_factory, own_threads):
     return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 
-def test_cosines_and_the_attention_of_the_interaction_agree_with_loops():
-    random = np.random.default_rng(3)
-    words, regions = random.normal(size=(4, 6)), random.normal(size=(5, 6))
-    regions[3] = 0  # missing in the data
-    s, attention = heat_maps.cosines(words, regions), heat_maps.interaction_attention(words, regions, 9.0)
-    for t in range(4):
-        exponents = {}
-        for k in (0, 1, 2, 4):
-            cosine = words[t] @ regions[k] / math.sqrt((words[t] ** 2).sum() * (regions[k] ** 2).sum())
-            assert s[t, k] == pytest.approx(cosine, abs=1e-6)
-            norm = math.sqrt(sum(max(0.0, float(s[other, k])) ** 2 for other in range(4)))
-            exponents[k] = 9.0 * max(0.0, float(s[t, k])) / norm if norm else 0.0
-        total = sum(math.exp(value) for value in exponents.values())
-        for k, value in exponents.items():
-            assert attention[t, k] == pytest.approx(math.exp(value) / total, abs=1e-6)
-    assert np.isnan(s[:, 3]).all()
-    assert np.isnan(attention[:, 3]).all()
-
-
-def test_the_attention_is_the_one_that_scores():
+def test_cosines_by_hand_and_the_attention_that_scores():
+    """One region is missing in the data."""
     torch.manual_seed(0)
-    scorer = InteractionScorer(6, size=3, sharpness=9.0)
-    v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (5, 4))
-    attention = torch.from_numpy(heat_maps.interaction_attention(w[0].numpy(), v[0].numpy(), 9.0))
-    aligned = torch.nn.functional.normalize(scorer.align((attention @ v[0] - w[0]).square()), dim=-1)
-    expected = scorer(v, w, torch.tensor([5]), torch.tensor([4]))
+    v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (4, 5))
+    regions, words = np.insert(v[0].numpy(), 3, 0, axis=0), w[0].numpy()
+    s, attention = cosines(3 * words, regions), heat_maps.interaction_attention(3 * words, 2 * regions, 9.0)
+    np.testing.assert_allclose(np.delete(s, 3, 1), words @ v[0].numpy().T, atol=1e-6)
+    assert np.isnan([s[:, 3], attention[:, 3]]).all()
+    scorer, read = (
+        InteractionScorer(6, size=3, sharpness=9.0),
+        torch.from_numpy(np.delete(attention, 3, 1)) @ v[0],
+    )
+    aligned = torch.nn.functional.normalize(scorer.align((read - w[0]).square()), dim=-1)
+    expected = scorer(v, w, torch.tensor([4]), torch.tensor([5]))
     torch.testing.assert_close(torch.tanh(scorer.score(aligned.mean(0))), expected[0], atol=1e-5, rtol=0)
 
 
@@ -76,24 +64,20 @@ def test_regions_laid_over_a_picture_are_means_where_they_overlap():
 @pytest.mark.parametrize("name", ["plain", "words"])
 def test_a_trained_run_compares_its_words_with_its_regions(base, name):
     run = open_run(base / "runs" / name)
-    ways = heat_map_ways(run, "dev")
-    assert ways == (("attention", "cosine") if name == "words" else ("cosine",))
-    words = torch.from_numpy(run.model.word_features(CAPTION)[1])
-    regions = torch.from_numpy(run.model.region_features(np.load(base / "features" / "dev_ims.npy")[0]))
-    for way in ways:
-        heat = heat_map(run, "dev", CAPTION, 0, way)
+    images, boxes = (np.load(base / "features" / f"dev_{part}.npy")[0] for part in ("ims", "boxes"))
+    maps = {way: heat_map(run, "dev", CAPTION, 0, way) for way in heat_map_ways(run, "dev")}
+    assert list(maps) == (["attention", "cosine"] if name == "words" else ["cosine"])
+    for heat in maps.values():
         assert heat.words == CAPTION.replace(",", "").split()
         assert heat.values.shape == (len(heat.words), 4)
-        np.testing.assert_allclose(heat.boxes, np.load(base / "features" / "dev_boxes.npy")[0])
-        if way == "cosine":
-            expected = torch.nn.functional.cosine_similarity(words[:, None], regions[None], dim=-1)
-            np.testing.assert_allclose(heat.values, expected, atol=1e-5)
-        else:
-            np.testing.assert_allclose(heat.values.sum(1), 1, atol=1e-5)
-    first = read_picture(draw(6), "new")  # the first picture of dev
-    new, old = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (first, 0))
-    np.testing.assert_allclose(new.values, old.values, atol=1e-5)
-    np.testing.assert_allclose(new.boxes, old.boxes)
+        np.testing.assert_allclose(heat.boxes, boxes)
+    words, regions = run.model.word_features(CAPTION)[1], run.model.region_features(images)
+    np.testing.assert_allclose(maps["cosine"].values, cosines(words, regions), atol=1e-5)
+    if name == "words":
+        np.testing.assert_allclose(maps["attention"].values.sum(1), 1, atol=1e-5)
+    new = heat_map(run, "dev", CAPTION, read_picture(draw(6), "new"), "cosine")  # the first picture of dev
+    np.testing.assert_allclose(new.values, maps["cosine"].values, atol=1e-5)
+    np.testing.assert_allclose(new.boxes, boxes)
 
 
 def test_without_data_or_boxes_the_map_says_why(base, tmp_path):
@@ -130,19 +114,16 @@ def test_without_data_or_boxes_the_map_says_why(base, tmp_path):
 
 
 def test_pretrained_towers_compare_words_alone_with_their_patches(base):
-    run = open_run(base / "runs" / "clip")
+    run, picture = open_run(base / "runs" / "clip"), read_picture(draw(6), "6.jpg")
     assert heat_map_ways(run, "dev") == ("cosine", "tower")
-    picture = read_picture(draw(6), "6.jpg")
-    heat = heat_map(run, "dev", CAPTION, picture, "cosine")
+    heat, same = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (picture, 0))
     assert heat.words == CAPTION.replace(",", "").split()
-    patches = encode_patches(run.towers, picture).features
-    unit = patches / np.linalg.norm(patches, axis=1, keepdims=True)
     embedded = np.stack([run.towers.encode_texts([word])[0][0] for word in heat.words])
-    np.testing.assert_allclose(heat.values, embedded @ unit.T, atol=1e-5)
+    expected = cosines(embedded, encode_patches(run.towers, picture).features)
+    for values in (heat.values, same.values):
+        np.testing.assert_allclose(values, expected, atol=1e-5)
     square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
-    same = heat_map(run, "dev", CAPTION, 0, "cosine")
-    np.testing.assert_allclose(same.values, heat.values, atol=1e-6)
     assert heat_map(run, "dev", CAPTION, picture, "tower").values.shape == (1, 16)
 
 

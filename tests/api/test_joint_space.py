@@ -59,9 +59,7 @@ def test_a_stored_map_is_missing_then_there_then_damaged(a, root):
     at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
     np.testing.assert_allclose(at_once.plane, stored.value.plane, atol=1e-5)
     flip(folder.path / "plane.npy")
-    damaged = stored_layout(b, "dev", settings, a)
-    assert damaged.state == "damaged"
-    assert "plane.npy" in damaged.fault
+    assert "plane.npy" in stored_layout(b, "dev", settings, a).fault
 
 
 def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a):

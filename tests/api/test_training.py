@@ -32,11 +32,16 @@ def preset_words(changes, *options, name="new", data=DATA):
     return starting.arguments("demo", name, data, changes, *options)[0]
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
-def test_an_unchanged_preset_is_told_in_three_words(preset):
-    values = {option.key: option.value for option in starting.options(preset)}
-    words, _ = starting.arguments(preset, "new", DATA, values)
-    assert words == (preset, "--name=new", "--data=demo")
+def test_an_unchanged_preset_takes_three_words_and_nothing_that_names_a_file_is_an_option():
+    for preset in PRESETS:
+        values = {option.key: option.value for option in starting.options(preset)}
+        words, _ = starting.arguments(preset, "new", DATA, values)
+        assert words == (preset, "--name=new", "--data=demo")
+    keys = {option.key for option in starting.options("coder-f30k-bert")}
+    assert not keys & {"data", "pictures", "bert", "concept_list", "name"}
+    free = {key for key, setting in settings().items() if setting.value_type is str and not setting.choices}
+    assert keys & free == {"word_vectors", "device"}
+    assert all(option.about for option in starting.options("demo"))
 
 
 def test_every_option_is_understood_as_it_is_meant():
@@ -55,15 +60,7 @@ def test_every_option_is_understood_as_it_is_meant():
         assert value == changes.get(option.key, option.value), option.key
 
 
-def test_nothing_that_names_a_file_is_an_option():
-    keys = {option.key for option in starting.options("coder-f30k-bert")}
-    assert not keys & {"data", "pictures", "bert", "concept_list", "name"}
-    free = {key for key, setting in settings().items() if setting.value_type is str and not setting.choices}
-    assert keys & free == {"word_vectors", "device"}
-    assert all(option.about for option in starting.options("demo"))
-
-
-def test_what_training_would_refuse_is_refused_before():
+def test_what_training_would_refuse_is_refused_before_and_doubtful_values_are_warnings():
     for key, value, fact in (
         ("temperature", 0.0, "--temperature: is 0"),
         ("batch_size", 1, "--batch-size: is 1"),
@@ -77,16 +74,13 @@ def test_what_training_would_refuse_is_refused_before():
     ):
         with pytest.raises(InputError, match=fact):
             preset_words({key: value})
-
-
-def test_a_name_is_a_name_and_doubtful_values_are_warnings():
     for name in ("", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"):
         with pytest.raises(InputError, match="--name"):
             preset_words({}, name=name)
-    _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
-    assert [fault.place for fault in warnings] == ["--momentum"]
     with pytest.raises(InputError, match="preset 'nothing'"):
         starting.arguments("nothing", "new", DATA, {})
+    _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
+    assert [fault.place for fault in warnings] == ["--momentum"]
 
 
 def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path):

@@ -53,17 +53,13 @@ def test_only_amd_processors_with_avx512_change():
     assert products.product_library() == ("oneDNN" if amd and wide else products.DEFAULT_PRODUCTS)
 
 
-def test_rows_are_rounded_up_for_onednn_only():
-    assert products.rounded_rows(13, 8) == 13
-    settings.fp32_precision = "bf16"
-    assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == [0, 8, 8, 16]
-
-
 @pytest.mark.parametrize("setting", ["none", "bf16"])
 @pytest.mark.parametrize("size", [8, 72])
-def test_rows_that_only_round_a_product_up_change_nothing(setting, size):
+def test_rows_are_rounded_up_for_onednn_only_which_changes_nothing(setting, size):
     """The bidirectional GRU's spare rows, against PyTorch's own, forward and back, at lengths of every remainder."""
     settings.fp32_precision = setting
+    rounded = [0, 1, 8, 13] if setting == "none" else [0, 8, 8, 16]
+    assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == rounded
     torch.manual_seed(0)
     model = RecurrentWords(40, 12, size)
     lengths = torch.tensor([1, 9, 4, 9, 2, 7, 7, 3, 1, 5, 6])

@@ -43,12 +43,10 @@ def test_the_mean_share_is_the_discrepancy_of_the_loops(seed):
 
 
 def test_gradients():
+    """Orthogonal heads and the same vector twice have a finite one."""
     both = samples(3).requires_grad_()
     assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
     assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)
-
-
-def test_orthogonal_heads_and_the_same_vector_twice_have_a_finite_gradient():
     heads, images = torch.eye(3).unsqueeze(0).requires_grad_(), torch.ones(40, 3, 4).requires_grad_()
     head_diversity(heads).sum().backward()
     units, texts = normalise(images), torch.ones(40, 3, 4)  # enough rows for the distance by a product

@@ -84,15 +84,6 @@ STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
 NAMES, ARRAYS = (STORED.to_files()[name] for name in (knowledge.NAMES, knowledge.ARRAYS))
 
 
-def test_read_back():
-    loaded = knowledge.Concepts.from_files(NAMES.encode(), ARRAYS, "run")
-    assert loaded.vocabulary == STORED.vocabulary
-    assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
-    for part in ("together", "occurrences", "vectors"):
-        np.testing.assert_array_equal(getattr(loaded, part), getattr(STORED, part))
-    assert len(loaded) == 2
-
-
 DAMAGES = [
     (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
     (lambda d: d.update(source="magic"), "not a run's list"),
@@ -105,7 +96,12 @@ DAMAGES = [
 ]
 
 
-def test_damaged_files_are_refused():
+def test_files_are_read_back_and_damaged_ones_refused():
+    loaded = knowledge.Concepts.from_files(NAMES.encode(), ARRAYS, "run")
+    assert (loaded.vocabulary, len(loaded)) == (STORED.vocabulary, 2)
+    assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
+    for part in ("together", "occurrences", "vectors"):
+        np.testing.assert_array_equal(getattr(loaded, part), getattr(STORED, part))
     content = load(ARRAYS)
     wide = content | {"vectors": content["vectors"].astype(np.float64)}
     few = {name: array for name, array in content.items() if name != "occurrences"}

@@ -71,11 +71,14 @@ def test_base_forms(kind, table):
 
 
 def test_a_tag_that_says_base_form_is_believed_and_gives_the_kind():
-    assert base_form("feed", "motion", {"fe": 3}, tag="VB") == "feed"
-    assert base_form("dogs", "object", SEEN, tag="NN") == "dog"  # lexicons err on plurals
-    assert base_form("silver", "property", {"silv": 1}, tag="JJ") == "silver"
-    kinds = [kind_of_tag(tag) for tag in ("NNS", "JJR", "VBG", "RB", "DT", "CD")]
-    assert kinds == ["object", "property", "motion", None, None, None]
+    for word, kind, tag, seen, base in (
+        ("feed", "motion", "VB", {"fe": 3}, "feed"),
+        ("dogs", "object", "NN", SEEN, "dog"),  # lexicons err on plurals
+        ("silver", "property", "JJ", {"silv": 1}, "silver"),
+    ):
+        assert (base_form(word, kind, seen, tag=tag), kind_of_tag(tag)) == (base, kind)
+    assert [kind_of_tag(tag) for tag in ("NNS", "JJR", "VBG", "RB")] == ["object", "property", "motion", None]
+    assert [kind_of_tag(tag) for tag in ("DT", "CD")] == [None, None]
 
 
 TAGGED = """two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN
