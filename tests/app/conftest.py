@@ -124,11 +124,11 @@ def runs(tmp_path_factory, listener, weighted_root):
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil, name = payloads(listener[0]), partial(picture, listener[0])
-    hostile_pictures = [f"{name('picture')}{i}" for i in range(HOSTILE)]
+    options = {"captions": evil, "pictures": False, "images": HOSTILE}
+    options["picture_names"] = [f"{name('picture')}{i}" for i in range(HOSTILE)]
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):
         demo = write_run(root, f"demo{suffix}", loss=loss, noise=noise, images=IMAGES)
-        options = {"captions": evil, "pictures": False, "picture_names": hostile_pictures}
-        hostile = write_run(root, name(f"run{suffix}"), noise=noise, images=HOSTILE, **options)
+        hostile = write_run(root, name(f"run{suffix}"), noise=noise, **options)
         make_clusters(demo, "dev", ClusterSettings())
         make_clusters(hostile, "dev", ClusterSettings(4))
         with HistoryWriter(hostile / "history.jsonl") as history:

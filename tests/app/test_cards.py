@@ -9,7 +9,6 @@ import pytest
 
 from app.choice import Choice
 from app.components import cards, downloads
-from app.components.cards import TERMS, tip
 from app.components.enlarged import captions_html
 from app.views.heat_maps import numbered, table_html
 from coder_core.api import list_runs
@@ -55,14 +54,6 @@ def test_results_keep_their_order_and_show_text_and_ids_without_a_picture():
     assert "0.912" in markup
     assert first.ids in markup
     assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
-
-
-def test_every_term_is_one_plain_sentence():
-    for term, sentence in TERMS.items():
-        assert sentence.endswith("."), term
-        assert "](" not in sentence, term
-    with pytest.raises(KeyError):
-        tip("nothing of the kind")
 
 
 def test_latex_is_escaped_and_rounded_as_each_quantity_needs():

@@ -80,6 +80,9 @@ def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
         assert app.saying("manifest-0-1")
 
 
+WITHOUT_FIGURES = ("clusters", "concepts", "data", "reviews", "weights")  # these runs lack the subject
+
+
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
     """A good pair beside a run of each of FAULTS."""
@@ -98,19 +101,11 @@ def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
     assert any(name in refusal and file in refusal for refusal in app.refusals())
     assert app.saying("good-baseline", "good")  # which runs can be shown
     app.change(versus="—")
-    assert page == "overview" or not app.get("plotly_chart")
-    charts = app.change(run="good").get("plotly_chart")
-    assert charts or page in ("clusters", "concepts", "data", "reviews", "weights")
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_damaged_file_leaves_the_other_runs_alone(opened, faulty, name):
-    file, _ = FAULTS[name]
-    app = opened(faulty, "overview", run="good", versus=name, split="dev", curves=["good-baseline"])
+    assert page == "overview" or not app.figures()
+    assert app.change(run="good").figures() or page in WITHOUT_FIGURES
+    app = opened(faulty, page, run="good", versus=name, split="dev")
     assert app.saying(name, file)
-    assert app.saying("Only good and good-baseline")
-    assert len(app.figures()) == 4
-    assert not opened(faulty, "retrieval", run="good-baseline", versus="good").saying(file)
+    assert (app.saying("Only good") and app.figures()) or page in WITHOUT_FIGURES
 
 
 def test_a_file_halved_while_the_app_runs_is_noticed(opened, tmp_path):
@@ -137,7 +132,9 @@ def test_a_run_that_cannot_be_shown_is_named(opened, tmp_path, name, clue):
     app = opened(tmp_path, "diversity", run=name, versus="good", split="dev")
     assert app.value("run") == name
     assert any(name in refusal and clue in refusal for refusal in app.refusals())
-    assert app.query_params["run"] in (name, [name])
+    for shown in (app, opened(tmp_path, "train", run=name, versus="good", split="dev")):  # the link stays
+        assert shown.query_params["run"] in (name, [name])
+    assert 'href="?run=good&amp;' in app.texts()
     assert not app.figures()
     app = opened(tmp_path, "diversity", run="good", versus=name, split="dev")
     assert app.saying(name, "Only good")

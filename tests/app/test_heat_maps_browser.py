@@ -141,9 +141,8 @@ def test_an_anchor_and_regions_without_boxes(visit, heat):
     assert_close(drawn(visit), expected.values[expected.words.index(picked(visit))])
 
 
-@pytest.mark.parametrize("page", ["retrieval?query-text=3", "diversity?caption=3"])
-def test_pictures_inside_tar_and_parquet_are_shown(visit, heat, page):
-    visit.open(f"{page}&run=tar&versus=parquet&heat=true")
+def test_pictures_inside_tar_and_parquet_are_shown(visit, heat):
+    visit.open("retrieval?query-text=3&run=tar&versus=parquet&heat=true")
     for position, name in enumerate(("tar", "parquet")):
         figure, known = drawn(visit, position), heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")
         assert figure["images"][0]["source"].startswith("data:image/jpeg;base64,")

@@ -30,9 +30,9 @@ def root(tmp_path_factory):
 def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root, opened):
     app = opened(root, "joint")
     assert len(app.labels("Compute")) == 1
+    assert app.figures()
     assert not (root / ".work").exists()
     assert app.saying(120, 2, 10)  # points, runs, seconds
-    assert app.get("plotly_chart")
     assert not app.change(map="pca").labels("Compute")
 
 
@@ -111,17 +111,16 @@ def test_commands_run_beside_the_app_and_are_cancelled(root, monkeypatch):
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     options = (str(root / "demo"), "--split", "dev", "--method", "pca")
     command = jobs.module_command("coder_core.project", *options)
-    assert command[:5] == (sys.executable, "-P", "-u", "-m", "coder_core.project")
+    assert command == (sys.executable, "-P", "-u", "-m", "coder_core.project", *options)
     jobs.start_work(command, "layout-test")
     jobs.start_work(WAIT, "layout-wait")
     assert jobs.current("layout-wait").running
     jobs.stop("layout-wait")
-    for name in ("layout-wait", "layout-test"):
+    for name, end in (("layout-wait", jobs.CANCELLED), ("layout-test", "")):
         until_over(name)
-    assert jobs.how_it_ended("layout-test") == ""
+        assert jobs.how_it_ended(name) == end
     assert jobs.current("layout-test").progress.state == "finished"
     assert list((root / "demo" / "derived" / "dev").iterdir())
-    assert jobs.how_it_ended("layout-wait") == jobs.CANCELLED
     failed = JobProgress(0.0, "failed", "failed", "more than 9,999")
     ProgressFile(JobFolder(jobs.folder_of("layout-wait")).progress_file).write(failed)
     assert jobs.how_it_ended("layout-wait") == failed.message
@@ -139,5 +138,4 @@ def test_a_large_split_is_sampled(root, opened, monkeypatch):
     assert app.saying(f"Image {inside}")
     app.query_params["focus"] = f"image-{outside}"
     assert app.again().saying("does not show it")
-    app.change(everything=True)
-    assert app.saying(120, 120, 20, 100)
+    assert app.change(everything=True).saying(120, 120, 20, 100)

@@ -2,8 +2,6 @@
 
 from urllib.parse import parse_qs, urlsplit
 
-from tests.support.visits import CHART
-
 DEFAULT = {"run": ["demo-baseline"], "versus": ["demo"], "split": ["dev"]}
 PAIR = "run=demo-baseline&versus=demo&split=dev"
 
@@ -64,14 +62,3 @@ def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit)
     visit.page.wait_for_function("document.title.includes('demo-baseline and demo ')")
     visit.follow("Retrieval")
     assert visit.query() == DEFAULT
-
-
-def test_a_run_that_is_not_there_is_named_and_the_link_stays_as_it_was(visit):
-    visit.open("train?run=gone&versus=demo&split=dev&at=5", charts=False)
-    assert visit.page.url.endswith("/train?run=gone&versus=demo&split=dev&at=5")
-    visit.follow("Diversity")
-    assert visit.query() == {"run": ["gone"], "versus": ["demo"], "split": ["dev"]}
-    assert visit.page.locator(".cl-empty", has_text="gone").count() == 1
-    visit.page.locator(".cl-links").get_by_role("link", name="demo-baseline", exact=True).click()
-    visit.reach("run=demo-baseline&")
-    visit.page.locator(CHART).first.wait_for()

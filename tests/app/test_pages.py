@@ -37,7 +37,7 @@ def root(tmp_path_factory):
     return base
 
 
-@pytest.mark.parametrize("kind", ["none", "damaged", "imported"])
+@pytest.mark.parametrize("kind", ["none", "imported"])
 @pytest.mark.parametrize("page", [*PAGES, "start"])
 def test_every_page_opens(roots, kind, page, opened):
     app = opened(roots[kind], page)

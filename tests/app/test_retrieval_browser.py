@@ -12,13 +12,9 @@ from coder_core.api import margins as margin_table
 from coder_core.api.retrieval import gain_in_words
 from coder_core.api.slices import select, slice_columns
 from tests.app.conftest import IMAGES
+from tests.support.visits import row_number
 
 PAIR = "run=demo-baseline&versus=demo"
-
-
-def row_number(visit, row):
-    """The caption of a table's row."""
-    return int(re.search(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[1])
 
 
 def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visit, runs):
@@ -54,8 +50,7 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
     assert visit.number("Caption number") in range(205, 210)  # what the filter leaves out is no longer open
     table = pd.read_csv(visit.downloaded("CSV"))
     assert set(table["caption id"]) == set(range(205, 210))
-    assert set(table["image id"]) == {41}
-    assert set(table["file"]) == {"41.png"}
+    assert {*table["image id"], *table["file"]} == {41, "41.png"}
     assert all(caption.startswith("scene 41, told") for caption in table["caption"])
     filtered = changes.set_index("query").loc[table["caption id"]]
     for column, name in (("rank_a", "rank in demo-baseline"), ("rank_b", "rank in demo"), ("change", "gain")):
@@ -80,9 +75,10 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
         assert dialog.locator(".cl-large img").evaluate("image => image.naturalWidth") == 160
         cells = dialog.locator(".cl-own tbody tr")
         for row, caption in enumerate(range(5 * number, 5 * number + 5), start=1):
-            values = [run.ranks("dev")["t2i"][caption] + 1 for run in pair]
-            scores = [float(run.similarity([number], [caption], split="dev")[0, 0]) for run in pair]
-            expected = [str(values[0]), f"{scores[0]:.4f}", str(values[1]), f"{scores[1]:.4f}"]
+            expected = []
+            for run in pair:
+                score = float(run.similarity([number], [caption], split="dev")[0, 0])
+                expected += [str(run.ranks("dev")["t2i"][caption] + 1), f"{score:.4f}"]
             assert cells.nth(row).locator("td").all_inner_texts() == expected
             assert f"scene {number}, told in way {row - 1}" in cells.nth(row).inner_text()
         assert dialog.get_by_role("link", name="similarity").count() == 5
@@ -180,7 +176,7 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit, runs):
     assert visit.page.get_by_text(re.compile("of 3.*demo-baseline and demo")).count() > 0
 
 
-def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit, runs):
+def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, runs, tmp_path):
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     visit.open(f"diversity?{PAIR}&anchors=Images")
     assert visit.page.get_by_label("Download as CSV").count() == 0
@@ -200,6 +196,14 @@ def test_exported_rows_name_their_samples_and_digits_follow_the_quantity(visit, 
     assert values["seed"] == "0"
     assert re.fullmatch(r"\d+\.\d", values["R@sum"])
     assert float(values["R@sum"]) == pytest.approx(pair[1].metrics("dev")["rsum"], abs=0.05)
+    sentence = gain_in_words(*pair, "dev")
+    assert visit.page.get_by_text(sentence).count() == 1
+    file = tmp_path / "report.html"
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("button", name="Report", exact=True).click()
+    download.value.save_as(file)
+    assert visit.read_from_disk(file).count(sentence) == 1
+    assert 'class="own"' in file.read_text()
 
 
 def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
@@ -221,22 +225,3 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
     assert set(map(int, numbers)) <= set(inside)
     visit.enter("Search or slice", "")
     visit.reach("^((?!slice=).)*$")
-
-
-def test_the_report_is_a_file_that_opens_from_disk(visit, runs, tmp_path):
-    visit.open(f"overview?{PAIR}")
-    sentence = gain_in_words(open_run(runs / "demo-baseline"), open_run(runs / "demo"), "dev")
-    assert visit.page.get_by_text(sentence).count() == 1
-    file = tmp_path / "report.html"
-    with visit.page.expect_download() as download:
-        visit.page.get_by_role("button", name="Report", exact=True).click()
-    download.value.save_as(file)
-    assert visit.read_from_disk(file).count(sentence) == 1
-    assert 'class="own"' in file.read_text()
-
-
-def test_a_row_of_the_data_page_opens_its_pair(visit):
-    visit.open(f"data?{PAIR}", charts=False)
-    expected = row_number(visit, 2)
-    visit.page.locator("tbody tr").nth(2).click()
-    visit.reach(f"pair-caption-number={expected}")

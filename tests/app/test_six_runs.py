@@ -13,7 +13,6 @@ from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
 from coder_core.api.slices import slice_metrics
-from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]
@@ -111,19 +110,6 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     assert app.value("also") == ["b", "gone"]
     assert app.saying("gone", "Only base, b and last")
     assert [row["run"] for row in app.change(versus="—").rows("answered")[0]] == ["base", "b"]
-
-
-def test_figures_and_numbers_follow_the_slice(six, inside, opened):
-    run = open_run(six / "last")
-    app = opened(six, "diversity", **TWO_OF_FIVE)
-    assert app.saying(len(inside), "80 captions")
-    heights = numbers(app.figures()[0]["data"][1]["y"])
-    assert heights.sum() == len(inside) < run.count("dev", "text")
-    app = opened(six, "retrieval", **TWO_OF_FIVE)
-    assert app.saying(len(inside), "80 captions")
-    assert gain_in_words(open_run(six / "base"), run, "dev", "t2i_r1", inside) in app.texts()
-    assert app.change(look="hubs").saying("mean", f"{10 * len(inside) / 16:.1f}")
-    assert app.change(versus="—").saying(len(inside), "80 captions")
 
 
 def test_the_overview_follows_it(six, ranks, inside, opened):

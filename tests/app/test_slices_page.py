@@ -9,7 +9,9 @@ import pytest
 
 from app.choice import Choice, slice_mask
 from coder_core.api import list_runs, open_run
+from coder_core.api.retrieval import gain_in_words
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
+from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 
 DOGS = '"dog" in words and not "way 0" in caption'
@@ -37,6 +39,7 @@ def test_the_table_of_slices_tells_gains_from_noise(root, opened):
 
 
 def test_a_slice_narrows_tables_and_figures(root, opened):
+    last, base = (open_run(summary.path) for summary in list_runs(root))
     for page in ("retrieval", "diversity"):
         app = opened(root, page, slice=DOGS)
         assert app.saying(120, 300)
@@ -44,6 +47,11 @@ def test_a_slice_narrows_tables_and_figures(root, opened):
         assert "1–50 of 120 captions" in json.dumps(table, ensure_ascii=False)
         assert all("dog" in json.dumps(row) for row in table["rows"])
     assert app.query_params["slice"] == DOGS
+    assert numbers(app.figures()[0]["data"][1]["y"]).sum() == 120  # captions in the histogram of diversity
+    app = opened(root, "retrieval", slice=DOGS)
+    inside = np.flatnonzero(slice_mask(last.summary, "dev", DOGS))
+    assert gain_in_words(base, last, "dev", "t2i_r1", inside) in app.texts()
+    assert app.change(look="hubs").saying("mean", "20.0")  # ten results of 120 queries over 60 images
     app = opened(root, "similarity", slice=DOGS)
     assert app.saying(64, 120, "seed 0")
     assert "a dog in scene" in str(app.figures()[0])

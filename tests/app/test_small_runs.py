@@ -16,7 +16,7 @@ ALONE = {"run": "demo-baseline", "versus": "—"}
 TEXTS = {"anchors": "Captions", "direction": "Caption → images"}
 IMAGES = {"anchors": "Images", "direction": "Image → captions"}
 SPLIT = {"over": "Whole split", "measure": "Standard deviation"}
-CHANGES, NEAR, HUBS = ({"look": look} for look in ("Rank changes", "Near misses", "Hubs"))
+LOOKS = [{"look": look} for look in ("Rank changes", "Near misses", "Hubs")]
 VIEWS = [
     ("overview", PAIR | {"curves": ["demo", "concepts"]}),
     *((page, PAIR | {"find": "scene", "k": "2"}) for page in ("similarity", "joint", "clusters", "data")),
@@ -24,8 +24,8 @@ VIEWS = [
     ("diversity", PAIR | TEXTS | {"over": "A bank", "measure": "Entropy"}),
     ("diversity", PAIR | IMAGES | {"over": "A batch", "measure": "Entropy"}),
     *(("diversity", runs | way | SPLIT) for runs, way in ((PAIR, IMAGES), (ALONE, TEXTS))),
-    *(("retrieval", PAIR | way | look) for way in (TEXTS, IMAGES) for look in (CHANGES, NEAR, HUBS)),
-    *(("retrieval", ALONE | way | look) for way, look in ((TEXTS, HUBS), (IMAGES, {"look": "Ranks"}))),
+    *(("retrieval", PAIR | way | look) for way in (TEXTS, IMAGES) for look in LOOKS),
+    *(("retrieval", ALONE | way) for way in (TEXTS | {"look": "Hubs"}, IMAGES | {"look": "Ranks"})),
 ]
 NOUNS = "images|captions|pairs|points|runs|clusters|negatives|concepts|edges"
 WRONG = re.compile(rf"\b(nan|inf|Traceback|cannot be shown)\b|(?<![\d,.])1 ({NOUNS})\b", re.IGNORECASE)

@@ -94,27 +94,32 @@ def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, op
     assert app.value("demo-epochs") == 10
     assert "--epochs=3" in app.change(demo_epochs=3).code[0].value
     assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for data other than drawn pictures
+    assert "boosting_teacher" not in app.multiselect(key="set").options
+    app.change(demo_boosting="am", demo_sample_weights="discrepancy", demo_epochs=10)
+    app.change(set_weighting=["neighbours"]).change(demo_neighbours=50)
+    assert "--boosting=am --sample-weights=discrepancy --neighbours=50" in app.code[0].value
+    assert "train-start" in app.keys("button")
     app.change(data="tiny").change(preset="f30k-bigru")
     assert app.value("f30k-bigru-epochs") == 30
     assert "--epochs" not in app.code[0].value
 
 
-@pytest.mark.parametrize("kind", ["imported", "damaged", "interrupted", "elsewhere"])
-def test_every_kind_of_run(root, kind, opened, monkeypatch):
+def test_every_kind_of_run(root, opened, monkeypatch):
     run = write_run(root, "demo", images=12, pictures=False)
-    if kind == "imported":
-        import_run_folder(root, "clip", images=12)
-    if kind == "damaged":
-        damage(write_run(root, "torn", images=12, pictures=False))
-    if kind in ("interrupted", "elsewhere"):
-        write_status(run, "running", step=10, steps=30)
-    if kind == "interrupted":
-        monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
-    app = opened(root, "train", watch="torn" if kind == "damaged" else "demo")
-    assert "clip" not in app.selectbox(key="watch").options
-    assert ("train-resume" in app.keys("button")) == (kind == "interrupted")
-    assert "train-stop" not in app.keys("button")
-    assert app.saying("config.toml") if kind == "damaged" else app.figures()
+    import_run_folder(root, "clip", images=12)
+    damage(write_run(root, "torn", images=12, pictures=False))
+    assert opened(root, "train", watch="torn").saying("config.toml")
+    for state in ("finished", "running elsewhere", "interrupted"):
+        if state == "running elsewhere":
+            write_status(run, "running", step=10, steps=30)
+        if state == "interrupted":
+            monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
+        st.cache_data.clear()  # the listing is kept for two seconds
+        app = opened(root, "train", watch="demo")
+        assert app.selectbox(key="watch").options == ["demo", "torn"]
+        assert ("train-resume" in app.keys("button")) == (state == "interrupted")
+        assert "train-stop" not in app.keys("button")
+        assert app.figures()
 
 
 def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root, opened):
@@ -148,16 +153,7 @@ def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path):
     assert ask(joint_space.modality_gap, after[1], "dev") is gap
 
 
-def test_a_preset_in_a_link(root, opened, monkeypatch):
-    app = opened(root, "train", preset="f30k-bigru")
-    assert (app.value("data"), app.value("preset")) == ("tiny", "f30k-bigru")
-    monkeypatch.setenv("CODER_DATA", str(root))
-    app = opened(root, "train", preset="f30k-bigru")
-    assert app.value("preset") == "demo"
-    assert app.saying("f30k-bigru")
-
-
-def test_presets_of_towers_and_a_missing_model(root, opened):
+def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
     flickr8k(root.parent / "data" / "photographs")
     app = opened(root, "train", preset="clip-lora")
     preset = app.selectbox(key="preset")
@@ -165,8 +161,13 @@ def test_presets_of_towers_and_a_missing_model(root, opened):
     assert preset.options == ["clip-full", "clip-lora", "siglip-lora", "tower-frozen"]
     assert app.saying("hf download openai/clip-vit-base-patch32")
     assert "train-start" not in app.keys("button")
-    app.change(data="tiny")
-    assert "clip-lora" not in app.selectbox(key="preset").options
+    assert "clip-lora" not in app.change(data="tiny").selectbox(key="preset").options
+    app = opened(root, "train", preset="f30k-bigru")
+    assert (app.value("data"), app.value("preset")) == ("tiny", "f30k-bigru")
+    monkeypatch.setenv("CODER_DATA", str(root))
+    app = opened(root, "train", preset="f30k-bigru")
+    assert app.value("preset") == "demo"
+    assert app.saying("f30k-bigru")
 
 
 def test_impossible_values_and_names_cannot_be_started(root, opened):
@@ -186,17 +187,6 @@ def test_impossible_values_and_names_cannot_be_started(root, opened):
     app.change(demo_batch_size=1, name="free")
     assert "--batch-size" not in app.code[0].value  # its widget ends at 2
     assert not list((root / ".work").glob("*"))
-
-
-def test_boosting_and_weights_have_fields_of_their_own(root, opened):
-    app = opened(root, "train")
-    assert "boosting_teacher" not in app.multiselect(key="set").options
-    app.change(demo_boosting="am")
-    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options
-    app.change(demo_sample_weights="discrepancy", set_weighting=["neighbours"])
-    app.change(demo_neighbours=50)
-    assert "--boosting=am --sample-weights=discrepancy --neighbours=50" in app.code[0].value
-    assert "train-start" in app.keys("button")
 
 
 def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):

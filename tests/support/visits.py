@@ -216,6 +216,11 @@ class Visit:
         return str(self.page.evaluate(f"document.querySelector('{CHART}')._fullLayout.font.color"))
 
 
+def row_number(visit: Visit, row: int) -> int:
+    """The caption of a row of the page's first table."""
+    return int(re.findall(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[0])
+
+
 def picture(port: int, kind: str) -> str:
     """A name that is a Markdown picture of the listener's; a file's name holds no slash, a character reference does."""
     return f"x{kind}![{kind}](http:&#47;&#47;127.0.0.1:{port}&#47;{kind})"
