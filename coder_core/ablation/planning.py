@@ -47,12 +47,9 @@ def plan(
     overrides: Mapping[str, Any],
     root: Path,
 ) -> list[PlannedRun]:
-    """All runs of the rows, seed by seed, so that every row has a result early.
-
-    Raises:
-        InputError: a row cannot be built from the preset, has impossible values, or `root` holds its run with others;
-            it reads a run that is neither among these nor finished; every row sets an override itself.
-    """
+    """Plan all runs of the rows, seed by seed, so that every row has a result early. InputError: a row cannot be built
+    from the preset, has impossible values, or `root` holds its run with others; it reads a run that is neither among
+    these nor finished; every row sets an override itself."""
     rows = list(rows)
     stop_on_errors(_without_effect(rows, overrides))
     runs = list[PlannedRun]()
@@ -150,11 +147,8 @@ def is_evaluated(folder: Path, split: str) -> bool:
 
 
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:
-    """Return the commands left, in this order; none when the run is finished and evaluated.
-
-    Args:
-        split: to evaluate. threads: CPU threads of the run; 0 keeps that of the configuration.
-    """
+    """Return the commands left, in this order; none when the run is finished and evaluated. 0 `threads` are those of the
+    configuration."""
     folder, state = run.folder, state_of(run.folder)
     left = []
     shared = [f"--threads={threads}"] if threads else []

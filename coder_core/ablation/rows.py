@@ -100,11 +100,8 @@ class AblationTable:
 
 
 def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
-    """Apply the changes of a row. InputError: an unknown flag, a value of the wrong type or out of range.
-
-    Args:
-        changes: flag → value; `Times` multiplies the configuration's value. where: they are made, for messages.
-    """
+    """Apply the changes of a row; `where` they are made names them in messages. InputError: an unknown flag, a value of
+    the wrong type or out of range."""
     values = {}
     for flag, value in changes.items():
         before = value_of(config, flag)

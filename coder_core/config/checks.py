@@ -22,19 +22,12 @@ NOTHING_TRAINS = Fault(
 
 
 class Need(NamedTuple):
-    """A setting that does nothing without another one.
-
-    Args:
-        key: of the setting.
-        flag: of the other one. given: True if the other one is.
-        expected: instead of this value.
-        severity: of the fault.
-    """
+    """A setting that does nothing without another one."""
 
     key: str
-    flag: str
-    given: Callable[[Config], bool]
-    expected: str
+    flag: str  # of the other one
+    given: Callable[[Config], bool]  # true if the other one is
+    expected: str  # instead of this value
     severity: Severity = "error"
 
 

@@ -6,20 +6,10 @@ from typing import Literal
 from coder_core.config.setting import setting
 
 OTHER_DEV_NAMES = ("val", "valid", "validation")
-Format = Literal[
-    "auto",
-    "precomp",
-    "karpathy",
-    "flickr8k",
-    "flickr30k-annotations",
-    "flickr30k-results",
-    "kaggle",
-    "coco",
-    "imagefolder",
-    "parquet",
-    "webdataset",
-    "img2dataset",
+_PictureFolder = Literal[
+    "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco", "imagefolder"
 ]
+Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", "img2dataset"]
 
 
 @dataclass(frozen=True)

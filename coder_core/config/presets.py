@@ -128,11 +128,8 @@ _PRESETS: dict[str, tuple[Settings, str]] = {
     "coder-f30k-bert": (F30K_CODER | BERT, "Flickr30K, BERT, the whole of CODER, as the paper prints it"),
     "coder-coco-bigru": (COCO_CODER, "MS-COCO, BiGRU, the whole of CODER, the values the paper prints"),
     "coder-coco-bert": (COCO_CODER | BERT, "MS-COCO, BERT, the whole of CODER, as the paper prints it"),
-    "dbl-f30k": (
-        DBL_F30K,
-        "Flickr30K, Deep Boosting Learning's interaction model with RM, as its paper has it",
-    ),
-    "dbl-coco": (DBL_COCO, "MS-COCO, Deep Boosting Learning's interaction model with RM, its paper's recipe"),
+    "dbl-f30k": (DBL_F30K, "Flickr30K, Deep Boosting Learning's interaction model, its paper's recipe"),
+    "dbl-coco": (DBL_COCO, "MS-COCO, Deep Boosting Learning's interaction model, its paper's recipe"),
     "clip-full": (CLIP_FULL, "pictures with captions, CLIP's two towers trained in full (BLIP, WiSE-FT)"),
     "clip-lora": (TOWERS | OF_CLIP | LORA, "pictures with captions, CLIP with low-rank adapters (LoRA)"),
     "siglip-lora": (SIGLIP_LORA, "pictures with captions, SigLIP with low-rank adapters and its own loss"),

@@ -10,29 +10,17 @@ from coder_core.console.faults import Fault
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a run.
+    """One setting of a run."""
 
-    Args:
-        section: of the configuration: "objective".
-        key: in that section, unique over all sections: "bank_size". The flag is spelt "--bank-size".
-        value_type: bool, int, float or str.
-        default: where no preset has another value.
-        help: what it is, and the source of its default.
-        within: the interval of allowed numbers, "[0, 1)" or "(0, inf]"; empty allows every finite one.
-        choices: the values a `Literal` setting may take.
-        suggestions: of a free text, the words that name no file.
-        reason: for the range.
-    """
-
-    section: str
-    key: str
-    value_type: type
-    default: Any
-    help: str
-    within: str = ""
-    choices: tuple[str, ...] = ()
-    suggestions: tuple[str, ...] = ()
-    reason: str = ""
+    section: str  # of the configuration: "objective"
+    key: str  # in that section, unique over all sections: "bank_size"
+    value_type: type  # bool, int, float or str
+    default: Any  # where no preset has another value
+    help: str  # what it is, and the source of its default
+    within: str = ""  # the interval of allowed numbers, "[0, 1)" or "(0, inf]"; empty allows every finite one
+    choices: tuple[str, ...] = ()  # the values a `Literal` setting may take
+    suggestions: tuple[str, ...] = ()  # of a free text, the words that name no file
+    reason: str = ""  # for the range
 
     @property
     def flag(self) -> str:

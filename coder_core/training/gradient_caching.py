@@ -45,12 +45,7 @@ def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> 
 
 
 class PiecewiseModel(nn.Module):
-    """A model whose forward pass goes through `encode_in_pieces`.
-
-    Args:
-        model: arguments (b, …) → embeddings of b pairs.
-        size: pairs of a piece.
-    """
+    """A model, (b, …) each → embeddings of b pairs, whose forward pass goes through `encode_in_pieces`."""
 
     def __init__(self, model: nn.Module, size: int) -> None:
         super().__init__()

@@ -149,13 +149,11 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
 
 
 def _merge(stored: Config, overrides: Config) -> Config:
-    changes = ((key, *values) for key, values in differences(stored, overrides).items())
-    fixed = (
-        (spelt_as_flag(key.split(".")[1]), was, now) for key, was, now in changes if key not in MAY_CHANGE
-    )
+    fix = "start a new run"
     stop_on_errors(
-        Fault(flag, f"is {now!r}", f"{was!r}, as the run began", "start a new run")
-        for flag, was, now in fixed
+        Fault(spelt_as_flag(key.split(".")[1]), f"is {now!r}", f"{was!r}, as the run began", fix)
+        for key, (was, now) in differences(stored, overrides).items()
+        if key not in MAY_CHANGE
     )
     return replace(overrides, name=stored.name)
 

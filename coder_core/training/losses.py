@@ -290,11 +290,8 @@ def plain_losses(
     weights: Tensor | None = None,
     scale: Scale | None = None,
 ) -> Losses:
-    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both.
-
-    Args:
-        scale: learned, of the logits; None uses the configured one.
-    """
+    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both. A learned `scale` of
+    the logits takes the place of the configured one."""
     hardest = triplet_sum if epoch < objective.warmup_epochs else triplet_hardest
     temperature: float | Tensor = objective.temperature if scale is None else 1 / scale.scale
     bias: float | Tensor = objective.logit_bias if scale is None or scale.bias is None else scale.bias

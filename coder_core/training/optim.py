@@ -23,11 +23,8 @@ SCALE = "scale."  # prefix of the names of the logits' scale and bias
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
-    """Return the rate of a step: a linear rise, then a step, a cosine, steps at plateaus, or constant.
-
-    Args:
-        reductions: plateaus of dev so far.
-    """
+    """Return the rate of a step: a linear rise, then a step, a cosine, steps at plateaus (`reductions` of dev so far), or
+    constant."""
     rate = config.learning_rate
     if step < config.warmup_steps:
         return rate * (step + 1) / config.warmup_steps
@@ -48,12 +45,7 @@ def make_optimizer(
     towers: TowersConfig | None = None,
 ) -> torch.optim.AdamW:
     """Make AdamW (fused) with groups: BERT and each tower at a share of the rate, the scale of the logits without
-    weight decay, and the rest. InputError: nothing is trained.
-
-    Args:
-        parameters: name -> parameter; frozen ones are left out.
-        towers: their rates.
-    """
+    weight decay, and the rest; frozen parameters are left out. InputError: nothing is trained."""
     towers = towers or TowersConfig()
     shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate}
     shares[SCALE] = 1.0
@@ -77,14 +69,8 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
-    """Shorten a gradient to its largest norm; return the norm before. NotFiniteError: NaN or Inf in a gradient, found
-    before clipping would spread it.
-
-    Args:
-        parameters: name -> parameter; their gradients are taken as one vector.
-        most: largest norm.
-        batch: named with the step in the error.
-    """
+    """Shorten the parameters' gradients, as one vector, to the norm `most`; return the norm before. NotFiniteError: NaN
+    or Inf in a gradient, found before clipping would spread it; names step and batch."""
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
     check_gradients(parameters, norm, batch, step)
     torch.nn.utils.clip_grads_with_norm_(parameters.values(), most, norm)

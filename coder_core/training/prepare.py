@@ -98,12 +98,7 @@ class Prepared:
 
 def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = silent) -> Prepared:
     """Read and check the data; build words, batches, the parts' inputs and the model. InputError: the data, the
-    teacher or the BERT folder cannot be used.
-
-    Args:
-        inputs: see `Inputs`; None for a run without towers and reviews.
-        progress: called with the activity, how much of it is done and how much there is.
-    """
+    teacher or the BERT folder cannot be used."""
     inputs = inputs or Inputs()
     data, faults = _read_data(config, inputs, progress)
     words, data, notes = _words(config, data, inputs)

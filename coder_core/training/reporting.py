@@ -25,11 +25,7 @@ QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
 
 class Reporter:
-    """Reports of one run. Every process has one, because losses are averaged over all; only the first one writes.
-
-    Args:
-        per_epoch: steps in an epoch.
-    """
+    """Reports of one run. Every process has one, because losses are averaged over all; only the first one writes."""
 
     def __init__(
         self, folder: Path, console: Console, training: TrainingConfig, per_epoch: int, device: torch.device
@@ -122,11 +118,7 @@ class Reporter:
 
 class EventWriter:
     """Write scalars of the history's lines: `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
-    InputError: tensorboard is not installed.
-
-    Args:
-        resume_step: training goes on after this step; TensorBoard leaves out what was written of later ones.
-    """
+    TensorBoard leaves out what was written of steps after `resume_step`. InputError: tensorboard is not installed."""
 
     def __init__(self, run: Path, *, resume_step: int) -> None:
         try:

@@ -160,14 +160,8 @@ def branch_losses(
     weights: Tensor | None,
     is_target: bool = True,
 ) -> Losses:
-    """Compute the configured objective for the pairs under one branch.
-
-    Args:
-        pairs: the batch under that branch.
-        inputs: from the parts.
-        weights: (B,) of this process's pairs, or None.
-        is_target: False for another branch, which has no bank and does not train the scale of the logits.
-    """
+    """Compute the configured objective for the pairs under one branch; (B,) `weights` of this process's pairs. A branch
+    that is not the target has no bank and does not train the scale of the logits."""
     if config.objective.loss in ("dcl", "dcl-i"):
         return instance_dcl(pairs, inputs.keys if is_target else None, config, epoch, weights)
     scale = inputs.scale

@@ -143,10 +143,8 @@ class Trainer:
         self.position.loss_sum += float(parallel.mean(losses.total))
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
-            per_second, lr = (
-                training.batch_size / max(seconds, 1e-9),
-                self.state.optimizer.param_groups[0]["lr"],
-            )
+            per_second = training.batch_size / max(seconds, 1e-9)
+            lr = self.state.optimizer.param_groups[0]["lr"]
             parts = reports, self._facts(reports)
             self.reporter.step(self.position, losses, norm, *parts, learning_rate=lr, rate=per_second)
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:

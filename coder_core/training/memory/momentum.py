@@ -15,12 +15,8 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
-    """Copy a module without gradients, in training mode: batch norm normalises by the batch's own statistics.
-
-    Args:
-        module: to copy.
-        dropout: False encodes without dropout.
-    """
+    """Copy a module without gradients, in training mode, if wanted without dropout: batch norm normalises by the batch's
+    own statistics."""
     encoder = copy.deepcopy(module).requires_grad_(False)
     return encoder.train() if dropout else normalise_by_batch(encoder)
 
@@ -36,15 +32,10 @@ def normalise_by_batch(module: Module) -> Module:
 
 @torch.no_grad()
 def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> None:
-    """encoder ← momentum · encoder + (1 − momentum) · module, in place.
+    """encoder ← momentum · encoder + (1 − momentum) · module, in place; both have the same parameters in the same order.
 
     Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) do not change.
     ValueError: momentum is outside [0, 1].
-
-    Args:
-        encoder: has the same parameters in the same order as `module`.
-        module: the trained module.
-        momentum: from 0 to 1.
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
@@ -73,11 +64,7 @@ def start_that_leaves(share: float, steps: int) -> float:
 
 
 class CoupledBank(nn.Module):
-    """Ring of momentum keys per modality with shared slots: slot k holds a pair's image key, text key and image id.
-
-    Args:
-        dimension: D.
-    """
+    """Ring of momentum keys per modality with shared slots: slot k holds a pair's image key, text key and image id."""
 
     images: Tensor
     texts: Tensor

@@ -53,14 +53,13 @@ class Prototypes(nn.Module):
     3. A prototype is dead when no pair's newest label has named it for a whole pass. It moves to a pair of the batch:
        the least typical member of the largest prototype, then of the next.
 
+    ValueError: K is below 2 or above `pass_pairs`.
+
     Args:
         count: K.
         dimension: D.
         pairs: image-caption pairs of the train split; their ids are 0 … pairs - 1.
         pass_pairs: pairs that one pass sees (whole batches only).
-
-    Raises:
-        ValueError: K is below 2 or above `pass_pairs`.
     """
 
     centroids: Tensor

@@ -70,7 +70,6 @@ class BoostingTeacher(Boosting):
         branch: its model; used, not copied.
         momentum: share of it that stays at the first step; None for a branch that never moves.
         precision: of its passes, "float32" or "bfloat16".
-        piece_size: pairs encoded at a time; 0 encodes all.
     """
 
     def __init__(
@@ -108,11 +107,7 @@ class OnlineBranches(Boosting):
     """Branches before the target, from other seeds, which train in the same step by their own loss.
 
     One forward pass of each serves its own loss and, without gradient, the margins of later branches, so each encodes
-    with its own dropout.
-
-    Args:
-        branches: in order; used, not copied.
-        piece_size: pairs a branch encodes at a time; 0 encodes all.
+    with its own dropout. The models are used, not copied.
     """
 
     state_file = "anchor"

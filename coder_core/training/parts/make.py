@@ -51,11 +51,7 @@ class LearnedScale(Part):
     al. 2023.
 
     Neither has weight decay, and their gradient is clipped by a norm of its own. Of several branches that train
-    together only the target moves them. t stays at or below ln 100.
-
-    Args:
-        temperature: exp(t) starts as 1 / temperature.
-        bias: start of b; None for a loss without one.
+    together only the target moves them. exp(t) starts as 1 / temperature and stays at or below 100.
     """
 
     state_file = "scale"
@@ -143,12 +139,8 @@ class EmbeddingRegularisers(Part):
 
 
 class MomentumMemory(Part):
-    """Encode keys with the momentum encoder before the loss; enqueue them after the step.
-
-    Args:
-        model: the momentum encoder starts as its copy.
-        precision: of the momentum encoder's passes, "float32" or "bfloat16".
-    """
+    """Encode keys with the momentum encoder, a copy of `model` at its start, before the loss; enqueue them after the
+    step. `precision` of the momentum encoder's passes: "float32" or "bfloat16"."""
 
     state_file = "memory"
 

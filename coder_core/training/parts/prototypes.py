@@ -121,10 +121,7 @@ class PrototypeClassification(Part):
         """Return member counts, inertia, label changes and accuracies; {} before the first labels.
 
         `inertia` is the mean squared distance of a pair to its centroid, `changed` the share of pairs with a new label;
-        the accuracies are the classifier's on the labels.
-
-        Args:
-            sums: (6,) over a batch, or `tally` over the pass so far.
+        the accuracies are the classifier's on the labels. `sums`: (6,) over a batch, or the pass so far.
         """
         pairs, similarity, before, changed, images, texts = sums.tolist()
         if not pairs:
