@@ -1,6 +1,6 @@
-"""One of several processes: a few training steps of many configurations, their results in one file.
+"""One of several processes: a few training steps of many configurations, their results in one file; then a whole run.
 
-python -m tests.support.ddp_worker DATA TOWERS OUT.safetensors
+python -m tests.support.ddp_worker DATA TOWERS OUT.safetensors FLAGS OF coder_core.train
 """
 
 import json
@@ -16,6 +16,7 @@ from coder_core.data.reviews import Review
 from coder_core.model import parallel
 from coder_core.model.encoders.regions import RegionBatchNorm
 from coder_core.model.run_towers import open_towers
+from coder_core.train import main
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
@@ -185,4 +186,5 @@ def everything(data: Path, towers: Path) -> dict[str, Tensor]:
 
 
 if __name__ == "__main__":
-    run_as_one_of_several(lambda: everything(Path(sys.argv[1]), Path(sys.argv[2])), sys.argv[3])
+    data, towers, out, *flags = sys.argv[1:]
+    run_as_one_of_several(lambda: everything(Path(data), Path(towers)), out, then=lambda: main(flags))

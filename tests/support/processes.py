@@ -47,8 +47,10 @@ def run_two(*arguments: str, timeout: float = 500) -> list[str]:
     return outputs
 
 
-def run_as_one_of_several(train: Callable[[], dict[str, Tensor]], out: str) -> None:
-    """Join the other processes, train, check that all came to exactly the same, and save it once."""
+def run_as_one_of_several(
+    train: Callable[[], dict[str, Tensor]], out: str, then: Callable[[], object] = parallel.barrier
+) -> None:
+    """Join the other processes, train, check that all came to exactly the same, save it once, and go on together."""
     torch.set_num_threads(1)
     parallel.start(torch.device("cpu"))
     tensors = train()
@@ -57,5 +59,5 @@ def run_as_one_of_several(train: Callable[[], dict[str, Tensor]], out: str) -> N
         assert torch.equal(same[0], same[-1]), name
     if parallel.rank() == 0:
         save_file({name: value.contiguous() for name, value in tensors.items()}, out)
-    parallel.barrier()  # rank 0 has saved
+    then()
     parallel.finish()

@@ -1,4 +1,4 @@
-"""Boosting in training: the loss on top of another, the teacher and how it moves, resuming, what is saved."""
+"""Boosting in training: the loss on top of another, the teacher and how it moves, branches that train together."""
 
 import shutil
 from dataclasses import replace
@@ -14,6 +14,7 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.memory.momentum import cosine_momentum
 from coder_core.training.parts.boosting import BoostingTeacher
+from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum
 from coder_core.training.trainer import Trainer
@@ -86,29 +87,22 @@ def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data):
     assert not same(before, weights(boosting.branch))
 
 
-def test_gradients_reach_the_target_alone(data):
-    config = boosted(data, weight_instance=0.0)
-    prepared, boosting = started(config)
-    take(prepared, boosting, config, prepared.batches(0)).total.backward()
-    assert all(parameter.grad is None for parameter in boosting.parameters())
-    largest = [p.grad.abs().max().item() for p in prepared.model.parameters() if p.grad is not None]
-    assert len(largest) == len(list(prepared.model.parameters()))
-    assert max(largest) > 0
-
-
 def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data):
-    """A moving teacher normalises by the batch, and one that stays by its own statistics."""
+    """It gets no gradient. A moving teacher normalises by the batch, and one that stays by its own statistics."""
     config = boosted(data)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
     assert torch.equal(boosting.encode(batch)[0].images, boosting.encode(batch)[0].images)
     plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
     assert actual.parts["btr-sum"] == plain.parts["btr-sum"]
+    (actual.total - plain.total).backward()
+    assert all(parameter.grad is None for parameter in boosting.parameters())
+    largest = [parameter.grad.abs().max().item() for parameter in prepared.model.parameters()]
+    assert max(largest) > 0
     for momentum, training, file in ((0.9, True, "anchor"), (None, False, None)):
         teacher = BoostingTeacher(prepare(config).model, STEPS, momentum)
         norms = [m for m in teacher.branch.modules() if isinstance(m, torch.nn.BatchNorm1d)]
-        assert {norm.training for norm in norms} == {training}
-        assert teacher.state_file == file
+        assert ({norm.training for norm in norms}, teacher.state_file) == ({training}, file)
 
 
 def trainer_of(config, folder):
@@ -170,21 +164,20 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finishe
 def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
     """So that a teacher of less data reads the words of its student."""
     settings = ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
-    prepared = [
+    whole, half, *others = [
         prepare(changed(offline(data, finished), train_part=part, seed=seed, other_part=rest))
         for part, seed, rest in settings
     ]
-    whole, half = prepared[0].data.train, prepared[1].data.train
-    images = [set(each.data.train.image_of_text.tolist()) for each in prepared]
-    assert [len(part) / whole.n_images for part in images] == [1.0, 0.5, 0.25, 0.5, 0.75]
+    images = [set(each.data.train.image_of_text.tolist()) for each in (whole, half, *others)]
+    assert [len(part) for part in images] == [20, 10, 5, 10, 15]
     assert images[4] == images[0] - images[2]
     assert images[2] < images[1] < images[0]
     assert images[3] != images[1]
-    pairs = zip(whole.image_of_text.tolist(), whole.captions, strict=True)
-    assert half.captions == [caption for image, caption in pairs if image in images[1]]
-    assert prepared[1].words.vocabulary == prepared[0].words.vocabulary
-    assert prepared[1].data.checksums == prepared[0].data.checksums
-    assert 2 * prepared[1].batches.per_epoch <= prepared[0].batches.per_epoch + 1
+    pairs = zip(whole.data.train.image_of_text.tolist(), whole.data.train.captions, strict=True)
+    assert half.data.train.captions == [caption for image, caption in pairs if image in images[1]]
+    assert half.words.vocabulary == whole.words.vocabulary
+    assert half.data.checksums == whole.data.checksums
+    assert 2 * half.batches.per_epoch <= whole.batches.per_epoch + 1
 
 
 def test_the_teacher_may_have_moved_but_not_changed(data, finished, tmp_path):
@@ -231,3 +224,83 @@ def test_what_is_no_finished_run_of_the_same_words_is_refused_before_anything_is
         with pytest.raises(InputError, match=f"--boosting-teacher .*{message}"):
             start_run(config, tmp_path / "runs", quiet())
     assert not (tmp_path / "runs").exists()
+
+
+def online(data, **values):
+    return boosted(data, **{"boosting_scenario": "online", "boosting_branches": 3} | values)
+
+
+def branches_of(config):
+    prepared = prepare(config)
+    return prepared, make_boosting(config, prepared)
+
+
+NAMES = ("branch-1 boosting-{}", "branch-2 boosting-{}", "boosting-{}")
+
+EARLIER = {1: (0,), 2: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("form", "teachers"), [("rm", EARLIER), ("am", EARLIER), ("dml", {0: (1, 2), 1: (0, 2), 2: (0, 1)})]
+)
+def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(data, form, teachers):
+    """Under mutual learning against every other. A branch without teachers has no such loss."""
+    config = online(data, dropout=False, boosting=form)
+    prepared, branches = branches_of(config)
+    batch = prepared.batches(0)
+    parts = take(prepared, branches, config, batch).parts
+    rows = [scores(model, batch) for model in (*branches.branches, prepared.model)]
+    ids = batch.image_ids.tolist()
+    expected = {}
+    for number, others in teachers.items():
+        losses = [sum(by_loops(form, rows[number], rows[other], ids)) for other in others]
+        expected[NAMES[number].format(form)] = sum(losses) / len(losses) / len(ids)
+    actual = {name: value.item() for name, value in parts.items() if "boosting" in name}
+    assert actual == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_total_is_every_branchs_raw_loss_and_its_boosting(data):
+    config = online(data, boosting_weight=0.5)
+    prepared, branches = branches_of(config)
+    losses = take(prepared, branches, config, prepared.batches(0))
+    raw, added = {"btr-sum", "branch-1 btr-sum", "branch-2 btr-sum"}, {"boosting-am", "branch-2 boosting-am"}
+    assert set(losses.parts) == raw | added
+    shares = [(0.5 if "boosting" in name else 1.0) * value.item() for name, value in losses.parts.items()]
+    assert losses.total.item() == pytest.approx(sum(shares) * 8, rel=1e-4)
+
+
+def test_a_branch_learns_by_its_own_losses_alone(data):
+    """The margins of later branches give it no gradient: of two branches the first trains as if it were alone."""
+    gradients = []
+    for margin in (0.2, 5.0):
+        config = online(data, boosting_branches=2, boosting_margin=margin)
+        prepared, branches = branches_of(config)
+        take(prepared, branches, config, prepared.batches(0)).total.backward()
+        gradients.append([parameter.grad for parameter in branches.parameters()])
+        assert all(p.grad is not None for p in prepared.model.parameters())
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+
+
+def test_branches_start_from_other_seeds_and_the_target_from_the_runs_own(data):
+    alone = weights(prepare(boosted(data, boosting="none")).model)
+    prepared, branches = branches_of(online(data))
+    assert same(weights(prepared.model), alone)
+    starts = [model.regions.linear.weight for model in (*branches.branches, prepared.model)]
+    assert not any(torch.equal(starts[i], starts[j]) for i in range(3) for j in range(i))
+    again = branches_of(online(data))[1]
+    assert all(torch.equal(p, q) for p, q in zip(branches.parameters(), again.parameters(), strict=True))
+    batch = prepared.batches(0)
+    dropped = [take(prepared, part, online(data), batch).parts["btr-sum"] for part in (branches, None)]
+    assert dropped[0] == dropped[1]  # the target's dropout, too, is that of a run alone
+
+
+def test_every_branch_learns_and_clips_its_own_gradient(data, tmp_path):
+    config = online(data)
+    trainer = trainer_of(config, tmp_path)
+    (branches,) = trainer.parts
+    before = [p.detach().clone() for p in branches.parameters()]
+    trainer._step(trainer.prepared.batches(0))
+    for named in trainer.clip_groups:
+        norm = torch.nn.utils.get_total_norm([p.grad for p in named.values() if p.grad is not None])
+        assert 0 < norm <= config.training.clip_norm * 1.001
+    assert not any(torch.equal(p, q) for p, q in zip(before, branches.parameters(), strict=True))

@@ -9,6 +9,7 @@ import torch
 
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.files.sealed import read_manifest
 from coder_core.model.encode import encode_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
@@ -100,28 +101,20 @@ def test_the_twin_follows_the_branch_and_never_runs_it(data):
     assert not torch.equal(twin.image_weight, before)
 
 
-def test_the_command_keeps_the_concepts_with_the_run(whole, data):
-    config, _ = read_config(whole)
-    actual = read_concepts(whole, config)
-    expected = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
-    assert actual.vocabulary == expected.vocabulary
-    assert np.array_equal(actual.vectors, expected.vectors)
-    assert "dcl-concept" in events(whole, "step")[-1]["losses"]
-    files = json.loads((whole / "manifest.json").read_text())["files"]
-    assert {"concepts.json", "concepts.safetensors"} <= set(files)
-
-
 def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
-    """Other dev captions, the same concepts and counts."""
+    """Other dev captions, the same concepts and counts; the run keeps its own."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
     lines = (data / "dev_caps.txt").read_text().splitlines()
     (other / "dev_caps.txt").write_text("zebras graze\n" * len(lines))
-    actual = prepare(changed(config, data=str(other))).sources.concepts
-    expected = read_concepts(whole, config)
-    assert actual.vocabulary == expected.vocabulary
-    assert np.array_equal(actual.together, expected.together)
-    assert sum(one.count for one in actual.vocabulary.concepts) > 0
+    stored = read_concepts(whole, config)
+    again = prepare(config, Inputs(read_vocabulary(whole, config))).sources.concepts
+    for concepts in (prepare(changed(config, data=str(other))).sources.concepts, again):
+        assert concepts.vocabulary == stored.vocabulary
+        assert np.array_equal(concepts.together, stored.together)
+    assert np.array_equal(again.vectors, stored.vectors)
+    assert sum(one.count for one in stored.vocabulary.concepts) > 0
+    assert {"concepts.json", "concepts.safetensors"} <= set(read_manifest(whole)["files"])
 
 
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data, tmp_path):
@@ -155,5 +148,3 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole, data):
     np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(loaded.encode_text(dev.captions), actual.texts, atol=1e-6)
     assert loaded.encode_text([], scoring=True).shape == (0, 16)
-    names = loaded.model.concepts.state_dict()  # the graph is the run's own
-    assert not any("graph" in name or "vectors" in name for name in names)

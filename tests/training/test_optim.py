@@ -11,18 +11,12 @@ from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.runs.saves import SaveStore
-from coder_core.training.optim import (
-    learning_rate,
-    load_optimizer,
-    make_optimizer,
-    optimizer_tensors,
-    set_rate,
-)
+from coder_core.training import optim
 from tests.support.tiny_bert import write_tiny_bert
 
 
 def optimizer_of(model, config):
-    return make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
+    return optim.make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
 
 
 COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
@@ -44,7 +38,7 @@ def test_the_rate_of_every_step(values, expected):
     config = TrainingConfig(learning_rate=1.0, **values)
     steps = len(expected)
     plateaus = [step // 3 for step in range(steps)]  # read by that schedule alone
-    rates = [learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
+    rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
 
 
@@ -61,7 +55,7 @@ def build(values):
 def test_bert_gets_a_share_of_the_rate(bert):
     model = build(bert)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
-    set_rate(optimizer, 0.5)
+    optim.set_rate(optimizer, 0.5)
     rate_of = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     named = dict(model.named_parameters())
     assert rate_of.keys() == {id(p) for p in named.values()}
@@ -84,7 +78,7 @@ def stepped(width, folder):
     optimizer = optimizer_of(model, TrainingConfig())
     step(model, optimizer)
     store = SaveStore(folder, keep=1)
-    store.write("1", {"model": model.state_dict(), "optimizer": optimizer_tensors(optimizer)}, {})
+    store.write("1", {"model": model.state_dict(), "optimizer": optim.optimizer_tensors(optimizer)}, {})
     return model, optimizer, store.newest()
 
 
@@ -99,7 +93,7 @@ def test_a_restored_optimizer_takes_the_same_next_step(tmp_path):
     other = nn.Linear(3, 2)
     other.load_state_dict(save.tensors("model"))
     restored = optimizer_of(other, TrainingConfig())
-    load_optimizer(restored, save)
+    optim.load_optimizer(restored, save)
     assert save.tensors("optimizer").keys() >= {"weight.exp_avg", "weight.exp_avg_sq", "bias.step"}
     step(model, optimizer)
     step(other, restored)
@@ -110,7 +104,7 @@ def test_moments_of_another_shape_or_parameter_are_refused(tmp_path):
     _, optimizer, _ = stepped(3, tmp_path / "narrow")
     _, _, wider = stepped(4, tmp_path / "wide")
     with pytest.raises(InputError, match=r"optimizer\.safetensors: has weight\.exp_avg of shape \(2, 4\)"):
-        load_optimizer(optimizer, wider)
+        optim.load_optimizer(optimizer, wider)
     only_bias = optimizer_of(nn.Bilinear(1, 1, 2), TrainingConfig())
     with pytest.raises(InputError, match="weight"):
-        load_optimizer(only_bias, wider)
+        optim.load_optimizer(only_bias, wider)

@@ -28,11 +28,6 @@ def in_bfloat16():
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-def config_of(data, **values):
-    """Without dropout, with a bank."""
-    return tiny_config(data, **STILL | {"bank_size": 16} | values)
-
-
 def test_the_twin_gets_its_own_precision_or_the_steps():
     """Left to itself it is bfloat16 only where that is known to be faster."""
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
@@ -75,35 +70,26 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around):
         {"region_norm": "rms"},
     ],
 )
-def test_keys_are_float32_unit_vectors_close_to_those_of_float32(data, values):
-    results = {}
+def test_keys_are_float32_unit_vectors_close_to_those_of_float32_and_nothing_else_is_rounded(data, values):
+    """In-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
+    keys, unrounded = [], []
     for precision in ("float32", "bfloat16"):
-        config = config_of(data, twin_precision=precision, **values)
+        config = tiny_config(data, **STILL | {"bank_size": 16, "twin_precision": precision} | values)
         prepared, memory = with_memory(config)
         torch.manual_seed(3)  # of the dropout
-        results[precision] = memory.encode_keys(prepared.model, prepared.batches(0))
-    for exact, rough in zip(*results.values(), strict=True):
+        losses = compute_losses(prepared.model, prepared.batches(0), config, [memory], epoch=5.0)
+        losses.total.backward()
+        keys.append(memory._pending[:2])
+        gradients = [parameter.grad for parameter in prepared.model.parameters()]
+        unrounded.append([losses.total, *memory.twin.parameters(), *gradients])
+    for exact, rough in zip(*keys, strict=True):
         assert rough.dtype == torch.float32
         torch.testing.assert_close(rough.norm(dim=1), torch.ones(len(rough)))
         assert (exact * rough).sum(1).min() > 0.999
         assert not torch.equal(exact, rough)
-
-
-def test_the_loss_of_the_model_itself_and_the_twins_weights_stay_as_they_are(data):
-    """Only keys are rounded: in-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
-    results = []
-    for precision in ("float32", "bfloat16"):
-        config = config_of(data, twin_precision=precision)
-        prepared, memory = with_memory(config)
-        losses = compute_losses(prepared.model, prepared.batches(0), config, [memory], epoch=5.0)
-        losses.total.backward()
-        gradients = [parameter.grad for parameter in prepared.model.parameters()]
-        results.append((losses.total, [p.detach() for p in memory.twin.parameters()], gradients))
-    (total, twin, gradients), (rough_total, rough_twin, rough_gradients) = results
-    assert torch.equal(total, rough_total)
-    for one, other in zip(twin + gradients, rough_twin + rough_gradients, strict=True):
-        assert one.dtype == other.dtype == torch.float32
-        assert torch.equal(one, other)
+    for exact, actual in zip(*unrounded, strict=True):
+        assert actual.dtype == torch.float32
+        assert torch.equal(exact, actual)
 
 
 @pytest.mark.parametrize("values", [{}, {"embeddings": 3}, {"scorer": "interaction"}])

@@ -71,19 +71,13 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data, conce
         assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(halves, rel=1e-3)
 
 
-def test_gradients_reach_the_classifier_and_the_branch_that_is_classified(data):
+def test_gradients_reach_classifier_and_branch_and_centroids_move_when_the_step_is_remembered(data):
     config = prototype_config(data, concepts=4, weight_instance=0.0, weight_concept=0.0)
-    prepared, prototypes, losses = begun(config, PER_EPOCH + 1)
-    losses.total.backward()
-    assert prototypes.classifier.grad.abs().max() > 0
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in prepared.model.concepts.parameters())
-
-
-def test_centroids_move_only_when_the_step_is_remembered(data):
-    config = prototype_config(data)
     prepared, prototypes, _ = begun(config, PER_EPOCH)
     before = {name: value.clone() for name, value in prototypes.state_dict().items()}
-    step(prepared, prototypes, config, PER_EPOCH)
+    step(prepared, prototypes, config, PER_EPOCH).total.backward()
+    for parameter in (prototypes.classifier, *prepared.model.concepts.parameters()):
+        assert parameter.grad.abs().max() > 0
     assert all(torch.equal(value, before[name]) for name, value in prototypes.state_dict().items())
     prototypes.after_step(prepared.model, 0)
     assert not torch.equal(prototypes.clusters.centroids, before["clusters.centroids"])
@@ -139,12 +133,3 @@ def test_more_prototypes_than_pairs_names_what_fits(data):
         prepare(tiny_config(data, prototypes=41))
     faults = prepare(tiny_config(data, prototypes=30)).faults
     assert [fault.severity for fault in faults if fault.place == "--prototypes"] == ["warning"]
-
-
-def test_a_full_clustering_keeps_numbers_and_loses_no_pair(data):
-    _, prototypes, _ = begun(prototype_config(data), 2 * PER_EPOCH)
-    random = np.random.default_rng(0)
-    images, texts = (random.normal(size=(count, 8)).astype(np.float32) for count in (20, 40))
-    prototypes.recluster(images, texts)
-    assert int(prototypes.clusters.members.sum()) == 40
-    assert prototypes.recluster(images, texts) > 0.5  # the same vectors again

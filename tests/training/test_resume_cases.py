@@ -30,8 +30,6 @@ from tests.support.tiny_runs import (
 )
 from tests.support.weighted_runs import COUNT, weighted
 
-pytestmark = pytest.mark.usefixtures("own_threads")
-
 TWO = {"epochs": 2}
 TRIPLET = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
 BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}

@@ -1,6 +1,7 @@
 """--reviews: pairs left out, weighed and added as told; an empty file changes no bit; a run keeps its reviews."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +20,6 @@ from coder_core.training.step import compute_losses
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.tiny_runs import STILL, assert_same_run, events, printed, quiet, tiny_config
-
-pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +136,7 @@ def test_a_caption_of_two_images_is_a_negative_of_neither(train, data, reviews):
 
 
 def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
-    source = tmp_path / "reviews.jsonl"
-    source.write_bytes(reviews.read_bytes())
+    source = shutil.copy(reviews, tmp_path / "reviews.jsonl")
     config = reviewed(data, source, epochs=2)
     whole = start_run(config, tmp_path / "whole", quiet())
     files = json.loads((whole / "manifest.json").read_text())["files"]
@@ -151,14 +149,10 @@ def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     assert f"--reviews {source}: holds other verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
-    stored, _ = read_config(stopped)
-    grown = tmp_path / "other.jsonl"
-    grown.write_bytes(source.read_bytes())
-    for file in (tmp_path / "none.jsonl", grown):
-        with pytest.raises(InputError, match=file.name):
+    stored, grown = read_config(stopped)[0], shutil.copy(source, tmp_path / "other.jsonl")
+    for file in ("none.jsonl", grown, ""):
+        with pytest.raises(InputError, match=str(file) or r"--reviews: is ''; expected '.*reviews.jsonl'"):
             continue_run(stopped, changed(stored, reviews=str(file)), quiet())
-    same = tmp_path / "moved.jsonl"
-    same.write_bytes(reviews.read_bytes())
-    continue_run(stopped, changed(stored, reviews=str(same)), quiet())
-    with pytest.raises(InputError, match=r"--reviews: is ''; expected '.*reviews.jsonl'"):
-        continue_run(stopped, changed(stored, reviews=""), quiet())
+    continue_run(
+        stopped, changed(stored, reviews=str(shutil.copy(reviews, tmp_path / "moved.jsonl"))), quiet()
+    )

@@ -255,10 +255,6 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     metrics = open_analysis(run, "dev").metrics
     assert {name: after[name] for name in metrics} == metrics
     assert before["md"] != after["md"]
-    loaded, start = load_model(run), open_towers(config)
-    for side in ("image", "text"):
-        halves = (getattr(towers_of, side).module.state_dict() for towers_of in (loaded.towers, start))
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(*map(dict.values, halves), strict=True))
     small = sys.modules["smalltowers"].small
 
     def changed_small():
