@@ -20,14 +20,8 @@ from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
 
 KINDS: dict[str, dict[str, Any]] = {
-    "dcl": {
-        "bank_size": 13,
-        "concepts": 6,
-        "concept_query": "unit",
-        "weight_prototypes": 0.1,
-        "prototypes": 5,
-    }
-    | {"prototype_recluster": 1, "text_encoder": "bert", "gradient_checkpointing": True},
+    "dcl": {"bank_size": 13, "concepts": 6, "concept_query": "unit", "weight_prototypes": 0.1}
+    | {"prototypes": 5, "prototype_recluster": 1, "text_encoder": "bert", "gradient_checkpointing": True},
     "entropy": {"bank_size": 13, "diversity": "entropy", "diversity_gradient": True}
     | {"same_image_negatives": True},
     "infonce": {"image_pooling": "mean", "text_pooling": "max", "sample_weights": "hal", "boosting": "rs"},
