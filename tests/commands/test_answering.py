@@ -67,8 +67,6 @@ def test_help_that_is_cut_off_ends_without_a_traceback():
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", MODULES[0], "--help"]
-    ended = subprocess.run(
-        command, cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
+    ended = subprocess.run(command, cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (READER_GONE, "")

@@ -25,10 +25,15 @@ def test_what_was_written_is_read(run):
     assert (analysis.image_names, analysis.picture_folder) == (["0.png", "1.png", "2.png"], "")
     facts = (analysis.kind, analysis.split, analysis.fingerprint, analysis.metrics)
     assert facts == ("coder", "test", "abc", {"rsum": 321.5})
+    fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
+    written = open_analysis(run, "dev")
+    assert (written.array("clusters").tolist(), written.document("k")) == ([0, 1, 2, 3], [1])
+    with pytest.raises(InputError, match=r"holds no concepts.npy"):
+        written.array("concepts")
     assert not analysis.image_embeddings.flags.writeable
 
 
-def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, monkeypatch):
+def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_path, monkeypatch):
     """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
@@ -43,10 +48,6 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, monkeyp
         os.truncate(file, size)
         with pytest.raises(InputError, match=rf"text_embeddings\.npy: {problem}"):
             open_analysis(run, "test")
-
-
-def test_a_large_array_needs_room_for_its_copy(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
     (tmp_path / "no folder").touch()
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
     with pytest.raises(InputError, match=r"npy: cannot be copied to .*no folder: .*CODER_CACHE"):
@@ -148,15 +149,6 @@ def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run,
     with pytest.raises(InputError, match=rf"image_ranks\.npy: .*{message}") as refused:
         open_analysis(run, "test")
     assert len(refused.value.faults) == 1
-
-
-def test_extra_tables_are_read_and_missing_ones_named(run):
-    fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
-    written = open_analysis(run, "dev")
-    assert written.array("clusters").tolist() == [0, 1, 2, 3]
-    assert written.document("k") == [1]
-    with pytest.raises(InputError, match=r"holds no concepts.npy"):
-        written.array("concepts")
 
 
 @pytest.mark.parametrize(

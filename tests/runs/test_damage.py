@@ -62,8 +62,7 @@ def test_flipped_bits_and_cuts_are_noticed_and_named(run, harm, times):
             assert any(str(path) in fault.place for fault in read_everything(run)), path
         path.write_bytes(content)
 
-
-def test_every_cut_of_the_status_is_named_but_that_of_its_last_newline(run):
+    # every cut of the status is named, but that of its last newline
     path = run / "status.json"
     content = path.read_bytes()
     for length in range(len(content) - 1):
@@ -82,16 +81,13 @@ def read_or_named(run, path):
     assert (status["state"], status["step"]) == ("finished", 20)
 
 
-def test_when_every_save_is_damaged_all_are_named(run):
+def test_when_every_save_is_damaged_all_are_named_and_a_newer_format_is_not_passed_over(run):
     paths = [run / "state" / step / "model.safetensors" for step in ("20", "10")]
     for path in paths:
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InputError) as caught:
         SaveStore(run / "state", keep=2).newest()
     assert [fault.place for fault in caught.value.faults] == [str(path) for path in paths]
-
-
-def test_a_newer_format_is_not_passed_over(run):
     path = run / "state" / "20" / "manifest.json"
     path.write_bytes(render_manifest({**json.loads(path.read_text()), "format": 2}))
     with pytest.raises(InputError, match="has format 2; expected format 1"):
