@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     if parsed.json:
         print(json.dumps(document, ensure_ascii=True, indent=2))
     else:
-        _print_report(open_console(), document, result.faults, parsed.batch_size, report)
+        _print_report(document, result.faults, parsed.batch_size, report)
     return 0 if result.usable else 1
 
 
@@ -192,12 +192,9 @@ def _print_mismatches(
 
 
 def _print_report(
-    console: Console,
-    document: dict[str, Any],
-    faults: Sequence[Fault],
-    batch_size: int,
-    content: ContentReport | None,
+    document: dict[str, Any], faults: Sequence[Fault], batch_size: int, content: ContentReport | None
 ) -> None:
+    console = open_console()
     if document["splits"]:
         console.print(_splits_table(document["splits"]))
         console.print(_words_table(document["splits"]))

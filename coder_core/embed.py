@@ -101,23 +101,15 @@ def _import(arguments: list[str]) -> int:
     from coder_core.runs.analysis.import_embeddings import import_folder, import_run
 
     console = open_console()
-    import_folder(
-        parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite
-    )  # before the files are read
+    destination = (parsed.root, parsed.name, parsed.split)
+    import_folder(*destination, overwrite=parsed.overwrite)  # before the files are read
     if isinstance(parsed, FolderArguments):
         embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
-        embeddings = read_embeddings(
-            parsed.images,
-            parsed.texts,
-            parsed.captions,
-            ids=parsed.ids,
-            pictures=parsed.pictures,
-            queries=parsed.queries,
-            query_texts=parsed.query_texts,
-        )
+        files = (parsed.images, parsed.texts, parsed.captions)
+        optional = {name: getattr(parsed, name) for name in ("ids", "pictures", "queries", "query_texts")}
+        embeddings = read_embeddings(*files, **optional)
     print_faults(console, embeddings.faults)
-    destination = (parsed.root, parsed.name, parsed.split)
     folder, metrics = import_run(embeddings, *destination, overwrite=parsed.overwrite)
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
@@ -151,10 +143,8 @@ def _embed_pictures(arguments: list[str]) -> int:
         if flags.tower:
             towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)
         else:
-            revision, precision = flags.revision, flags.precision
-            towers = DualEncoder(
-                flags.model, revision=revision, device=device, prompt=parsed.prompt, precision=precision
-            )
+            weights = {"revision": flags.revision, "precision": flags.precision}
+            towers = DualEncoder(flags.model, **weights, device=device, prompt=parsed.prompt)
         with watching(console, rate=True) as progress:
             result = embed_split(
                 split,

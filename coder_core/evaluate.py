@@ -11,19 +11,12 @@ import tyro
 from rich.console import Console
 
 from coder_core.config.split_name import SplitName
+from coder_core.console import tables
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import MISSING_RUN, check_folder, check_new_file, check_plain
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
-from coder_core.console.tables import (
-    PROBE,
-    choices_table,
-    extended_table,
-    metrics_table,
-    probe_table,
-    reviewed_table,
-)
 from coder_core.data.judgements import COCO_JUDGEMENTS, Probe, package_folder, read_probes
 
 if TYPE_CHECKING:
@@ -146,9 +139,8 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
         else:
             rows.append(analysed.evaluate_run(folder, loaded, data, parsed.split, pictures, console))
         if parsed.hub_correction:
-            row, note = analysed.hub_corrected_row(
-                rows[-1], folder, loaded, data, pictures, parsed.split, console
-            )
+            source = (folder, loaded, data, pictures, parsed.split)
+            row, note = analysed.hub_corrected_row(rows[-1], *source, console)
             corrected.append(row)
             print_faults(console, [note])
     if len(rows) > 1 and not parsed.blend:
@@ -197,23 +189,23 @@ def _print_tables(
     """Print the recalls, and a table for everything requested beside them; `best` is the α to mark."""
     names = display_names(rows, best)
     table = {name: row.metrics for name, row in zip(names, rows, strict=True)}
-    console.print(metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
+    console.print(tables.metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
     whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not row.folds}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
-        console.print(choices_table(whole, parsed.ways, title))
+        console.print(tables.choices_table(whole, parsed.ways, title))
     if parsed.positives is not None:
         source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")
         title = f"{source} · results that score the same count against a query"
-        console.print(extended_table(whole, title))
+        console.print(tables.extended_table(whole, title))
     if parsed.probe:
         probed = {
-            name: metrics for name, metrics in whole.items() if any(key.startswith(PROBE) for key in metrics)
+            name: row for name, row in whole.items() if any(key.startswith(tables.PROBE) for key in row)
         }
-        console.print(probe_table(probed, "probes · caption above wrong caption, %"))
+        console.print(tables.probe_table(probed, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
         title = f"R@K by the labels, and as {parsed.reviews.name} corrects them"
-        console.print(reviewed_table(whole, title))
+        console.print(tables.reviewed_table(whole, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
 
@@ -227,7 +219,7 @@ def _add_probe_accuracy(
 
     with watching(console, f"{folder.name}: pictures of probes") as watch:
         table = probe_run(open_run(folder), parsed.split, probes, pictures=parsed.pictures, progress=watch)
-    row.metrics |= {f"{PROBE}{kind}": accuracy for kind, accuracy in accuracies(table).items()}
+    row.metrics |= {f"{tables.PROBE}{kind}": accuracy for kind, accuracy in accuracies(table).items()}
     missing = len(probes) - len(table)
     if not missing:
         return []
@@ -277,11 +269,7 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
 
 
 def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str]:
-    """Name rows for a terminal: a run by its name, or by its path where two runs share a name.
-
-    Args:
-        best: α of the blend to mark as the best.
-    """
+    """Name rows for a terminal: a run by its name, or by its path where two share a name; the blend with α `best` is marked."""
     folders = {row.run for row in rows if row.run is not None}
     unique = len({folder.resolve().name for folder in folders}) == len(folders)
     names = [row.run.resolve().name if row.run and unique else str(row.run) for row in rows]

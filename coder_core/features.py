@@ -55,10 +55,8 @@ def main(arguments: list[str]) -> int:
     if flags.tower:
         tower = own_regions(flags.tower, grid=parsed.grid)
     else:
-        revision, precision = flags.revision, flags.precision
-        tower = transformers_regions(
-            flags.model, grid=parsed.grid, revision=revision, device=device, precision=precision
-        )
+        weights = {"revision": flags.revision, "precision": flags.precision}
+        tower = transformers_regions(flags.model, grid=parsed.grid, **weights, device=device)
     folder = RegionFolder(parsed.out, tower, batch_size=flags.batch_size)
     count, needed, free = folder.sizes(splits)
     shape = f"{count:,} pictures × {tower.rows} × {tower.columns} regions × {tower.size:,} numbers"

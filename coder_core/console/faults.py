@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 
 MOST_FAULTS_SHOWN = 20
-# typed as they stand, with their small letters
-COMMANDS = ("python ", "coder-", "hf ", "pip ", "make ", "streamlit ")
+COMMANDS = ("python ", "coder-", "hf ", "pip ", "make ", "streamlit ")  # keep their small letters
 
 Severity = Literal["error", "warning", "note"]
 Result = TypeVar("Result")

@@ -232,7 +232,7 @@ def coco_judgements(
         text_rows = {number: row for row, (number, image) in numbered if number in ids_of[image]}
     fact = "captions are recognised by their COCO ids"
     if not text_rows:
-        text_rows = _rows_by_order(flag, image_names, image_of_text, rows, captions_of)
+        text_rows = _rows_by_order(flag, image_names, _rows_of(image_of_text), rows, captions_of)
         fact = "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
     by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
     by_image = _read_ids(folder / f"{name}_image_to_caption.json")
@@ -260,14 +260,9 @@ def package_folder(where: str) -> Path:
 
 
 def _rows_by_order(
-    flag: str,
-    image_names: Sequence[str],
-    image_of_text: np.ndarray,
-    rows: Mapping[int, int],
-    captions_of: Rows,
+    flag: str, image_names: Sequence[str], texts_of: Rows, rows: Mapping[int, int], captions_of: Rows
 ) -> dict[int, int]:
     """COCO's id → row of the caption; the k-th caption of an image has the k-th of its ids."""
-    texts_of = _rows_of(image_of_text)
     text_rows: dict[int, int] = {}
     for image, row in rows.items():
         texts, ids = texts_of.get(row, []), sorted(captions_of[image])

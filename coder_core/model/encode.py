@@ -130,6 +130,9 @@ class SplitScores(NamedTuple):
     text_means: np.ndarray
 
 
+Encoded = SplitEmbeddings | SplitScores
+
+
 def score_split(
     model: Coder,
     split: Split,
@@ -140,7 +143,7 @@ def score_split(
     precision: str = "float32",
     progress: Progress = silent,
     attention: bool = False,
-) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
+) -> tuple[list[Source], Encoded]:
     """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
     InputError: a matrix of scores would exceed 1 GiB.
 

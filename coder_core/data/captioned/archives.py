@@ -68,9 +68,7 @@ def _find_parquet(path: Path) -> list[Path]:
     def holds_pictures(file: Path) -> bool:
         return bool(collect(lambda: has_pictures(open_parquet(file, [])), []))
 
-    return [
-        file for file in records.matching(path, "*.parquet", inside=PARQUET_FOLDERS) if holds_pictures(file)
-    ]
+    return list(filter(holds_pictures, records.matching(path, "*.parquet", inside=PARQUET_FOLDERS)))
 
 
 def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:

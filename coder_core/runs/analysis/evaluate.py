@@ -15,7 +15,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, all_metrics
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import score_tiles
-from coder_core.model.encode import SplitEmbeddings, SplitScores, score_split
+from coder_core.model.encode import Encoded, SplitScores, score_split
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
@@ -28,9 +28,7 @@ BEST_LISTED = 10
 PARTS_BYTES = 1 << 28  # of image_parts
 
 
-def score(
-    loaded: LoadedModel, split: Split, *, progress: Progress = silent
-) -> tuple[list[Source], SplitEmbeddings | SplitScores]:
+def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> tuple[list[Source], Encoded]:
     """Encode or score a split with a run's model."""
     if split.feature_size != loaded.feature_size:
         found = f"have {split.feature_size} numbers a region"
@@ -88,11 +86,7 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
 
 
 def _tables(
-    folder: Path,
-    loaded: LoadedModel,
-    split: Split,
-    encoded: SplitEmbeddings | SplitScores,
-    progress: Progress,
+    folder: Path, loaded: LoadedModel, split: Split, encoded: Encoded, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
     arrays: dict[str, Any]
@@ -101,10 +95,8 @@ def _tables(
         parts = encoded.images.parts
         arrays[tables.SCORES] = encoded.scores
         if parts.size * 2 <= PARTS_BYTES:  # for scoring new captions; an analysis stays small beside its data
-            arrays |= {
-                tables.IMAGE_PARTS: parts.astype(np.float16),
-                tables.IMAGE_PART_LENGTHS: encoded.images.lengths,
-            }
+            arrays[tables.IMAGE_PARTS] = parts.astype(np.float16)
+            arrays[tables.IMAGE_PART_LENGTHS] = encoded.images.lengths
         return arrays, documents
     arrays |= {"image_embeddings": encoded.images, "text_embeddings": encoded.texts}
     if loaded.concepts is not None and loaded.model.concepts is not None:

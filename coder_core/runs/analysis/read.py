@@ -220,10 +220,9 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
     for name in (*manifest["arrays"], *manifest["documents"]):
         if not tables.PART_NAME.fullmatch(str(name)):
             raise InputError.at(place, f"names the table {name!r:.80}", "lower-case letters, digits and '_'")
+    arrays = manifest["arrays"]
     for rows_of, per_sample in _ROWS.items():
-        shapes = {
-            name: manifest["arrays"][name]["shape"] for name in per_sample if name in manifest["arrays"]
-        }
+        shapes = {name: arrays[name]["shape"] for name in per_sample if name in arrays}
         if len({tuple(shape[:1]) for shape in shapes.values()}) > 1:
             facts = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise InputError.at(f"{place} key arrays", f"has shapes {facts}", f"one row {rows_of}", _FIX)
@@ -243,7 +242,6 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
             wrong = ~np.isfinite(part) if name in finite else (part < low) | (part >= stop)
             if wrong.any():
                 row = start + int(np.argwhere(wrong)[0, 0])
+                where = f"{place}/{name}.npy row {row}"
                 expected = "finite numbers" if name in finite else f"{low} to {stop - 1}"
-                raise InputError.at(
-                    f"{place}/{name}.npy row {row}", f"holds {part[wrong][0]}", expected, _FIX
-                )
+                raise InputError.at(where, f"holds {part[wrong][0]}", expected, _FIX)

@@ -154,9 +154,8 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
         if row.split.captions != first.split.captions:
             fix = "evaluate them one by one, or name one --data for all"
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
-    sources: list[Source] = [
-        replace(source, weight=source.weight * share) for row in rows for source in row.sources
-    ]
+    every = [source for row in rows for source in row.sources]
+    sources: list[Source] = [replace(source, weight=source.weight * share) for source in every]
     metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
     return RunRow(None, metrics, sources, first.split)
 
@@ -173,11 +172,8 @@ def hub_corrected_row(
     """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
     InputError: there is no train split, or none to choose on; the run scores pair by pair.
 
-    Args:
-        row: of the run as it is. folder: of the run.
-        loaded: its model; None for a run of another model's embeddings, which holds those of train and dev too.
-        data: the data set of the model. pictures: folder of its picture files. split_name: of it.
-        console: for progress.
+    `row` is that of the run as it is. `loaded` is its model; None for a run of another model's embeddings, which holds
+    those of train and dev too.
     """
 
     def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:
@@ -206,10 +202,8 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the source holds.
 
     Of Flickr8k's experts also `disagreement_rho`, Spearman's ρ over the captions they judged: of the spread of their
-    grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative.
-
-    Args:
-        rows: of runs. source: a file of positives, or one of `COCO_JUDGEMENTS`.
+    grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative. `source` is
+    a file of positives, or one of `COCO_JUDGEMENTS`.
     """
     notes: dict[str, Fault] = {}
     for row in rows:

@@ -14,7 +14,7 @@ from coder_core.config.objective import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.config.schema import Config
 from coder_core.console.progress import Progress, silent
 from coder_core.data.split import Split
-from coder_core.model.encode import SplitEmbeddings, SplitScores
+from coder_core.model.encode import Encoded, SplitScores
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.objectives.combined_weights import (
     combination_shares,
@@ -45,11 +45,7 @@ def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting:
 
 
 def weight_tables(
-    folder: Path,
-    config: Config,
-    known: SplitEmbeddings | SplitScores,
-    split: Split,
-    progress: Progress = silent,
+    folder: Path, config: Config, known: Encoded, split: Split, progress: Progress = silent
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Sample weights of a split; empty for a run without weights. InputError: the text space is damaged or gone.
 
@@ -99,23 +95,14 @@ def weight_tables(
     return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: document}
 
 
-def _vectors(known: SplitEmbeddings | SplitScores) -> tuple[np.ndarray, np.ndarray]:
+def _vectors(known: Encoded) -> tuple[np.ndarray, np.ndarray]:
     """One vector of every image and caption."""
     if isinstance(known, SplitScores):
         return known.image_means, known.text_means
     return known.images, known.texts
 
 
-def _scores(known: SplitEmbeddings | SplitScores, owners: np.ndarray, pairs: np.ndarray) -> Tensor:
-    """(B, B) scores of a batch of pairs: of their images `owners` with their captions `pairs`."""
-    if isinstance(known, SplitScores):
-        return torch.from_numpy(np.ascontiguousarray(known.scores[np.ix_(owners, pairs)]))
-    return torch.from_numpy(known.images[owners] @ known.texts[pairs].T)
-
-
-def _raw(
-    known: SplitEmbeddings | SplitScores, image_of_text: np.ndarray, neighbours: Tensor
-) -> dict[str, Tensor]:
+def _raw(known: Encoded, image_of_text: np.ndarray, neighbours: Tensor) -> dict[str, Tensor]:
     """(m, 2) raw scores of both kinds."""
     images, texts = map(torch.from_numpy, _vectors(known))
     sides = [
@@ -125,15 +112,11 @@ def _raw(
             (texts, torch.arange(len(texts))),
         )
     ]
-    return {
-        "diversity": torch.stack([side.diversity for side in sides], 1),
-        "discrepancy": torch.stack([side.discrepancy for side in sides], 1),
-    }
+    names = ("diversity", "discrepancy")
+    return {name: torch.stack([getattr(side, name) for side in sides], 1) for name in names}
 
 
-def _in_batches(
-    kind: str, known: SplitEmbeddings | SplitScores, image_of_text: np.ndarray, size: int
-) -> np.ndarray:
+def _in_batches(kind: str, known: Encoded, image_of_text: np.ndarray, size: int) -> np.ndarray:
     images, texts = _vectors(known)
     weights = np.empty(len(texts), np.float32)
     order = np.random.default_rng(SEED).permutation(len(weights))
@@ -141,6 +124,11 @@ def _in_batches(
         owners = image_of_text[pairs]
         vectors = torch.from_numpy(np.asarray(images[owners])), torch.from_numpy(np.asarray(texts[pairs]))
         negatives = torch.from_numpy(owners[:, None] != owners[None, :])
-        scores = _scores(known, owners, pairs)
-        weights[pairs] = batch_weights(kind, scores, *vectors, negatives, scale=float(len(pairs))).numpy()
+        scores = (
+            known.scores[np.ix_(owners, pairs)]
+            if isinstance(known, SplitScores)
+            else images[owners] @ texts[pairs].T
+        )
+        between = torch.from_numpy(np.ascontiguousarray(scores))  # images `owners` and captions `pairs`
+        weights[pairs] = batch_weights(kind, between, *vectors, negatives, scale=float(len(pairs))).numpy()
     return weights

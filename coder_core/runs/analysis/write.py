@@ -50,11 +50,8 @@ def write_analysis(
     """
     folder = tables.split_folder(run_folder, split)
     check_plain(Path(run_folder))
-    images = {
-        "names": list(image_names),
-        "folder": str(picture_folder),
-        **({"packed": packed} if packed else {}),
-    }
+    images: dict[str, Any] = {"names": list(image_names), "folder": str(picture_folder)}
+    images |= {"packed": packed} if packed else {}
     texts = {"captions": list(captions), "images": images, **(documents or {})}
     kinds = {name: dtype for name, (_, dtype) in tables.TABLES.items()}
     arrays = {name: np.asarray(array, kinds.get(name)) for name, array in arrays.items()}

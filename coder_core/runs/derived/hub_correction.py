@@ -42,8 +42,7 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
         facts = manifest["facts"]
         strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in facts["strengths"].items()}
         metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
-        ranks = {name: arrays[name] for name in RANKS}
-        chosen_on = str(facts["chosen_on"])
+        ranks, chosen_on = {name: arrays[name] for name in RANKS}, str(facts["chosen_on"])
         return HubCorrection(**ranks, chosen_on=chosen_on, strengths=strengths, metrics=metrics)
 
     return read_as(folder, build)
@@ -86,11 +85,8 @@ def correct_hubs(
     ranks = rank(score_tiles(scores, owner))
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
     arrays: dict[str, Any] = {name: getattr(ranks, name) for name in RANKS}
-    facts: dict[str, Any] = {
-        "chosen_on": chosen_on,
-        "strengths": strengths,
-        "metrics": metrics_from_ranks(ranks),
-    }
+    facts: dict[str, Any] = {"chosen_on": chosen_on, "strengths": strengths}
+    facts["metrics"] = metrics_from_ranks(ranks)
     write_derived(correction_folder(run, split, open_analysis(run, split)), arrays, facts=facts)
     return HubCorrection(**arrays, **facts), scores
 
