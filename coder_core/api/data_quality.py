@@ -143,10 +143,8 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
         pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
     image_level, text_level = _neighbour_levels(part)
     similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
-    beside = [
-        np.asarray((image_level[images] + text_level) / 2 - similarity)
-        for images, similarity in zip(pairs, similarities, strict=True)
-    ]
+    levels = ((image_level[images] + text_level) / 2 for images in pairs)
+    beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
     scores = [standardised(values, beside[0]) for values in beside]
     for space in spaces:
         unlike = [_unlike_the_others(space, owner, images, n) for images in pairs]

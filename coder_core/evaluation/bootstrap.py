@@ -135,11 +135,8 @@ def recall_intervals(run: Hits) -> np.ndarray:
 def _measured_and_ends(
     rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """(7, 3) `value` of (draws, k) weights of k rows: with every image once, and the ends of its 95% interval.
-
-    Args:
-        rows: (n, c) of every image. queries: (n, 2) of every image. value: gives (draws, 7).
-    """
+    """(7, 3) `value` of (draws, k) weights of k rows, which gives (draws, 7): with every image once, and the ends of
+    its 95% interval. Rows (n, c) and queries (n, 2) are of every image."""
     images, counts = len(rows), np.ones(len(rows), np.int64)
     if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)

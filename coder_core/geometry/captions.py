@@ -49,9 +49,8 @@ def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: flo
     step = max(1, TILE_ELEMENTS // max(len(vectors), 1))
     for start in range(0, len(vectors), step):
         rows = slice(start, start + step)
-        fits = (
-            np.maximum.reduceat(vectors[rows] @ ordered, starts, axis=1) >= likeness
-        )  # (rows, images with captions)
+        nearest = np.maximum.reduceat(vectors[rows] @ ordered, starts, axis=1)  # (rows, images with captions)
+        fits = nearest >= likeness
         counts[rows] = (fits & (owner != image_of_text[rows, None])).sum(1)
     return counts
 

@@ -53,11 +53,8 @@ class ClusterSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks = (
-            ("clusters", self.clusters >= 2, "2 or more"),
-            ("seed", 0 <= self.seed < 2**31, "from 0 to 2147483647"),
-        )
-        _refuse(self, checks)
+        seed = "seed", 0 <= self.seed < 2**31, "from 0 to 2147483647"
+        _refuse(self, (("clusters", self.clusters >= 2, "2 or more"), seed))
 
     def parameters(self) -> dict[str, Any]:
         """The settings results are looked up by."""

@@ -147,9 +147,8 @@ def in_batch_direction(
     if queries + positive_offset > candidates:
         anchors = f"{queries} anchors at offset {positive_offset}"
         raise ValueError(f"{anchors} need at least {queries + positive_offset} candidates, got {candidates}")
-    negatives = same_image_negatives(
-        query_ids, candidate_ids, keep_same_image, positive_offset=positive_offset
-    )
+    ids = query_ids, candidate_ids
+    negatives = same_image_negatives(*ids, keep_same_image, positive_offset=positive_offset)
     return Direction(scores, scores.diagonal(positive_offset), negatives)
 
 

@@ -21,39 +21,33 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("lab") / "runs"
     write_run(root, "a-baseline", loss="btr-hardest", noise=3.0, images=12)
     write_run(root, "b", noise=1.5, images=12)
+    named = write_run(root, "named", images=3, pictures=False) / "analysis"
+    (named / "dev").rename(named / EVIL)
     damage(write_run(root, "torn", images=6, pictures=False))
-    (root / ".training").mkdir()
-    (root / "not a run").mkdir()
+    for folder in (".training", "not a run"):
+        (root / folder).mkdir()
     return root
 
 
-def test_runs_are_listed_by_name_and_a_damaged_one_names_its_fault(root):
-    runs = {run.name: run for run in listing.list_runs(root)}
-    assert list(runs) == ["a-baseline", "b", "torn"]
-    assert (runs["b"].state, runs["b"].usable) == ("finished", True)
-    assert runs["b"].metrics["dev"]["rsum"] > 0
-    assert "config.toml" in runs["torn"].fault
-    assert not runs["torn"].usable
-    assert listing.list_runs(root / "nowhere") == []
-
-
-def test_damage_is_a_fault_of_its_run_alone(tmp_path, monkeypatch):
-    """A split that is no name, and what nobody foresaw."""
-    faults = {"name": f"'{EVIL}' of name:", "whole": ""}
-    faults |= {"unforeseen": "unforeseen: cannot be read (MemoryError: no room)"}
-    runs = {name: write_run(tmp_path / "runs", name, images=3, pictures=False) for name in faults}
-    (runs["name"] / "analysis" / "dev").rename(runs["name"] / "analysis" / EVIL)
+def test_runs_are_listed_by_name_and_damage_is_a_fault_of_its_run_alone(root, monkeypatch):
+    """A split that is no name, a flipped bit, and what nobody foresaw."""
+    faults = {"a-baseline": "a-baseline: cannot be read (MemoryError: no room)", "b": ""}
+    faults |= {"named": f"'{EVIL}' of named:", "torn": "config.toml"}
 
     def read(folder):
-        if folder.name == "unforeseen":
+        if folder.name == "a-baseline":
             raise MemoryError("no room")
         return read_status(folder)
 
     monkeypatch.setattr(listing, "read_status", read)
-    for run in listing.list_runs(tmp_path / "runs"):
-        assert faults.pop(run.name) in run.fault
-        assert run.usable == (run.name == "whole") == (run.fault == "")
-    assert not faults
+    runs = listing.list_runs(root)
+    assert [run.name for run in runs] == list(faults)
+    for run, fault in zip(runs, faults.values(), strict=True):
+        assert fault in run.fault
+        assert run.usable == (run.name == "b") == (run.fault == "")
+    assert runs[1].state == "finished"
+    assert runs[1].metrics["dev"]["rsum"] > 0
+    assert listing.list_runs(root / "nowhere") == []
 
 
 def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path):

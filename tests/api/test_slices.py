@@ -138,7 +138,7 @@ def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):
     assert row.recall_0 == pytest.approx(100 * right[reported].mean())
 
 
-def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run):
+def test_neighbours_are_those_nearest_to_a_caption_and_the_usual_slices_can_be_selected(run):
     columns, (images, texts) = slices.slice_columns(run, "dev"), run.scoring("dev")
     nearest = np.argsort(-(texts @ texts[12]))[:51]
     assert np.flatnonzero(slices.select("12 in neighbours", columns)).tolist() == sorted(nearest)
@@ -147,6 +147,11 @@ def test_the_neighbours_of_a_caption_are_those_nearest_to_it(run):
     inside = slices.select("12 in image_neighbours", columns)
     np.testing.assert_array_equal(inside, np.isin(run.image_of_text("dev"), near))
     assert inside.sum() == 55
+    columns = slices.slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
+    masks = [(one.kind, slices.select(one.expression, columns)) for one in slices.usual_slices(columns)]
+    assert {kind for kind, _ in masks} >= {"length", "kind of word", "diversity", "word", "tag"}
+    assert all(mask.dtype == bool for _, mask in masks)
+    assert [np.flatnonzero(mask).tolist() for kind, mask in masks if kind == "tag"] == [[4], [3], [3]]
 
 
 def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
@@ -161,12 +166,3 @@ def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
         np.testing.assert_array_equal(slices.select(expression, columns), mask)
     recalls = slices.slice_table([run], "dev", "t2i", 1, usual, columns).set_index("expression")
     assert recalls["queries"].to_dict() == {expression: mask.sum() for expression, mask in rows.items()}
-
-
-def test_the_usual_slices_can_all_be_selected(run):
-    columns = slices.slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
-    usual = slices.usual_slices(columns)
-    assert {one.kind for one in usual} >= {"length", "kind of word", "diversity", "word", "tag"}
-    masks = [(one.kind, slices.select(one.expression, columns)) for one in usual]
-    assert all(mask.dtype == bool for _, mask in masks)
-    assert [np.flatnonzero(mask).tolist() for kind, mask in masks if kind == "tag"] == [[4], [3], [3]]

@@ -40,25 +40,24 @@ def test_recall_and_ranks_agree_with_torchmetrics():
     scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0
     metrics = retrieval_metrics(images, texts, owner)
     ranked = rank(score_tiles([EmbeddingPair(images, texts)], owner))
-    numbers = {"i2t": torch.arange(40)[:, None], "t2i": torch.arange(130)[None]}
-    for (way, query), ranks in zip(numbers.items(), (ranked.image_ranks, ranked.text_ranks), strict=True):
+    numbers = torch.arange(40)[:, None], torch.arange(130)[None]
+    for way, query, ranks in zip(
+        ("i2t", "t2i"), numbers, (ranked.image_ranks, ranked.text_ranks), strict=True
+    ):
         queries = {"indexes": query.expand(40, 130)}
-        for k in (1, 5, 10):
-            expected = 100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries))
-            assert metrics[f"{way}_r{k}"] == pytest.approx(expected, abs=1e-4)
+        recalls = [100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries)) for k in (1, 5, 10)]
+        assert [metrics[f"{way}_r{k}"] for k in (1, 5, 10)] == pytest.approx(recalls, abs=1e-4)
         assert np.mean(1 / (ranks + 1)) == pytest.approx(float(RetrievalMRR()(scores, relevant, **queries)))
 
 
 def test_five_folds_average_each_fold():
     images, texts, owner = correlated(55, 180, seed=4)
     folds = []
-    for fold in range(5):
-        inside = (owner >= 10 * fold) & (owner < 10 * (fold + 1))
-        part = images[10 * fold : 10 * (fold + 1)]
-        folds.append(retrieval_metrics(part, texts[inside], owner[inside] - 10 * fold))
+    for rows in np.arange(50).reshape(5, 10):
+        inside = np.isin(owner, rows)
+        folds.append(retrieval_metrics(images[rows], texts[inside], owner[inside] - rows[0]))
     actual = five_fold([EmbeddingPair(images, texts)], owner, size=10)
-    for name in folds[0]:
-        assert actual[name] == pytest.approx(np.mean([metrics[name] for metrics in folds]))
+    assert actual == pytest.approx({name: np.mean([metrics[name] for metrics in folds]) for name in folds[0]})
     recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
     assert actual["rsum"] == pytest.approx(sum(recalls))
 

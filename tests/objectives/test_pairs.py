@@ -56,10 +56,9 @@ def test_masks_and_lists_agree_with_the_loops(query_ids, slots):
 def test_both_directions_by_hand():
     """Rows are images going out, columns are texts going back; the diagonal is the positive either way."""
     scores = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-    out, back = pairs.both_directions(scores, torch.tensor([0, 1]))
-    assert out.scores.tolist() == scores.tolist()
-    assert back.scores.tolist() == scores.T.tolist()
-    for direction in (out, back):
+    ways = pairs.both_directions(scores, torch.tensor([0, 1]))
+    for direction, expected in zip(ways, (scores, scores.T), strict=True):
+        assert torch.equal(direction.scores, expected)
         assert torch.equal(direction.positive_scores, scores.diagonal())
         assert direction.negatives.tolist() == [[False, True], [True, False]]
 

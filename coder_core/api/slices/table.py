@@ -85,12 +85,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
 
 
 class _Neighbours(Mapping[str, Array]):
-    """Number of a sample → the captions of the samples nearest to it, computed on demand.
-
-    Args:
-        vectors: (k, D) of the samples, unit rows. count: how many are near, beside the sample itself.
-        sample_of_text: (m,) the sample of every caption.
-    """
+    """Number of a sample → the captions of the `count` samples nearest to it and of itself, computed on demand, from
+    (k, D) unit rows of the samples and (m,) the sample of every caption."""
 
     def __init__(self, vectors: Array, count: int, sample_of_text: Array) -> None:
         self._vectors, self._count, self._sample_of_text = vectors, count, sample_of_text
@@ -251,11 +247,8 @@ def _excess(counts: Array, hits: Array, half: Array) -> Array:
 
 
 def _recalls(counts: Array, hits: Sequence[Array]) -> dict[str, Array]:
-    """Recall of every run in percent and the gain of the last over the first, with 95% intervals over images.
-
-    Args:
-        counts: (slices, images) queries. hits: of each run, (slices, images) those answered.
-    """
+    """Recall of every run in percent and the gain of the last over the first, with 95% intervals over images, of
+    (slices, images) queries and, of each run, those answered."""
     images = counts.shape[1]
     draws = np.random.default_rng(_SEED).multinomial(images, np.full(images, 1 / images), size=DRAWS)
     weights = draws.astype(float)
