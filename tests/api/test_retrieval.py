@@ -190,7 +190,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
         assert {(query, best[query, column]) for query, column in judged} == no_label
 
 
-def test_judgements_that_do_not_fit_are_refused(three, tmp_path):
+def test_judgements_lie_in_the_data_folder_and_those_that_do_not_fit_are_refused(three, tmp_path):
     file = tmp_path / "positives.tsv"
     file.write_text("elsewhere.png#0\t0.png\n")  # about other splits: no damage
     with pytest.raises(retrieval.OtherSplitError):
@@ -199,9 +199,6 @@ def test_judgements_that_do_not_fit_are_refused(three, tmp_path):
     with pytest.raises(InputError, match=r"positives.tsv line 4: .*1.png 0.png") as raised:
         retrieval.run_judgements(three, "dev", file)
     assert not isinstance(raised.value, retrieval.OtherSplitError)
-
-
-def test_judgements_lie_in_the_data_folder_that_the_app_was_started_with(tmp_path):
     root, data = tmp_path / "runs", tmp_path / "data" / "flickr8k"
     (data / "precomp").mkdir(parents=True)
     for named, folder in ((data / "precomp", data), (data, data), ("demo", root), (tmp_path, root)):

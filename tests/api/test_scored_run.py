@@ -37,7 +37,7 @@ def close(first, second):
     pd.testing.assert_frame_equal(first, second, check_exact=False, atol=1e-5, rtol=1e-5)
 
 
-def test_the_two_are_read_alike(runs):
+def test_the_two_are_read_alike_and_what_needs_embeddings_says_so(runs):
     scored, plain = runs
     assert scored.metrics("dev") == plain.metrics("dev")
     assert [scored.count("dev", kind) for kind in ("image", "text")] == [24, 48]
@@ -54,6 +54,12 @@ def test_the_two_are_read_alike(runs):
     assert one == pytest.approx(other, abs=1e-6)
     counted, known = (joint_space.score_distributions(run, "dev") for run in runs)
     assert abs(counted.positive - known.positive).sum() <= 2
+    for question in (joint_space.modality_gap, Run.embeddings, Run.part):
+        with pytest.raises(InputError, match="scores pair by pair"):
+            question(scored, "dev")
+    assert not scored.reads_pictures("dev")
+    with pytest.raises(InputError, match="too many regions in split 'dev'"):
+        scored.search("a red star", split="dev")
 
 
 @pytest.mark.parametrize("modality", ["image", "text"])
@@ -88,13 +94,3 @@ def test_matrices_are_the_same(runs, direction, source):
         in_order = similarity.ordered(runs[0], "dev", batch, by, direction, loss)
         assert sorted(in_order.texts) == sorted(batch.texts)
         assert in_order.texts.tolist() != batch.texts.tolist()
-
-
-def test_what_needs_embeddings_says_so(runs):
-    scored = runs[0]
-    for question in (joint_space.modality_gap, Run.embeddings, Run.part):
-        with pytest.raises(InputError, match="scores pair by pair"):
-            question(scored, "dev")
-    assert not scored.reads_pictures("dev")
-    with pytest.raises(InputError, match="too many regions in split 'dev'"):
-        scored.search("a red star", split="dev")

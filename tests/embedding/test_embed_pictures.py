@@ -84,16 +84,13 @@ def test_embeddings_and_metrics_are_those_of_transformers(kind, prompt, models, 
     out = capsys.readouterr().out
     assert f"{models / kind}, prompt '{prompt}'" in out
     assert (f"6 captions are longer than the {tiny_towers.LONGEST} tokens" in out) == (kind == "clip")
-    stored = arrays(tmp_path)
+    analysis, owner = open_analysis(tmp_path / "run", "train", verify=True), np.repeat(np.arange(6), 2)
     v, w = tiny_towers.embedded_by_transformers(models / kind, drawn, captions, pad=kind != "clip")
-    np.testing.assert_allclose(stored["image_embeddings"] @ stored["text_embeddings"].T, v @ w.T, atol=1e-6)
-    owner = np.repeat(np.arange(len(TRAIN)), 2)
-    np.testing.assert_array_equal(stored["image_of_text"], owner)
-    image_ranks, text_ranks, _, _ = ranks_of(v.astype(float), w.astype(float), owner)
-    analysis = open_analysis(tmp_path / "run", "train")
-    for key, value in recalls(image_ranks, text_ranks).items():
-        assert analysis.metrics[key] == pytest.approx(value), key
     assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
+    np.testing.assert_allclose(analysis.image_embeddings @ analysis.text_embeddings.T, v @ w.T, atol=1e-6)
+    np.testing.assert_array_equal(analysis.image_of_text, owner)
+    expected = recalls(*ranks_of(v.astype(float), w.astype(float), owner)[:2])
+    assert {key: analysis.metrics[key] for key in expected} == pytest.approx(expected)
     about = analysis.document("towers")
     assert (about["model"], about["prompt"], len(about["fingerprint"])) == (str(models / kind), prompt, 64)
     assert [(run.usable, run.imported) for run in list_runs(tmp_path)] == [(True, True)]
@@ -115,7 +112,7 @@ def test_another_split_must_come_from_the_same_towers(models, pictures, whole, t
 
 
 def forked(work, **environment):
-    """The number of a child that works and leaves with its exit status."""
+    """A function that waits for a child which works, and gives its exit status."""
     child = os.fork()
     if child == 0:
         signal.alarm(120)
@@ -124,11 +121,7 @@ def forked(work, **environment):
             os._exit(work())
         finally:
             os._exit(70)
-    return child
-
-
-def exit_status(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def die_at_block(number):
@@ -145,33 +138,31 @@ def die_at_block(number):
 
 @pytest.mark.slow
 def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path, monkeypatch):
-    model, expected = models / "clip", arrays(whole)
+    expected, root = arrays(whole), tmp_path / "killed"
+    embed_into = partial(embed_train, pictures, models / "clip")
     # every block is marked as it comes, and the process killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
-    child = forked(lambda: die_at_block(5) or embed_train(pictures, model, tmp_path / "killed"))
-    assert exit_status(child) == -signal.SIGKILL
-    assert list_runs(tmp_path / "killed") == []
-    [folder] = (tmp_path / "killed" / ".unfinished").iterdir()
-    finished = {kind: np.load(folder / kind / "done.npy")[:, 0] > 0 for kind in ("images", "texts")}
-    assert finished["images"].tolist() == [True] * 3
-    assert finished["texts"].tolist() == [True] + [False] * 5
+    assert forked(lambda: die_at_block(5) or embed_into(root))() == -signal.SIGKILL
+    assert list_runs(root) == []
+    [folder] = (root / ".unfinished").iterdir()
+    finished = [(np.load(folder / kind / "done.npy")[:, 0] > 0).tolist() for kind in ("images", "texts")]
+    assert finished == [[True] * 3, [True] + [False] * 5]
     # a flipped bit in what is done is computed again, the rest is not
     rows = np.load(folder / "images" / "rows.npy", mmap_mode="r+")
     rows[2, -1] = -rows[2, -1]
     rows.flush()
-    decoded = []
-    blocks = resumable.prepared_blocks
+    decoded, blocks = [], resumable.prepared_blocks
     monkeypatch.setattr(resumable, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
-    assert embed_train(pictures, model, tmp_path / "killed") == 0
+    assert embed_into(root) == 0
     assert decoded == [[1]]
-    assert_same_bits(expected, arrays(tmp_path / "killed"))
+    assert_same_bits(expected, arrays(root))
     # two processes as torchrun starts them
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-    work = partial(embed_train, pictures, model, tmp_path / "two")
+    work = partial(embed_into, tmp_path / "two")
     children = [forked(work, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", **address) for rank in "01"]
-    assert [exit_status(child) for child in children] == [0, 0]
+    assert [wait() for wait in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
 

@@ -153,19 +153,15 @@ def test_candidates_much_longer_than_the_right_answers_are_compared_exactly():
 
 
 def test_an_ensemble_is_the_rank_of_the_summed_scores():
+    """Torch tensors and half precision are accepted."""
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
     pairs = [EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)]
-    actual = rank(score_tiles(pairs, owner))
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
-    assert actual.text_ranks.tolist() == expected
-
-
-def test_torch_tensors_and_half_precision_are_accepted():
-    images, texts, owner = embeddings(20, 50, 8, 1)
+    assert rank(score_tiles(pairs, owner)).text_ranks.tolist() == expected
     halves = images.astype(np.float16), texts.astype(np.float16)
-    actual = ranks(torch.from_numpy(halves[0]), torch.from_numpy(halves[1]), torch.from_numpy(owner))
+    actual = ranks(*map(torch.from_numpy, (*halves, owner)))
     assert actual.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
 
 

@@ -78,14 +78,7 @@ def test_halves_share_no_image_and_leave_none_out(images):
         assert scored["rsum"] == metrics["rsum"]
 
 
-def test_too_small_splits_are_refused():
-    with pytest.raises(InputError, match="at least 5,000"):
-        five_fold([EmbeddingPair(np.eye(40), np.eye(40))], np.arange(40))
-    with pytest.raises(InputError, match="1 image; expected at least 2"):
-        half_metrics([EmbeddingPair(np.eye(1), np.eye(1))], [0])
-
-
-def test_metrics_of_a_matrix_are_those_of_its_embeddings():
+def test_metrics_of_a_matrix_are_those_of_its_embeddings_and_too_small_splits_are_refused():
     images, texts, owner = correlated(10, 30, seed=3)
     scores, half = images.astype(np.float64) @ texts.T, EmbeddingPair(images, texts, 0.5)
     mixtures = [[EmbeddingPair(images, texts)], [half] * 2]
@@ -93,3 +86,9 @@ def test_metrics_of_a_matrix_are_those_of_its_embeddings():
     metrics = [ensemble_metrics(mixed, owner) | five_fold(mixed, owner, size=2) for mixed in mixtures]
     for mixed in metrics[1:]:
         assert mixed == pytest.approx(metrics[0])
+    for evaluate, size, fact in (
+        (five_fold, 40, "at least 5,000"),
+        (half_metrics, 1, "1 image; expected at least 2"),
+    ):
+        with pytest.raises(InputError, match=fact):
+            evaluate([EmbeddingPair(np.eye(size), np.eye(size))], np.arange(size))

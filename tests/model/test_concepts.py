@@ -100,26 +100,22 @@ def test_concepts_of_captions_by_hand():
 
 
 def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path):
-    glove = tmp_path / "glove.txt"
+    """A list of concepts replaces tagging."""
+    glove, listed = tmp_path / "glove.txt", tmp_path / "list.json"
     rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
     glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
     config = config_of(DataConfig(word_vectors=str(glove)))
     actual, faults = make_concepts(config, CAPTIONS)
-    dog, grass, red, run = actual.vectors
-    assert (dog.tolist(), red.tolist()) == ([1.0] * 5, [3.0] * 5)
-    assert run.tolist() == [6.0] * 5  # run itself has none: the mean of runs and running
-    assert grass.any()
+    dog, grass, red, run = actual.vectors.tolist()
+    assert (dog, red, run) == ([1.0] * 5, [3.0] * 5, [6.0] * 5)  # run has none: the mean of runs and running
+    assert any(grass)
     assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
     assert faults[-1].severity == "warning"
     wide = replace(config, model=replace(config.model, word_size=7))
     with pytest.raises(InputError, match="word size to 5"):
         concept_vectors(wide, actual.vocabulary, CAPTIONS)
-
-
-def test_a_list_of_concepts_replaces_tagging(tmp_path):
-    path = tmp_path / "list.json"
-    path.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
-    actual, _ = make_concepts(config_of(concept_list=str(path)), CAPTIONS)
+    listed.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
+    actual, _ = make_concepts(config_of(concept_list=str(listed)), CAPTIONS)
     assert (actual.vocabulary.words, actual.vocabulary.source) == (["grass", "dog", "red"], "list")
     assert actual.occurrences.tolist() == [6, 8, 6]
 
