@@ -10,6 +10,7 @@ import traceback
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,6 @@ class Listener:
     def hear(self, call):
         """Exit status of a command and all it printed; None and the traceback when it raised."""
         os.truncate(self.path, 0)
-        status: int | None
         try:
             status = call() or 0
         except SystemExit as error:
@@ -100,30 +100,34 @@ def forked(cases, task, folder, jobs):
     for number, case in enumerate(cases):
         if len(running) >= jobs:
             yield _reap(running, folder, cases)
-        running[_fork(number, case, task, folder)] = number
+        running[_child(partial(_try, number, case, task, folder))] = number
     while running:
         yield _reap(running, folder, cases)
 
 
-def _fork(number, case, task, folder):
+def _child(work):
+    """Fork, and end the child after this work; its status is 70 after any exception."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
         return pid
     code = 70
     try:
-        signal.alarm(LONGEST)
-        case_folder = folder / str(number)
-        case_folder.mkdir()
-        with (folder / f"{number}.findings").open("w") as file:
-            for finding in task(case, case_folder, Listener(folder / f"{number}.output")):
-                file.write(json.dumps(asdict(finding)) + "\n")
-                file.flush()
+        work()
         code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _try(number, case, task, folder):
+    signal.alarm(LONGEST)
+    (folder / str(number)).mkdir()
+    with (folder / f"{number}.findings").open("w") as file:
+        for finding in task(case, folder / str(number), Listener(folder / f"{number}.output")):
+            file.write(json.dumps(asdict(finding)) + "\n")
+            file.flush()
 
 
 def _reap(running, folder, cases):
@@ -146,19 +150,13 @@ def _reap(running, folder, cases):
 def import_all(folder, warm_up):
     """Import here what `warm_up` imports when it is run in a child, so that no fork has to."""
     listing = folder / "modules"
-    pid = os.fork()
-    if pid == 0:
-        code = 70
-        try:
-            Listener(folder / "warm-up.output")
-            warm_up(folder)
-            listing.write_text("\n".join(sys.modules))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+
+    def work():
+        Listener(folder / "warm-up.output")
+        warm_up(folder)
+        listing.write_text("\n".join(sys.modules))
+
+    if os.waitstatus_to_exitcode(os.waitpid(_child(work), 0)[1]):
         raise RuntimeError((folder / "warm-up.output").read_text())
     for name in listing.read_text().splitlines():
         if name.partition(".")[0] in PACKAGES:
