@@ -12,7 +12,13 @@ SIDES = ("split", "batch", "bank")
 
 
 def test_every_setting(roots, opened):
-    app = opened(roots["two"], "diversity").change(**SLIDERS)
+    app = opened(roots["two"], "diversity")
+    assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]  # as in training
+    assert app.saying("demo-baseline", "eq. 4")
+    assert app.saying("demo", "ε 0.1", "μ 0.1", "γ 0.3")
+    for mu in (0.1, 0.25):
+        assert app.change(mu=mu).texts().count(f"μ = {mu}\n") == 2
+    app.change(**SLIDERS)
     for anchors, measure, over in itertools.product(("text", "image"), ("std", "entropy"), SIDES):
         if app.value("anchors") != anchors:
             app.change(anchors=anchors)
@@ -27,15 +33,6 @@ def test_ambiguity_by_captions_alone_is_beside_diversity(roots, opened):
     rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fitting_images(run, "dev")))
     assert app.saying(f"demo {rho:+.2f}")
     assert "fits" not in app.change(anchors="image").keys("toggle")
-
-
-def test_sliders_begin_at_the_values_of_training(roots, opened):
-    app = opened(roots["two"], "diversity")
-    assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]
-    assert app.saying("demo-baseline", "eq. 4")
-    assert app.saying("demo", "ε 0.1", "μ 0.1", "γ 0.3")
-    assert app.texts().count("μ = 0.1\n") == 2
-    assert app.change(mu=0.25).texts().count("μ = 0.25\n") == 2
 
 
 def test_anchors_are_ranked_by_change_and_walked(roots, opened):

@@ -64,12 +64,7 @@ def test_one_run_alone_and_an_empty_area(root, opened):
 
 @pytest.mark.parametrize(
     ("method", "shown", "images", "captions"),
-    [
-        ("t-SNE", "Images", 20, 0),
-        ("PCA", "Captions", 0, 100),
-        ("PCA", "Both, centred", 20, 100),
-        ("t-SNE", "Both, centred", 20, 100),
-    ],
+    [("t-SNE", "Images", 20, 0), ("PCA", "Captions", 0, 100), ("t-SNE", "Both, centred", 20, 100)],
 )
 def test_each_modality(root, opened, method, shown, images, captions):
     modalities = shown.lower().removeprefix("both, ")

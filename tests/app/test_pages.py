@@ -84,7 +84,7 @@ def test_a_run_that_scores_pairs(root, page, opened):
     app, alone = (opened(root, page, run=run, versus=to) for run, to in (("beta", "scored"), ("scored", "—")))
     if page in ABOUT_SCORES:
         for shown in (app, alone):
-            assert shown.get("plotly_chart")
+            assert shown.figures()
             assert not shown.saying("scored", "scores every image with every caption")
     else:
         assert app.saying("scored", "Only beta")

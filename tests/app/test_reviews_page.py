@@ -154,8 +154,7 @@ def test_a_named_file(root, opened, monkeypatch, tmp_path):
 def test_large_pictures_and_cells_can_be_judged(file, root, opened):
     [run] = list_runs(root)
     markup = captions_html(Choice(run, None, "dev"), 3)
-    assert markup.count('data-review="too-vague" data-pair="3 ') == 5
-    assert markup.count("+in+neighbours") == 5
+    assert markup.count('data-review="too-vague" data-pair="3 ') == markup.count("+in+neighbours") == 5
     assert "&amp;slice=17+in+neighbours" in markup
     pair = {"pair-image": "2", "pair-caption": "20", "batch-of": "Selection", "chosen": "10, 20"}
     opened(root, "similarity", **pair).click("pair-also-matches")
@@ -164,9 +163,6 @@ def test_large_pictures_and_cells_can_be_judged(file, root, opened):
 
 
 def test_letters_are_verdicts_on_the_reviews_page_alone(root, opened):
-    def letters(page):
-        return {button.proto.shortcut.upper() for button in opened(root, page).button} & set("MWVDLU")
-
-    assert {"W", "V", "D"} <= letters("reviews")
-    for page in ("retrieval", "diversity", "similarity", "data"):
-        assert letters(page) == set()
+    for page in ("reviews", "retrieval", "diversity", "similarity", "data"):
+        letters = {button.proto.shortcut.upper() for button in opened(root, page).button} & set("MWVDLU")
+        assert letters >= {"W", "V", "D"} if page == "reviews" else not letters

@@ -68,7 +68,7 @@ def test_a_hostile_name_stays_chosen_in_a_copied_link(root, tmp_path, opened):
 def test_weights_without_neighbours_show_what_they_have(root, opened):
     app = opened(root, "weights", run="hal", versus="unweighted")
     assert app.saying("unweighted", "Only hal")
-    assert app.get("plotly_chart")
+    assert app.figures()
     assert not app.rows("DISCREPANCY")
 
 

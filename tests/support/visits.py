@@ -154,11 +154,8 @@ class Visit:
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
 
     def check_accessibility(self, *, in_dark: bool = False) -> None:
-        """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page.
-
-        Args:
-            in_dark: then turn to the dark theme and check contrast there.
-        """
+        """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page; then, `in_dark`,
+        no weak contrast in the dark theme."""
         self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
         failures = self.violations("html")
         if in_dark:
@@ -168,11 +165,7 @@ class Visit:
         assert failures == [], failures
 
     def violations(self, within: str, *, colours_only: bool = False) -> list[tuple[str, str, str]]:
-        """Rule, element and summary of what axe-core finds within the elements of a selector.
-
-        Args:
-            colours_only: check contrast alone, where the other theme was checked.
-        """
+        """Rule, element and summary of what axe-core finds (with `colours_only` of contrast) within a selector."""
         from axe_playwright_python.base import AXE_SCRIPT
 
         if not self.page.evaluate("'axe' in window"):
