@@ -11,6 +11,7 @@ from tests.support.configs import changed
 
 NUMBERS = {key: known for key, known in settings().items() if known.value_type in (int, float)}
 TOWERS = {"image_tower": "clip", "text_tower": "clip"}
+POOLED = {"image_pooling": "tower", "text_pooling": "mean"}
 AM = {"loss": "btr-sum", "boosting": "am"}
 
 
@@ -90,10 +91,7 @@ def test_bounds_that_protect_training():
         ("--text-tower", TOWERS | {"text_encoder": "bert"}),
         ("--image-dropout", TOWERS | {"image_dropout": 0.1}),
         ("--region-norm", TOWERS | {"region_norm": "rms"}),
-        (
-            NOTHING_TRAINS.place,
-            TOWERS | {"projection": "none", "image_pooling": "tower", "text_pooling": "mean"},
-        ),
+        (NOTHING_TRAINS.place, TOWERS | {"projection": "none"} | POOLED),
         ("--learn-scale", {"learn_scale": True}),
         ("--learn-scale", {"learn_scale": True, "loss": "btr-sum"}),
         ("--temperature", {"loss": "sigmoid", "temperature": 0.009}),

@@ -14,20 +14,12 @@ from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.reporting import TENSORBOARD
+from tests.support import tiny_runs
 from tests.support.boosting import boosted
 from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import (
-    STILL,
-    WORDS,
-    assert_same_run,
-    newest_state,
-    position,
-    printed,
-    quiet,
-    tiny_config,
-)
+from tests.support.tiny_runs import STILL, WORDS, assert_same_run, printed, quiet, tiny_config
 from tests.support.weighted_runs import COUNT, weighted
 
 TWO = {"epochs": 2}
@@ -109,7 +101,8 @@ def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkey
     name, whole = case
     per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]
     stopped = stop_during(whole, tmp_path / whole.name, step)
-    assert (position(stopped)["step"], position(stopped)["evaluated"]) == (step + 1, step // per_epoch)
+    at = tiny_runs.position(stopped)
+    assert (at["step"], at["evaluated"]) == (step + 1, step // per_epoch)
     assert (read_status(stopped) or {})["state"] == "stopped"
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "elsewhere"))
     console = quiet()
@@ -127,7 +120,7 @@ def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkey
 
 def assert_stored(run, in_state, beside_best):
     """Parts are in the state; the best model is the target alone, with what its readers may look at beside it."""
-    state, best = newest_state(run), best_save(run)
+    state, best = tiny_runs.newest_state(run), best_save(run)
     files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
     assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
     files = {f"{stem}.safetensors" for stem in ("model", *beside_best)}

@@ -188,8 +188,6 @@ def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
 
 
 def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
-    changed_model = towers_folder / "clip" / "model.safetensors"
-    before = changed_model.read_bytes()
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
@@ -202,7 +200,6 @@ def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
         assert continue_run(full, moved_config, quiet()) == full  # finished: nothing is left to do
     finally:
         shutil.copytree(moved, towers_folder / "clip", dirs_exist_ok=True)
-    assert changed_model.read_bytes() == before
 
 
 def test_broken_pictures_are_named_at_once_or_left_out(towers_folder, tmp_path):

@@ -90,14 +90,8 @@ class CoupledBank(nn.Module):
 
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
-        """Overwrite the oldest keys with a batch's. Call it after backward(), as autograd reads the slots until then.
-        ValueError: the three have different lengths.
-
-        Args:
-            images: (B, D) image keys of all processes.
-            texts: (B, D) text keys.
-            image_ids: (B,).
-        """
+        """Overwrite the oldest keys with a batch's, (B, D) of all processes. Call it after backward(), as autograd reads
+        the slots until then. ValueError: the three have different lengths."""
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
         end = int(self.position) + len(images)

@@ -223,12 +223,9 @@ def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
 def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
     """Give each old number to a new cluster, so that as many pairs as possible keep their number.
 
-    Up to 2,048 clusters the matching is optimal (Hungarian method); above, greedy by shared pairs. Returns (K,)
-    int64, a permutation: old number k goes to new cluster result[k].
-
-    Args:
-        before, after: (pairs,) labels under the old and under the new centroids, from 0 to count - 1.
-        count: K.
+    `before` and `after` are the (pairs,) labels under K old and new centroids. Up to 2,048 clusters the matching is
+    optimal (Hungarian method); above, greedy by shared pairs. Returns (K,) int64, a permutation: old number k goes to
+    new cluster result[k].
     """
     shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
     old, new = np.divmod(shared, count)

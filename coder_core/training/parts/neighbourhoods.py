@@ -44,13 +44,7 @@ class SampleCache(nn.Module):
 
     @torch.no_grad()
     def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
-        """Store a batch's embeddings.
-
-        Args:
-            images, texts: (B, D) unit rows.
-            image_ids: (B,); the last embedding of an image that occurs twice is stored.
-            text_ids: (B,), each once.
-        """
+        """Store a batch's embeddings, (B, D) unit rows: of an image that occurs twice the last; captions occur once."""
         is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
         last = image_ids[is_last]
         self.images[last] = images[is_last].to(self.images.dtype)
