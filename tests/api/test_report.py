@@ -55,15 +55,15 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
 def test_the_gain_in_words_is_that_of_the_bootstrap(folders):
     first, second = map(open_run, folders)
     ranks = [run.ranks("dev") for run in (first, second)]
-    hits = [count_hits(of["i2t"], of["t2i"], first.image_of_text("dev")) for of in ranks]
-    gain = difference([hits[1]], [hits[0]])
+    before, after = (count_hits(of["i2t"], of["t2i"], first.image_of_text("dev")) for of in ranks)
+    gain = difference([after], [before])
     interval = f"{gain.mean:+.1f} (95% interval {gain.low:+.1f} to {gain.high:+.1f}"
     assert interval in gain_in_words(first, second, "dev")
     assert "no difference" in gain_in_words(first, first, "dev")
     some = np.arange(7)  # of a slice: these captions and their images
-    recalls = [100 * (of["t2i"][some] < 1).mean() for of in ranks]
+    change = np.subtract(*(100 * (of["t2i"][some] < 1).mean() for of in reversed(ranks)))
     sentence = gain_in_words(first, second, "dev", "t2i_r1", some)
-    assert f"R@1 of second against that of first: {recalls[1] - recalls[0]:+.1f} (" in sentence
+    assert f"R@1 of second against that of first: {change:+.1f} (" in sentence
 
 
 def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path):

@@ -157,32 +157,28 @@ def write_weights(root, kind, document, **arrays):
 
 
 @pytest.mark.parametrize("direction", [-1, 1])
-def test_every_pair_has_its_weight_and_its_measures(tmp_path, direction):
-    """Larger is more diverse, whatever Γ the raw scores were written with."""
+def test_every_pair_has_its_weight_and_its_measures(tmp_path, run, direction):
+    """Larger is more diverse, whatever Γ the raw scores were written with. Weights without neighbours have none."""
     names = "diversity", "discrepancy"
     raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}
     document = {kind: {name: float(getattr(raw[name], kind)()) for name in names} for kind in ("mean", "std")}
     arrays = {f"weight_{name}": values for name, values in raw.items()}
     notes = document | {"direction": direction, "neighbours": 4}
-    run = write_weights(tmp_path, "combined", notes, **arrays)
-    owner = run.image_of_text("dev")
+    weighted, hal = write_weights(tmp_path, "combined", notes, **arrays), write_weights(tmp_path, "hal", {})
+    owner = weighted.image_of_text("dev")
     for column, modality in enumerate(("image", "text")):
-        table, spread = weight_table(run, "dev", modality), run.spread("dev", modality=modality)
+        table, spread = weight_table(weighted, "dev", modality), weighted.spread("dev", modality=modality)
         assert list(correlations(table)) == ["weight", "DIVERSITY", "DISCREPANCY", "CODER"]
         expected = {name.upper(): -direction * values[:, column] for name, values in raw.items()}
-        expected |= {"image": owner, "weight": run.analysis("dev").array("sample_weight")}
-        expected |= {"rank": run.ranks("dev")["t2i"] + 1}
+        expected |= {"image": owner, "weight": weighted.analysis("dev").array("sample_weight")}
+        expected |= {"rank": weighted.ranks("dev")["t2i"] + 1}
         expected |= {"CODER": spread[owner] if modality == "image" else spread}
         for name, values in expected.items():
             np.testing.assert_allclose(table[name], values, err_msg=name)
-    noted = weighting(run, "dev")
+    noted = weighting(weighted, "dev")
     assert (noted.kind, noted.total, noted.neighbours) == ("combined", 32, 4)
     statistics = {kind: list(document[kind].values()) for kind in document}
     assert noted.statistics.to_dict("list") == {"measure": ["DIVERSITY", "DISCREPANCY"]} | statistics
-
-
-def test_weights_without_neighbours_have_no_measures(tmp_path, run):
-    hal = write_weights(tmp_path, "hal", {})
     assert list(correlations(weight_table(hal, "dev", "image"))) == ["weight", "CODER"]
     assert weighting(hal, "dev").statistics.empty
     with pytest.raises(InputError, match="--sample-weights"):

@@ -18,7 +18,7 @@ def samples(seed, batch=4, heads=3):
 @given(seed=st.integers(0, 10_000), heads=st.integers(1, 4))
 def test_heads_agree_with_the_loops(seed, heads):
     residuals = samples(seed, heads=heads)[0]
-    expected = [reference.head_diversity(rows) for rows in residuals.tolist()]
+    expected = list(map(reference.head_diversity, residuals.tolist()))
     assert head_diversity(residuals).tolist() == pytest.approx(expected, abs=1e-12)
 
 
