@@ -39,6 +39,7 @@ NEEDS = (
     ),
     Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower to tune"),
     Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower), "a tower to tune"),
+    Need("revision", "a tower", lambda c: bool(c.towers.image_tower or c.towers.text_tower), "a named tower"),
     Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower), "pictures to change"),
     Need("projection", "a tower", lambda c: bool(c.towers.image_tower or c.towers.text_tower), "linear"),
     Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a bank", "warning"),

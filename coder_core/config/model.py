@@ -131,6 +131,7 @@ class TowersConfig:
         "Reads the captions instead of text-encoder: name or folder of a dual encoder (its text half) or of a text model such "
         "as BERT, or package.module:function.",
     )
+    revision: str = setting("", "Branch, tag or commit of towers that are named, not folders; empty: main.")
     image_tuning: Tuning = setting(
         "frozen",
         "Of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank adapters, "

@@ -22,7 +22,7 @@ Arguments = TypeVar("Arguments")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
 _CHANGEABLE = {
     "data": ("data", "pictures", "reviews"),
-    "towers": ("image_tower", "text_tower", "workers"),
+    "towers": ("image_tower", "text_tower", "revision", "workers"),
     "model": ("concept_list",),
     "boosting": ("boosting_teacher",),
     "weighting": ("text_space",),

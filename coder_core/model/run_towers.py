@@ -94,7 +94,8 @@ def open_towers(
     choices: dict[str, TowerChoice] = {}
     for side, name, pooling in zip(SIDES, names, poolings, strict=True):
         if name:
-            choice = TowerChoice(name, f"--{side}-tower {name}", pooling == "tower", projected)
+            where, pooled = f"--{side}-tower {name}", pooling == "tower"
+            choice = TowerChoice(name, where, pooled, projected, towers.revision)
             choices[side] = choice if noted is None else _as_noted(choice, side, noted, side in moved, run)
     if not choices:
         return None

@@ -95,7 +95,7 @@ def missing_models(preset: str) -> list[Fault]:
     faults: list[Fault] = []
     for name in dict.fromkeys((towers.image_tower, towers.text_tower)):
         if name and ":" not in name:
-            collect(lambda name=name: find_model(name, where=name), faults)  # type: ignore[misc]
+            collect(lambda name=name: find_model(name, towers.revision, name), faults)  # type: ignore[misc]
     return faults
 
 

@@ -22,6 +22,10 @@ from coder_core.files.manifest import file_sha256
 TRANSFORMERS, OWN = "transformers", "own"  # values of the key "kind" of `about`
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model")
 NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
+ELSEWHERE = (
+    "where its main branch has no safetensors, give both commands the --revision of a pull request that has them "
+    "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
+)
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
@@ -168,7 +172,7 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
         raise InputError.at(where, problem, NEEDED, "check the path") from None
     patterns = " ".join(f'"{pattern}"' for pattern in FILES)
     command = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns}"
-    raise InputError.at(where, problem, NEEDED, f"{command} gets it")
+    raise InputError.at(where, problem, NEEDED, f"{command} gets it; {ELSEWHERE}")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

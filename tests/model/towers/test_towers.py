@@ -112,6 +112,23 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(clip, tmp
     assert "hf download tiny/clip" in str(refusal(DualEncoder, "tiny/clip"))
 
 
+def test_weights_that_only_another_revision_has_are_found_by_its_name(clip, tmp_path, monkeypatch):
+    cached = tmp_path / "models--tiny--clip"
+    for revision, commit in (("main", "0" * 40), ("refs/pr/66", "1" * 40)):
+        shutil.copytree(clip, cached / "snapshots" / commit)
+        (cached / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
+        (cached / "refs" / revision).write_text(commit)
+    (cached / "snapshots" / ("0" * 40) / "model.safetensors").unlink()
+    for module in ("", "_snapshot_download."):
+        monkeypatch.setattr(f"huggingface_hub.{module}constants.HF_HUB_CACHE", str(tmp_path))
+    for command in (DualEncoder, lambda name: open_towers(Config(towers=TowersConfig(name, name)))):
+        message = str(refusal(command, "tiny/clip"))
+        assert "--revision" in message
+        assert "name another model (openai/clip-vit-large-patch14)" in message
+    towers = open_towers(Config(towers=TowersConfig("tiny/clip", "tiny/clip", revision="refs/pr/66")))
+    assert [side["revision"] for side in towers.document().values()] == ["1" * 40] * 2
+
+
 def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path):
     """The checkpoints of fixed size name Gemma's tokenizer, which keeps capitals."""
     from transformers import GemmaTokenizer, SiglipConfig, SiglipModel
