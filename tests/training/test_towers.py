@@ -29,9 +29,11 @@ from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, prepare
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.precomp_folders import refusal
+from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import events, newest_state, quiet
 from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
-from tests.support.tower_runs import tower_config, with_every_part, write_pictures_of_any_shape
+from tests.support.tower_runs import WORDS, tower_config, with_every_part, write_pictures_of_any_shape
 
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -70,6 +72,19 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, mode
     expected = images @ texts.T
     assert expected.std() > 0.01  # something was compared
     np.testing.assert_allclose(actual.images @ actual.texts.T, expected, atol=1e-6)
+
+
+def test_a_plain_bert_is_a_text_tower(towers_folder, tmp_path):
+    """A folder without settings of pictures and without BERT's pooler, as many are."""
+    bert = str(write_tiny_bert(tmp_path / "bert", WORDS))
+    own = {"text_tower": bert, "text_pooling": "gpo", "projection": "linear", "dimension": 8, "epochs": 1}
+    run = start_run(tower_config(towers_folder, **own), tmp_path / "runs", quiet())
+    before, after = (load_file(Path(bert) / "model.safetensors"), load_model(run).model.words.tower.model)
+    assert after.embeddings.word_embeddings.weight.shape == before["embeddings.word_embeddings.weight"].shape
+    assert not torch.equal(
+        after.embeddings.word_embeddings.weight, before["embeddings.word_embeddings.weight"]
+    )
+    assert "pool" in str(refusal(prepared, tower_config(towers_folder, **own | {"text_pooling": "tower"})))
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from coder_core.ops import padding_mask
 
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
 EXAMPLE = "docs/training.md, Towers, shows one"
+POOLER = "pooler."  # weights of BERT that many checkpoints lack
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,12 @@ class TowerChoice:
         flag = self.where.split(" ")[0]
         return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
 
-    def load(self) -> Pretrained:
-        """The whole model of transformers; errors as for `load_pretrained`."""
-        settings = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
-        return load_pretrained(self.name, where=self.where, **settings)
+    def load(self, *, pictures: bool = True) -> Pretrained:
+        """The whole model of transformers, without `pictures` one that may read texts alone; errors as for
+        `load_pretrained`."""
+        settings: dict[str, Any] = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
+        unread = "" if pictures or self.pooled else POOLER
+        return load_pretrained(self.name, where=self.where, pictures=pictures, unread=unread, **settings)
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,7 @@ def load_halves(
         text_half = _own_text_half(text)
     elif text is not None:
         is_same = image is not None and image.name == text.name
-        text_half = _text_half(text, loaded if loaded is not None and is_same else text.load())
+        text_half = _text_half(text, loaded if loaded is not None and is_same else text.load(pictures=False))
     return image_half, text_half
 
 

@@ -128,6 +128,8 @@ def load_pretrained(
     expected: str = "",
     fix: str = "",
     methods: Sequence[str] = (),
+    pictures: bool = True,
+    unread: str = "",
 ) -> Pretrained:
     """Load a model of transformers. InputError: not on this machine, unsafe, incomplete, or not the expected one.
 
@@ -138,17 +140,20 @@ def load_pretrained(
         expected: fingerprint that the model must have; any when "".
         fix: advice where it has another.
         methods: of a dual encoder, which the model must have.
+        pictures: it must have settings of pictures.
+        unread: beginning of the names of weights that may be missing, because nothing reads them.
     """
     where = where or f"--model {name}"
     folder, commit = find_model(name, revision, where)
-    settings = check_folder(folder)
+    settings = check_folder(folder, pictures=pictures)
     actual = fingerprint(folder)
     if expected and actual != expected:
         problem = f"is another model now: its files have the fingerprint {actual[:12]}"
         raise InputError.at(where, problem, expected[:12], fix or "restore the model")
     about = {"kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit}
     about |= {"type": str(settings.get("model_type", "")), "fingerprint": actual}
-    return Pretrained(folder, where, settings, about, load_model(folder, where, methods=methods))
+    model = load_model(folder, where, methods=methods, unread=unread)
+    return Pretrained(folder, where, settings, about, model)
 
 
 def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:
