@@ -69,7 +69,8 @@ def main(arguments: list[str]) -> int:
             _resume(parsed.resume, named, console)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
-            _start(replace(replaced(default, named), name=name), parsed.root, console)
+            config = replace(replaced(default, named), name=name)
+            _start(config, parsed.root, console, fit_warmup="warmup_steps" not in named)
         else:
             _train_demo(parsed.root, console)
     finally:
@@ -87,10 +88,10 @@ def _print_presets(console: Console) -> None:
     console.print(AFTER_PRESETS)
 
 
-def _start(config: Config, root: Path, console: Console) -> None:
+def _start(config: Config, root: Path, console: Console, *, fit_warmup: bool = False) -> None:
     from coder_core.training.launch import start_run
 
-    start_run(config, root, console)
+    start_run(config, root, console, fit_warmup=fit_warmup)
 
 
 def _resume(folder: Path, named: Mapping[str, Any], console: Console) -> None:

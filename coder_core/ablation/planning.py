@@ -153,7 +153,8 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
     left = []
     shared = [f"--threads={threads}"] if threads else []
     if state == "new":
-        flags = changed_flags(PRESETS[run.preset].config, run.config)
+        warmup = f"--warmup-steps={run.config.training.warmup_steps}"  # named, so that it stays as planned
+        flags = list(dict.fromkeys([warmup, *changed_flags(PRESETS[run.preset].config, run.config)]))
         flags = [flag for flag in flags if not (threads and flag.startswith("--threads="))]
         destination = [f"--root={folder.parent}", f"--name={folder.name}"]
         left.append(module_command("coder_core.train", run.preset, *flags, *shared, *destination))

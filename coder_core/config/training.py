@@ -43,7 +43,12 @@ class TrainingConfig:
         "Kovashka 2022: 5 epochs, by the validation loss).",
         "[1, inf)",
     )
-    warmup_steps: int = setting(0, "Steps over which the learning rate rises from zero.", "[0, inf)")
+    warmup_steps: int = setting(
+        0,
+        "Steps over which the learning rate rises from zero. A preset's that would take more than an eighth of the run "
+        "are cut to a tenth.",
+        "[0, inf)",
+    )
     clip_norm: float = setting(2.0, "Largest norm of the gradient (vse_infty: 2).", "(0, inf]")
     seed: int = setting(0, "Everything random follows from it.", "[0, 2_147_483_648)")
     evaluate_every: int = setting(1, "Epochs between two evaluations on dev.", "[1, inf)")

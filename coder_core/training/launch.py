@@ -45,6 +45,7 @@ from coder_core.runs.status import IN_PLACE, RunLock
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
+from coder_core.training.size_checks import check_schedule, with_fitting_warmup
 from coder_core.training.state import STATES_KEPT, Position, check_parts
 from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
@@ -54,9 +55,9 @@ CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
 
 
-def start_run(config: Config, root: Path, console: Console) -> Path:
-    """Create `root/config.name` and train it to its end. InputError: impossible values, unusable data, or an existing
-    run of that name. Nothing is written then."""
+def start_run(config: Config, root: Path, console: Console, *, fit_warmup: bool = False) -> Path:
+    """Create `root/config.name` and train it to its end; with `fit_warmup`, shorten a warm-up that is long for the run.
+    InputError: impossible values, unusable data, or an existing run of that name. Nothing is written then."""
     faults = stop_on_errors(problems(config))
     folder = root / config.name
     if folder.exists() and any(folder.iterdir()):
@@ -70,6 +71,10 @@ def start_run(config: Config, root: Path, console: Console) -> Path:
     inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
     with watching(console) as progress:
         prepared = prepare(config, inputs, progress)
+    if fit_warmup:
+        config, cut = with_fitting_warmup(config, prepared.batches.per_epoch)
+        notes += cut
+    notes += check_schedule(config, prepared.batches.per_epoch)
     if parallel.rank() == 0:
         print_faults(console, [*faults, *notes, *prepared.faults])
         write_sealed(folder, _files(config, prepared, device))

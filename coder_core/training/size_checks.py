@@ -1,8 +1,8 @@
-"""Check sizes against the data and the length of the run: prototypes, bank, the teacher's momentum, towers."""
+"""Check sizes and schedules against the data and the length of the run: prototypes, bank, warm-up, towers."""
 
 import math
 
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault
 from coder_core.data.words import Tokens
 from coder_core.model.run_towers import RunTowers
@@ -10,6 +10,39 @@ from coder_core.training.memory.momentum import BATCH_NORMS, share_of_start, sta
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning
+LONGEST_WARMUP = 1 / 8  # share of a run; Flickr8k's presets warm up for 200 of 1,872 steps
+FITTING_WARMUP = 1 / 10
+
+
+def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
+    """Return the configuration, a preset's warm-up of more than an eighth of the run cut to a tenth, and a note on it."""
+    steps, before = steps_per_epoch * config.training.epochs, config.training.warmup_steps
+    if before <= steps * LONGEST_WARMUP:
+        return config, []
+    fitting = max(1, round(steps * FITTING_WARMUP))
+    fact = f"is {before:,} in the preset; of this run's {steps:,} steps the first {fitting:,} warm up"
+    fault = Fault("--warmup-steps", fact, fix=f"give --warmup-steps {before} to keep it", severity="note")
+    return replaced(config, {"warmup_steps": fitting}), [fault]
+
+
+def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
+    """Return a warning for each part of the schedule that the run ends before."""
+    objective, memory, boosting = config.objective, config.memory, config.boosting
+    epochs, warmup = config.training.epochs, config.training.warmup_steps
+    triplet, boosts = objective.loss == "btr-hardest", boosting.boosting != "none"
+    has_bank = memory.bank_size > 0 and objective.weight_memory > 0
+    parts = (
+        ("--warmup-steps", warmup, epochs * steps_per_epoch, "the full learning rate", warmup > 0),
+        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", triplet),
+        ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
+        ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
+    )
+    fix = "train longer, or lower it"
+    return [
+        Fault(flag, f"is {start:g}: the run ends before {what}", f"below {end:,}", fix, "warning")
+        for flag, start, end, what, used in parts
+        if used and start >= end
+    ]
 
 
 def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:

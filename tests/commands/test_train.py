@@ -15,6 +15,7 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.train import main
+from coder_core.training.size_checks import with_fitting_warmup
 from tests.support.configs import changed
 from tests.support.pages import PAGES, open_page
 from tests.support.tiny_runs import newest_state, write_tiny_data
@@ -35,6 +36,17 @@ def plain(text):
 
 def status_of(run):
     return read_status(run) or {}
+
+
+def test_the_warm_up_of_a_preset_fits_a_short_run_and_a_named_one_stays(data, tmp_path, capsys):
+    small = ["flickr8k-npairs", *SMALL, "--epochs=4", f"--data={data}", f"--root={tmp_path}"]
+    for flags, steps, warned in (([], 2, False), (["--warmup-steps=30"], 30, True)):
+        assert main([*small, *flags, f"--name=w{steps}"]) == 0
+        assert read_config(tmp_path / f"w{steps}")[0].training.warmup_steps == steps
+        assert ("warning: --warmup-steps: is 30" in plain(capsys.readouterr().out)) == warned
+    for preset in ("coder-flickr8k", "flickr8k", "flickr8k-baseline", "demo"):
+        config = PRESETS[preset].config
+        assert with_fitting_warmup(config, 59 if preset == "demo" else 234) == (config, [])
 
 
 def test_help_lists_every_preset_and_every_value(capsys):
