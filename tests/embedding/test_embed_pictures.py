@@ -6,15 +6,19 @@ import os
 import shutil
 import signal
 import socket
+import time
 import tracemalloc
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
 
 from coder_core.api import list_runs, open_run
+from coder_core.data.captioned.decoding import in_workers
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.embed import main
 from coder_core.embedding import embed, resumable
@@ -164,6 +168,24 @@ def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path
     children = [forked(work, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", **address) for rank in "01"]
     assert [wait() for wait in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
+
+
+def test_a_decoding_worker_ends_with_a_command_that_is_killed(tmp_path):
+    """Its blocks are larger than the pipe that nobody reads any more."""
+
+    def die():
+        for pid, _ in in_workers(lambda number: (os.getpid(), bytes(1 << 20)), range(100), 1):
+            (tmp_path / "pid").write_text(str(pid))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert forked(die)() == -signal.SIGKILL
+    worker = int((tmp_path / "pid").read_text())
+    with suppress(psutil.NoSuchProcess):
+        ended, deadline = psutil.STATUS_ZOMBIE, time.monotonic() + 12
+        while (status := psutil.Process(worker).status()) != ended and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.kill(worker, signal.SIGKILL)
+        assert status == ended
 
 
 def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(

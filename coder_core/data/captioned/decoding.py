@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +24,7 @@ from coder_core.data.pictures import read_picture
 
 AHEAD = 2  # blocks a worker prepares in advance
 MOST_WORKERS = 16
+SECONDS_BETWEEN_LOOKS = 0.5  # at the parent
 START = "fork" if sys.platform == "linux" else "spawn"
 
 
@@ -86,17 +89,30 @@ class _Results(Dataset[Any]):
 
 def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
     """Yield make(number) in this order, computed in `workers` processes ahead of its use; here with 0."""
-    more: dict[str, Any] = {"worker_init_fn": _leave_signals, "generator": torch.Generator()}
+    more: dict[str, Any] = {
+        "worker_init_fn": partial(_begin_worker, os.getpid()),
+        "generator": torch.Generator(),
+    }
     more |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
     yield from DataLoader(_Results(make), None, sampler=list(numbers), num_workers=workers, **more)
 
 
-def _leave_signals(worker: int) -> None:
-    """Ctrl-C and a closed terminal reach every process of the group; the command answers them for all."""
+def _begin_worker(parent: int, worker: int) -> None:
+    """Let a worker end with the command: when it is killed, the rows that nobody takes would hold the worker for ever.
+
+    Ctrl-C and a closed terminal reach every process of the group; the command answers them for all.
+    """
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os._exit(1)
 
 
 @dataclass(frozen=True)
