@@ -6,6 +6,7 @@ python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -158,6 +159,7 @@ def _embed_pictures(arguments: list[str]) -> int:
                 overwrite=parsed.overwrite,
                 notes=notes,
                 progress=progress if parallel.rank() == 0 else silent,
+                tell=partial(say, console),
             )
     finally:
         parallel.finish()

@@ -39,6 +39,7 @@ def embed_split(
     overwrite: bool = False,
     notes: Sequence[Fault] = (),
     progress: Progress = silent,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> tuple[Path, Metrics, list[Fault]] | None:
     """Embed a split and write it as an analysis of the run `root/name`.
 
@@ -52,8 +53,10 @@ def embed_split(
         workers: decoding processes.
         skip_broken: leave out pictures that cannot be read, with their captions.
         notes: on the data, kept with the run.
+        tell: called with a sentence on the work that is continued.
 
     Raises:
+        StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work stays.
         InputError: broken pictures without `skip_broken` (finished work stays), another process at the same work, a disk
             that is full.
     """
@@ -63,7 +66,8 @@ def embed_split(
     with resumable.only_writer(folder, first=first):
         _same_threads(folder, towers)
         unfinished = _Unfinished(split, towers, plan, folder)
-        unfinished.compute(workers, progress)
+        with resumable.stoppable(progress) as watched:
+            unfinished.compute(workers, watched, tell)
         parallel.barrier()
         if not first:
             return None
@@ -103,9 +107,17 @@ class _Unfinished:
         if parallel.rank() == 0:
             parallel.barrier()
 
-    def compute(self, workers: int, progress: Progress) -> None:
+    def compute(self, workers: int, progress: Progress, tell: Callable[[str], None]) -> None:
         """Fill this process's share of both arrays, and note the pictures that could not be read."""
-        left = [self.images.unfinished(), self.texts.unfinished()]
+        arrays = (self.images, self.texts)
+        left = [one.unfinished() for one in arrays]
+        totals = [sum(map(len, one.blocks)) for one in arrays]
+        missing = [
+            sum(len(one.blocks[block]) for block in blocks) for one, blocks in zip(arrays, left, strict=True)
+        ]
+        if missing != totals and parallel.rank() == 0:
+            done = [f"{of - lacks:,} of {of:,}" for of, lacks in zip(totals, missing, strict=True)]
+            tell(f"continues {self.folder}: {done[0]} pictures and {done[1]} captions are finished")
         parallel.barrier()  # all have seen the same
         share, report = _share(self.images, left[0], progress, "pictures")
         towers = self.towers

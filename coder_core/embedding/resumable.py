@@ -20,9 +20,11 @@ from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
+from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.lines import count_cases
+from coder_core.training.stopping import StopRequest, StopRequestedError
 
 VERSION = 1  # of how blocks are made
 BLOCK_ON_CPU = 32
@@ -224,6 +226,27 @@ def _existing(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray | Non
 def _flush(*arrays: np.ndarray) -> None:
     for array in arrays:
         array.flush()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def stoppable(progress: Progress) -> Iterator[Progress]:
+    """Progress that raises StoppedBySignalError at the first report after SIGTERM, SIGHUP or Ctrl-C."""
+    at = "before the first block"
+
+    def watched(done: float, total: float, phase: str = "") -> None:
+        nonlocal at
+        at = f"after {done:,} of {total:,} {phase}"
+        progress(done, total, phase)
+        if stop.signal:
+            raise StopRequestedError
+
+    with StopRequest() as stop:
+        try:
+            yield watched
+        except (StopRequestedError, RuntimeError):  # torch raises the latter where the signal ended a worker
+            if not stop.signal:
+                raise
+            raise StoppedBySignalError(f"stopped {at}, saved. The same command continues there") from None
 
 
 def counted(progress: Progress, done: int, total: int, phase: str = "") -> Callable[[int], None]:

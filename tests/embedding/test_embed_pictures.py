@@ -22,6 +22,8 @@ from coder_core.data.captioned.decoding import in_workers
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.embed import main
 from coder_core.embedding import embed, resumable
+from coder_core.evaluate import main as evaluate
+from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from tests.support import tiny_towers
@@ -168,6 +170,33 @@ def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path
     children = [forked(work, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", **address) for rank in "01"]
     assert [wait() for wait in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
+
+
+def test_sigterm_ends_with_3_and_the_next_command_says_what_it_continues(
+    models, pictures, whole, tmp_path, monkeypatch, capsys
+):
+    put = resumable.BlockArrays.put
+
+    def put_and_terminate(arrays, number, *arguments):
+        put(arrays, number, *arguments)
+        if number == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable.BlockArrays, "put", put_and_terminate)
+        assert embed_train(pictures, models / "clip", tmp_path) == 3
+    assert "stopped after 4 of 6 pictures, saved. The same command continues there" in capsys.readouterr().out
+    assert embed_train(pictures, models / "clip", tmp_path) == 0
+    assert "4 of 6 pictures and 0 of 12 captions are finished" in capsys.readouterr().out
+    assert_same_bits(arrays(whole), arrays(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"), [(evaluate, ["--blend", "0.0", "1.0"]), (export, ["--to", "huggingface", "out"])]
+)
+def test_a_zero_shot_run_has_nothing_to_blend_or_export(command, flags, whole, capsys):
+    assert command([str(whole / "run"), *flags]) == 1
+    assert "nothing was trained" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_decoding_worker_ends_with_a_command_that_is_killed(tmp_path):

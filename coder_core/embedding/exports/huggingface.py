@@ -12,6 +12,7 @@ from coder_core.files.atomic import appearing
 from coder_core.model.towers.halves import TextModule, TowerChoice, VisionModule
 from coder_core.model.towers.pretrained import TRANSFORMERS, find_model, load_processor, load_tokenizer, quiet
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
+from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
 
@@ -29,6 +30,7 @@ SCALE = "scale"  # file beside a best model, of runs that learn the scale of the
 def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     """Read the configuration and notes of a run that is a dual encoder as transformers has them. InputError: it has
     layers that such a model has no place for; the first is named."""
+    check_trained(run, FIX)
     config, notes = read_config(run)
     towers, model = config.towers, config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}

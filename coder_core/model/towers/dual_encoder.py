@@ -59,7 +59,7 @@ class DualEncoder:
     ) -> None:
         check_prompt(prompt)
         fix = "restore the model this run was made with"
-        noted = {"revision": revision, "expected": expected}
+        noted: dict[str, Any] = {"revision": revision, "expected": expected}
         loaded = load_pretrained(name, where=where, fix=fix, methods=METHODS, **noted)
         self.device, self.prompt = torch.device(device), prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"

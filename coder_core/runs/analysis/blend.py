@@ -15,6 +15,7 @@ from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerpr
 from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.tuning import TunedTower
 from coder_core.runs.analysis.evaluate import score
+from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.rows import RunRow, Samples, ending
 from coder_core.runs.load import LoadedModel, read_config
 
@@ -23,10 +24,12 @@ FLAG = "--blend"
 
 def check_tuned(folder: Path) -> None:
     """Refuse a run without tuned towers (InputError: it has none)."""
+    fix = f"evaluate it without {FLAG}"
+    check_trained(folder, fix)
     towers = read_config(folder)[0].towers
     tunings = (towers.image_tower, towers.image_tuning), (towers.text_tower, towers.text_tuning)
     if not any(tower and tuning != "frozen" for tower, tuning in tunings):
-        problem, fix = f"has no tuned tower that {FLAG} could blend", f"evaluate it without {FLAG}"
+        problem = f"has no tuned tower that {FLAG} could blend"
         raise InputError.at(folder, problem, "a run whose towers were tuned by lora or in full", fix)
 
 

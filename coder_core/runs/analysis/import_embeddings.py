@@ -100,6 +100,13 @@ def is_imported(folder: Path) -> bool:
     return kinds == {tables.KIND_IMPORTED}
 
 
+def check_trained(folder: Path, fix: str) -> None:
+    """Refuse a run of embeddings alone, in which nothing was trained (InputError); `fix` is the advice."""
+    if is_imported(folder):
+        found = "holds the embeddings of a model as it is; nothing was trained"
+        raise InputError.at(folder, found, "a run of coder_core.train", fix)
+
+
 def _refuse_another_model(
     folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None
 ) -> None:
