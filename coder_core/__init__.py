@@ -5,4 +5,6 @@ Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C fr
 
 from coder_core.console.signals import leave_quietly
 
+__version__ = "0.3.0"
+
 leave_quietly()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import coder_core
 from coder_core.runs.status import read_status
 from tests.support.tiny_runs import position, write_tiny_data
 
@@ -41,11 +42,11 @@ def installed(tmp_path_factory):
 
 
 def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed):
-    folders = {"bin", "coder_core", f"coder_lab-{PROJECT['version']}.dist-info"}
+    folders = {"bin", "coder_core", f"coder_lab-{coder_core.__version__}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
     sources, files = ((root / "coder_core").rglob("*.*") for root in (REPOSITORY, installed))
-    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix in (".py", ".toml")}
+    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix in (".py", ".toml", ".typed")}
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
 
 
