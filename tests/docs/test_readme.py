@@ -28,3 +28,11 @@ def test_every_command_folder_and_document_exists():
     assert "objectives/" in names
     roots = (PROJECT, PROJECT / "coder_core")
     assert [name for name in [*documents, *names] if not any((root / name).exists() for root in roots)] == []
+
+
+def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():
+    activated, without_gpu = ". .venv/bin/activate", "--index-url https://download.pytorch.org/whl/cpu"
+    steps = (activated, without_gpu, "    pip install . ", "python -m coder_core.embed")
+    places = [README.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "/build/" in (PROJECT / ".gitignore").read_text().splitlines()
