@@ -87,6 +87,18 @@ def test_adding_pictures_moves_none_and_the_shares_hold():
     assert dealt_split("ä/1.jpg", ReadingArguments()) == "train"  # the same on every machine
 
 
+def test_the_same_pictures_have_the_same_splits_in_a_folder_and_in_a_tar_file(tmp_path):
+    LAYOUTS["kaggle"](tmp_path / "folder")
+    for name in NAMES:
+        add_members(tmp_path / "0.tar", {f"a/{name}": draw(0), f"a/{name[:-3]}txt": b"a ring"})
+    splits = []
+    for path in (tmp_path / "folder", tmp_path / "0.tar"):
+        data = read_captioned(path, ReadingArguments(test_share=0.4))
+        splits.append({name[-13:]: split.name for split in data.splits for name in split.image_names})
+    assert splits[0] == splits[1]
+    assert len(splits[0]) == PICTURES
+
+
 def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path):
     LAYOUTS["kaggle"](tmp_path)
     (tmp_path / "empty").mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,8 +35,11 @@ NAMES_TRIED = 20
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
     """Split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
-    none."""
-    key = f"{reading.split_seed}\0{name}".encode("utf-8", "surrogatepass")
+    none. Folder and ending take no part, so neither does packing them into another container."""
+    base = unicodedata.normalize("NFC", name).rpartition("/")[2]
+    stem, dot, ending = base.rpartition(".")
+    identity = stem if f"{dot}{ending}".lower() in ENDINGS else base
+    key = f"{reading.split_seed}\0{identity}".encode("utf-8", "surrogatepass")
     share = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
     if share < reading.test_share:
         return "test"
