@@ -44,8 +44,8 @@ class CheckDataArguments:
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
     that file itself; or "demo", the built-in data. Or it holds pictures with captions and no features: Flickr's and
-    COCO's own files, an image folder, parquet, tar files. docs/data.md describes the formats. With --content it may be
-    the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
+    COCO's own files, a table of any columns, a.jpg with a.txt, parquet, tar files. docs/data.md describes the formats.
+    With --content it may be the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
     """
 
     path: tyro.conf.Positional[Path]  # The data set.
@@ -94,11 +94,13 @@ def main(arguments: list[str]) -> int:
     try:
         if str(path) == "demo" and not path.exists():
             path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-        of_pictures = parsed.reading.format != "auto" or holds_pictures_only(path, parsed.pictures)
+        reading = parsed.reading
+        is_named = reading.format != "auto" or reading.image_column or reading.caption_column
+        of_pictures = bool(is_named) or holds_pictures_only(path, parsed.pictures)
         with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
             result = survey(
                 path,
-                reading=parsed.reading if of_pictures else None,
+                reading=reading if of_pictures else None,
                 pictures=parsed.pictures,
                 word_vectors=parsed.word_vectors,
                 word_size=parsed.word_size,

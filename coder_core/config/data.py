@@ -9,7 +9,8 @@ OTHER_DEV_NAMES = ("val", "valid", "validation")
 _PictureFolder = Literal[
     "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco", "imagefolder"
 ]
-Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", "img2dataset"]
+_OwnPictures = Literal["img2dataset", "table", "text-files"]
+Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", _OwnPictures]
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class ReadingArguments:
     format: Format = setting(
         "auto", "Layout of pictures with captions; recognised by itself, and a note says which and why."
     )
+    image_column: str = setting(
+        "", "Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."
+    )
+    caption_column: str = setting("", "Column of that table that holds the captions; guessed if empty.")
     dev_share: float = setting(
         0.1,
         "Share of the images that become dev, where pictures with captions have no splits: a hash of every image's name "

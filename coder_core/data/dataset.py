@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.captioned.annotated import AnnotatedImage, read_annotations
+from coder_core.data.captioned.annotated import AnnotatedImage, karpathy_files, read_annotations
 from coder_core.data.captioned.records import id_array
 from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
 from coder_core.data.lines import check_name, follow_link, shorten
@@ -87,7 +87,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if not path.is_dir():
         problem = "not a folder" if path.exists() else "there is no such folder"
         raise InputError.at(path, problem, LAYOUTS, "check the path")
-    annotations = sorted(path.glob("dataset*.json"))
+    annotations = karpathy_files(path)
     inner = [folder for folder in _inner_folders(path, []) if _is_precomp(folder, bool(annotations))]
     if _is_precomp(path, bool(annotations)):
         return path, path
@@ -101,14 +101,16 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if annotations:
         names = ", ".join(file.name for file in annotations)
         raise InputError.at(path, f"several: {names}", LAYOUTS, "name one JSON file")
-    from coder_core.data.captioned.layouts import recognise  # pyarrow is loaded for those who have such data
+    # pyarrow is loaded for those who have such data
+    from coder_core.data.captioned.inventory import unrecognised
+    from coder_core.data.captioned.layouts import recognise
 
     if recognised := recognise(path):
         layout, why = recognised
         problem = f"holds pictures with captions ({layout.name}: {why}) and no region features"
         fix = f"python -m coder_core.features {path} --model … --out … makes features with a pretrained model"
         raise InputError.at(path, problem, LAYOUTS, fix)
-    raise InputError.at(path, "no data set", LAYOUTS, "check the path")
+    raise unrecognised(path)
 
 
 def _inner_folders(root: Path, faults: list[Fault]) -> list[Path]:

@@ -12,6 +12,8 @@ from coder_core.data.lines import FIRST_NAMED, count_cases, shown
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
+OTHER_ENDINGS = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic")
+CONVERT = "convert them to JPEG, for example with ImageMagick: mogrify -format jpg FILES"
 MOST_PIXELS = 50_000_000
 MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel
 BAND_PIXELS = 2_000_000  # converted at a time

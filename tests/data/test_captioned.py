@@ -273,6 +273,76 @@ def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
     assert "warning" in [fault.severity for fault in data.faults if "b.jpg" in fault.found]
 
 
+def rows_of(*titles):
+    return [dict(zip(titles, (f"{row}.jpg", f"a ring, {row}"), strict=True)) for row in range(2)]
+
+
+def as_lines(*lines):
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+COCO_ITEMS = {
+    "images": [{"id": row, "file_name": f"{row}.jpg"} for row in range(2)],
+    "annotations": [{"id": row, "image_id": row, "caption": f"a ring, {row}"} for row in range(2)],
+}
+OWN_FILES = {  # file, its content, flags
+    "semicolons": ("own.csv", as_lines("foto;id;sentence", "0.jpg;7;a ring, 0", "1.jpg;8;a ring, 1"), {}),
+    "lines": ("own.jsonl", as_lines(*map(json.dumps, rows_of("image", "description"))), {}),
+    "without titles": ("own.tsv", as_lines("a ring, 0\t0.jpg", "a ring, 1\t1.jpg"), {}),
+    "coco": ("annotations.json", json.dumps(COCO_ITEMS).encode(), {}),
+    "named": (
+        "own.csv",
+        as_lines("nr,a.jpg of,was,comment", '0,x,"a ring, 0",-', '1,x,"a ring, 1",-'),
+        {"image_column": "nr", "caption_column": "was"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN_FILES)
+def test_tables_as_people_write_them_are_read(tmp_path, case):
+    file, content, flags = OWN_FILES[case]
+    (tmp_path / file).write_bytes(content)
+    for row in range(2):
+        (tmp_path / f"{row}.jpg").write_bytes(draw(row))
+    data = read_captioned(tmp_path, ReadingArguments(dev_share=0, test_share=0, **flags))
+    assert data.split("train").captions == ["a ring, 0", "a ring, 1"]
+    assert [number_of(data.split("train"), image) for image in range(2)] == [0, 1]
+
+
+def test_bytes_in_a_plain_parquet_column_are_pictures(tmp_path):
+    table = {"jpg": [draw(row) for row in range(40)], "text": ["a ring"] * 40}
+    pq.write_table(pa.table(table), tmp_path / "own.parquet")
+    split = read_captioned(tmp_path, ReadingArguments(dev_share=0, test_share=0)).split("train")
+    assert [split.read(image) == draw(image) for image in (0, 20, 39)] == [True] * 3
+
+
+UNKNOWN = {  # files of a folder → what the message says: what was found, the nearest layout, what to do
+    "a table": (
+        {"captions.csv": b"nr,wort\n1,Hund\n", "p/a.jpg": b"-"},
+        ("1 pictures ('p/a.jpg'), captions.csv with columns nr, wort", "(table)", "--image-column"),
+    ),
+    "pictures alone": ({"a.jpg": b"-", "b.jpg": b"-"}, ("2 pictures", "(imagefolder)", "metadata.csv")),
+    "texts of other names": ({"a.jpg": b"-", "x/b.txt": b"-"}, ("1 .txt files", "(text-files)", "a.txt")),
+    "another format": ({"a.bmp": b"BM"}, ("other picture formats ('a.bmp')", "(imagefolder)", "mogrify")),
+    "compressed": ({"0.tar.gz": b"-"}, ("1 archives", "(webdataset)", "gunzip")),
+    "addresses": ({"cc.tsv": b"a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "img2dataset")),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_a_folder_of_no_known_layout_gets_one_message_in_all_commands(tmp_path, case, capsys):
+    files, texts = UNKNOWN[case]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    message = reason(tmp_path)
+    assert message == str(refusal(read_captioned, tmp_path))
+    assert check_data([str(tmp_path)]) == 1
+    assert " ".join(message.split()) in " ".join(capsys.readouterr().out.split())
+    assert [text for text in texts if text not in message] == []
+    assert ".npy" not in message
+
+
 def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     LAYOUTS["parquet"](tmp_path)
     contents = [draw(0), b"<html>", b""]

@@ -155,7 +155,20 @@ def webdataset(root: Path) -> None:
                 add_to_tar(content, f"{key}.txt", "\n".join(CAPTIONS[name]).encode())
 
 
+def table(root: Path) -> None:
+    folder = write_pictures(root / "photos")
+    rows = [f"{folder.absolute() / name}\t{caption}\t{SPLITS[name]}" for name, _, caption in PAIRS]
+    write_lines(root / "own.tsv", ["filepath\ttitle\tsplit", *rows])
+
+
+def text_files(root: Path) -> None:
+    for split, names in OF_SPLIT.items():
+        for picture in sorted(write_pictures(root / split, names).iterdir()):
+            write_lines(picture.with_suffix(".txt"), CAPTIONS[picture.name])
+
+
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
+_WRITERS += (table, text_files)
 LAYOUTS: dict[str, Callable[[Path], None]] = {
     writer.__name__.replace("_", "-"): writer for writer in (*_WRITERS, parquet, webdataset, img2dataset)
 }

@@ -22,6 +22,9 @@ CAPTIONS, IDS = "_caps.txt", "_ids.txt"
 ID_MAPPING = "id_mapping.json"
 MAPPING = "a JSON object, id: file name"
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
+COCO_PLAIN = ("annotations.json", "captions.json")  # all images, without a split
+COCO_KEYS = (b'"image_id"', b'"file_name"')
+HEAD_BYTES = 1 << 16
 KARPATHY_SPLITS = ("train", "restval", "val", "dev", "test")
 EXAMPLE = (
     '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
@@ -241,8 +244,13 @@ class _KarpathyImages(JsonValues):
         return " ".join(raw.split("\n")).strip()
 
 
+def karpathy_files(path: Path) -> list[Path]:
+    """The files in a folder that are named as Karpathy's, links to nothing too."""
+    return sorted(path.glob("dataset*.json"))
+
+
 def _find_karpathy(path: Path) -> list[Path]:
-    files = matching(path, "dataset*.json")
+    files = karpathy_files(path) if path.is_dir() else matching(path, "dataset*.json")
     return files if len(files) == 1 else []
 
 
@@ -254,8 +262,16 @@ def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Re
 
 
 def _find_coco(path: Path) -> list[Path]:
-    files = matching(path, "captions_*.json", inside=["annotations"])
-    return [file for file in files if COCO_FILE.fullmatch(file.name)]
+    files = matching(path, "captions_*.json", *COCO_PLAIN, inside=["annotations"])
+    return [file for file in files if COCO_FILE.fullmatch(file.name) or _is_plain_coco(file)]
+
+
+def _is_plain_coco(file: Path) -> bool:
+    if file.name not in COCO_PLAIN:
+        return False
+    with file.open("rb") as content:
+        head = content.read(HEAD_BYTES)
+    return any(key in head for key in COCO_KEYS) and head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
 
 
 def _coco_folders(root: Path) -> list[Path]:
@@ -266,9 +282,9 @@ def _coco_folders(root: Path) -> list[Path]:
 def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for file in files:
         match = COCO_FILE.fullmatch(file.name)
-        assert match is not None
-        split, inner = split_name(match[1]), f"{match[1]}{match[2]}"
-        prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in _coco_folders(root)) else ""
+        split, inner = (split_name(match[1]), f"{match[1]}{match[2]}") if match else ("", "")
+        folders = _coco_folders(root) if inner else []
+        prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
         content = parse_json(plain_file(file, faults).read_bytes(), file)
         values = JsonValues(file, faults)
         names: dict[int, str] = {}

@@ -7,15 +7,16 @@ have a column image of struct{bytes, path} and captions as string or list. img2d
 
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.positions import IMAGE, has_pictures, open_parquet, parquet_rows
+from coder_core.data.captioned.positions import open_parquet, parquet_rows, picture_column
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.lines import count_cases, numbered_lines, parse_json, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
@@ -25,6 +26,8 @@ FILE_NAME = "file_name"
 PARQUET_FOLDERS = ("data", "default", "default/train", "default/test")
 LARGEST_TEXT = 1 << 20  # bytes of a .txt or .json
 TEXTS = (".txt", ".json")
+SHARD = "-of-"  # in train-00000-of-00002.parquet
+PICTURES_TRIED = 20  # for a text beside them
 
 
 def _find_imagefolder(path: Path) -> list[Path]:
@@ -37,24 +40,44 @@ def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
     for file in files:
         inner = file.parent.relative_to(root).as_posix()
         prefix = "" if inner == "." else f"{inner}/"
-        for where, row in _metadata(file, faults):
-            name = row.pop(FILE_NAME, None)
-            if not isinstance(name, str) or not name.strip():
-                problem = f"{FILE_NAME} is {shown(str(name))}"
-                faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
-                continue
-            split = records.SPLIT_NAMES.get((prefix + name).split("/", 1)[0].lower(), "")
-            if not split and isinstance(row.get("split"), str):
-                split = records.split_name(row["split"])
-            columns = records.caption_columns(list(row), file)
-            for caption in collect(partial(records.captions_of_row, row, columns, where), faults) or ():
-                yield Record(prefix + name, caption, where, split)
+        yield from row_records(metadata_rows(file, faults), file, faults, prefix=prefix)
 
 
-def _metadata(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place, and column → value, of every row."""
-    if file.suffix == ".csv":
-        yield from records.csv_rows(file, (FILE_NAME,), faults)
+def row_records(
+    rows: Iterable[tuple[str, dict[str, Any]]],
+    file: Path,
+    faults: list[Fault],
+    *,
+    image: str = FILE_NAME,
+    captions: Sequence[str] = (),
+    prefix: str = "",
+    split: str = "",
+    start: str = "",
+) -> Iterator[Record]:
+    """Yield the records of a table's rows: place, and column → value. An empty `captions` finds the columns by their
+    titles; `split` is that of pictures which neither their folder nor the column split assigns; `start` is cut off names.
+    """
+    for where, row in rows:
+        name = row.pop(image, None)
+        if not isinstance(name, str) or not name.strip():
+            problem = f"{image} is {shown(str(name))}"
+            faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
+            continue
+        name = prefix + name.removeprefix(start)
+        of_row = records.SPLIT_NAMES.get(name.split("/", 1)[0].lower(), "")
+        if not of_row and isinstance(row.get("split"), str):
+            of_row = records.split_name(row["split"])
+        columns = captions or records.caption_columns(list(row), file)
+        for caption in collect(partial(records.captions_of_row, row, columns, where), faults) or ():
+            yield Record(name, caption, where, of_row or split)
+
+
+def metadata_rows(
+    file: Path, faults: list[Fault], image: str = FILE_NAME, delimiter: str = ",", titles: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place, and column → value, of every row; `titles` are those of a CSV file without its own."""
+    if file.suffix in (".csv", ".tsv"):
+        yield from records.csv_rows(file, (image,), faults, delimiter, titles)
     elif file.suffix == ".jsonl":
         for where, line in numbered_lines(file, "JSON object", faults):
             value = parse_json(line, where)
@@ -66,7 +89,7 @@ def _metadata(file: Path, faults: list[Fault]) -> Iterator[tuple[str, dict[str, 
 
 def _find_parquet(path: Path) -> list[Path]:
     def holds_pictures(file: Path) -> bool:
-        return bool(collect(lambda: has_pictures(open_parquet(file, [])), []))
+        return bool(collect(lambda: picture_column(open_parquet(file, [])), []))
 
     return list(filter(holds_pictures, records.matching(path, "*.parquet", inside=PARQUET_FOLDERS)))
 
@@ -75,16 +98,19 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     for number, file in enumerate(files):
         content = open_parquet(file, faults)
         titles = content.schema_arrow.names
-        captions = records.caption_columns([title for title in titles if title != IMAGE], file)
+        image, is_struct, _ = picture_column(content).partition(".")
+        captions = records.caption_columns([title for title in titles if title != image], file)
         names = [title for title in ("file_name", "filename") if title in titles]
         columns = [*captions, *names, *(["split"] if "split" in titles else [])]
-        if "path" in content.schema_arrow.field(IMAGE).type.names:
-            columns.append(f"{IMAGE}.path")
+        if is_struct and "path" in content.schema_arrow.field(image).type.names:
+            columns.append(f"{image}.path")
         match = re.match("[A-Za-z]+", file.name)
-        split_of_file = records.split_name(match[0]) if match else ""
+        word = match[0].lower() if match else ""
+        is_split = word in records.SPLIT_NAMES or SHARD in file.name
+        split_of_file = records.split_name(word) if is_split else ""
         for group, row, values in parquet_rows(content, file, columns):
             where = f"{file} row group {group} row {row}"
-            path = (values.get(IMAGE) or {}).get("path") or f"{file.stem}-{group}-{row}"
+            path = (values.get(image) or {}).get("path") or f"{file.stem}-{group}-{row}"
             name = str(next((values[title] for title in names if values[title]), path))
             split = records.split_name(values["split"]) if values.get("split") else split_of_file
             for text in records.captions_of_row(values, captions, where):
@@ -110,40 +136,54 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) ->
     return []
 
 
+def _holds_pair(folder: Path) -> bool:
+    """True for a folder that holds a picture with its .txt or .json among the first pictures."""
+    pictures = (file for file in folder.iterdir() if file.suffix.lower() in ENDINGS)
+    return any(file.with_suffix(end).is_file() for file in islice(pictures, PICTURES_TRIED) for end in TEXTS)
+
+
+def _find_beside(path: Path) -> list[Path]:
+    """The folder and the folders in it that hold pictures with their .txt or .json."""
+    folders = [path, *sorted(path.glob("*"))] if path.is_dir() else []
+    return [folder for folder in folders if folder.is_dir() and _holds_pair(folder)]
+
+
 def _find_folders(path: Path) -> list[Path]:
     """Folders named by numbers only, which hold a picture with its .txt or .json."""
-
-    def holds_pair(folder: Path) -> bool:
-        first = next((file for file in sorted(folder.iterdir()) if file.suffix.lower() in ENDINGS), None)
-        return first is not None and any(first.with_suffix(end).is_file() for end in TEXTS)
-
     if not path.is_dir():
         return []
     folders = [folder for folder in sorted(path.glob("[0-9]*")) if folder.is_dir() and folder.name.isdigit()]
-    return folders if any(holds_pair(folder) for folder in folders[:3]) else []
+    return folders if any(_holds_pair(folder) for folder in folders[:3]) else []
 
 
-def _folders(folders: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+def _folders(
+    folders: list[Path], root: Path, faults: list[Fault], *, joined: bool = False
+) -> Iterator[Record]:
     strays: list[str] = []
     for folder in folders:
         files = sorted(folder.iterdir())
+        prefix = "" if folder == root else f"{folder.name}/"
+        split = records.SPLIT_NAMES.get(folder.name.lower(), "") if prefix else ""
         pictures = {file.stem: file for file in files if file.suffix.lower() in ENDINGS}
         texts = {file.name: file for file in files if file.suffix in TEXTS}
         for name in texts:
             if name.endswith(".txt") and name[:-4] not in pictures:
-                strays.append(shown(f"{folder.name}/{name}"))
+                strays.append(shown(prefix + name))
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
-            captions = collect(partial(_captions_of_files, beside, str(folder / key), faults), faults)
+            read = partial(_captions_of_files, beside, str(folder / key), faults, joined=joined)
+            captions = collect(read, faults)
             for caption in captions or ([] if captions is None else [""]):
-                yield Record(f"{folder.name}/{picture.name}", caption, str(picture))
+                yield Record(prefix + picture.name, caption, str(picture), split)
     faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
 
-def _captions_of_files(beside: dict[str, Path], where: str, faults: list[Fault]) -> list[str]:
+def _captions_of_files(
+    beside: dict[str, Path], where: str, faults: list[Fault], *, joined: bool
+) -> list[str]:
     """The captions in the first of a picture's text files."""
     read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
-    return _captions_beside(read, where, joined=False)
+    return _captions_beside(read, where, joined=joined)
 
 
 def _find_tars(path: Path) -> list[Path]:
@@ -246,3 +286,4 @@ ARCHIVES = (
     Layout("webdataset", _find_tars, _tars, packed="tar"),
     Layout("img2dataset", _find_folders, _folders),
 )
+TEXT_FILES = Layout("text-files", _find_beside, partial(_folders, joined=True))

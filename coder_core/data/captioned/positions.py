@@ -24,8 +24,8 @@ from coder_core.data.lines import plain_file, shown
 from coder_core.data.pictures import find_file, picture_path
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
-IMAGE = "image"
-PIXELS = f"{IMAGE}.bytes"  # column of the picture files
+# titles of a parquet column of picture files: their bytes, or struct{bytes, …}
+IMAGES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "image_bytes", "bytes")
 PARQUET_ROWS = 16  # pictures read at once
 ROWS_AT_ONCE = 256  # of other columns
 STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row group's pictures whole
@@ -144,7 +144,8 @@ class ParquetRows(_Packed):
         try:
             while row >= self._first + len(self._batch):
                 self._first += len(self._batch)
-                self._batch = next(self._batches).column(0).field("bytes")
+                column = next(self._batches).column(0)
+                self._batch = column.field("bytes") if pa.types.is_struct(column.type) else column
         except (pa.ArrowException, OSError, StopIteration) as error:
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
@@ -156,17 +157,18 @@ class ParquetRows(_Packed):
 
     def _open(self, file: int, group: int, where: str) -> Iterator[pa.RecordBatch]:
         content = open_parquet(self.files[file], [], buffer_size=STREAMED_BYTES)
-        if not has_pictures(content) or not 0 <= group < content.num_row_groups:
+        pixels = picture_column(content)
+        if not pixels or not 0 <= group < content.num_row_groups:
             problem = "the file has no such row group of pictures"
             raise InputError.at(where, problem, "the file as it was", "restore it")
         metadata = content.metadata.row_group(group)
         columns = [metadata.column(number) for number in range(metadata.num_columns)]
-        size = max(column.total_uncompressed_size for column in columns if column.path_in_schema == PIXELS)
+        size = max(column.total_uncompressed_size for column in columns if column.path_in_schema == pixels)
         if self.largest_group is not None and size > self.largest_group:
             problem = f"the pictures of its row group are {size:,} bytes"
             fix = "write the file with smaller row groups"
             raise InputError.at(where, problem, f"at most {self.largest_group:,}", fix)
-        part = {"row_groups": [group], "columns": [PIXELS]}
+        part = {"row_groups": [group], "columns": [pixels]}
         return content.iter_batches(self.rows_at_once, **part, use_threads=False)
 
     def place(self, image: int) -> str:
@@ -204,13 +206,17 @@ def _damaged(file: Path, error: Exception) -> InputError:
     return InputError.at(file, problem, "a whole parquet file", "copy it again")
 
 
-def has_pictures(content: pq.ParquetFile) -> bool:
-    """True if an opened parquet file has the column image of struct{bytes, …}."""
+def picture_column(content: pq.ParquetFile) -> str:
+    """The path of the column of picture files in an opened parquet file: "image.bytes" or "image"; "" without one."""
     schema = content.schema_arrow
-    if schema.names.count(IMAGE) != 1 or not pa.types.is_struct(kind := schema.field(IMAGE).type):
-        return False
-    column = kind.field("bytes").type if kind.names.count("bytes") == 1 else pa.null()
-    return bool(pa.types.is_binary(column) or pa.types.is_large_binary(column))
+    for name in IMAGES:
+        kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
+        is_struct = pa.types.is_struct(kind)
+        if is_struct:
+            kind = kind.field("bytes").type if kind.names.count("bytes") == 1 else pa.null()
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return f"{name}.bytes" if is_struct else name
+    return ""
 
 
 def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:

@@ -121,7 +121,7 @@ def read_captioned(
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
     stop_on_errors([*names, *_check_shares(reading)])
     faults: list[Fault] = []
-    layout = find_layout(path, reading.format, faults)
+    layout = find_layout(path, reading, faults)
     files = layout.find(path)
     source = {"layout": layout.name, **layout.source(files)}
     where = ", ".join(list(source.values())[1:])

@@ -16,7 +16,10 @@ LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
 SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
-CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences")
+CAPTION_COLUMNS = (
+    *("caption", "captions", "text", "raw", "sentences"),
+    *("sentence", "description", "comment", "title", "alt"),
+)
 
 
 class Record(NamedTuple):
@@ -43,11 +46,13 @@ LOOKS = {  # of a layout: its files, and what its first file shows, for messages
     "flickr30k-annotations": ("flickr_annotations_30k.csv", "has the columns raw and filename"),
     "flickr30k-results": ("results.csv with | between its columns", "has three columns between bars (|)"),
     "kaggle": ("captions.txt: image,caption", "holds a picture name, a comma and a caption"),
-    "coco": ("captions_train2017.json, captions_val2017.json", "is in COCO's form"),
+    "coco": ("captions_train2017.json, …, or annotations.json", "is in COCO's form"),
     "imagefolder": ("metadata.csv, .jsonl or .parquet with file_name", "names picture files"),
-    "parquet": ("*.parquet with a column image of struct{bytes, path}", "has a column of pictures' bytes"),
+    "parquet": ("*.parquet with a column image of pictures' bytes", "has a column of pictures' bytes"),
     "webdataset": ("*.tar of pictures with .txt or .json", "holds pictures and their captions"),
     "img2dataset": ("00000/000000000.jpg with .txt or .json", "holds pictures beside .txt or .json files"),
+    "table": ("*.csv, .tsv or .jsonl that names pictures", "has a column of pictures and one of captions"),
+    "text-files": ("a.jpg with a.txt, also in train/ …", "holds pictures beside .txt or .json files"),
 }
 
 
@@ -67,7 +72,8 @@ class Layout:
     def recognise(self, path: Path) -> str:
         """Why a path is of this layout, or ""."""
         files = self.find(path)
-        return f"{files[0].relative_to(folder_of(path))} {LOOKS[self.name][1]}" if files else ""
+        named = [file.relative_to(folder_of(path)) if file != path else file.name for file in files[:1]]
+        return f"{named[0]} {LOOKS[self.name][1]}" if named else ""
 
 
 @dataclass
@@ -124,14 +130,17 @@ def first_line(path: Path) -> str:
         return ""
 
 
-def csv_rows(path: Path, needed: Sequence[str], faults: list[Fault]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault."""
+def csv_rows(
+    path: Path, needed: Sequence[str], faults: list[Fault], delimiter: str = ",", titles: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault. `titles` are for a
+    file without its own."""
     plain_file(path, faults)
     csv.field_size_limit(LONGEST_FIELD)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+        reader = csv.reader(file, strict=True, delimiter=delimiter)
         try:
-            titles = [title.strip() for title in next(reader, [])]
+            titles = titles or [title.strip() for title in next(reader, [])]
             if missing := [name for name in needed if name not in titles]:
                 problem = f"the header is {', '.join(map(shown, titles[:12]))}"
                 fix = "name the columns in the first line"
@@ -167,7 +176,8 @@ def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
     numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
     if numbered:
         return sorted(numbered, key=lambda title: int(title[8:]))
-    named = [title for title in CAPTION_COLUMNS if title in titles]
+    by_name = {title.lower(): title for title in titles}
+    named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name]
     if not named:
         problem = f"holds no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
         expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
@@ -177,7 +187,7 @@ def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
 
 def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[str]:
     """The captions in these columns of a row; one that is empty where there are none. Errors as for `captions_in`."""
-    texts = [text for title in columns for text in captions_in(row[title], f"{where}, column {title}")]
+    texts = [text for title in columns for text in captions_in(row.get(title), f"{where}, column {title}")]
     return [text for text in texts if text.strip()] or [""]
 
 

@@ -1,0 +1,75 @@
+"""One message about data of no known layout: what was found, the nearest layout, and what to do."""
+
+import os
+from pathlib import Path
+
+from coder_core.console.faults import InputError
+from coder_core.data.captioned.records import LOOKS, folder_of
+from coder_core.data.captioned.tables import SUFFIXES, Table, read_head
+from coder_core.data.lines import shown
+from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
+
+MOST_FILES = 100_000  # looked at
+DEEPEST = 2  # folders below the data folder
+TABLES_NAMED, COLUMNS_NAMED = 3, 12
+ARCHIVES = (".tar.gz", ".tgz", ".zip")
+FEATURES = "region features ({split}_ims.npy and {split}_caps.txt), or pictures with captions"
+
+
+def unrecognised(path: Path, problem: str = "is in no known layout") -> InputError:
+    """The error of a path whose layout is not known."""
+    files, tables = _files(path), dict[str, Table]()
+
+    def of(*endings: str) -> list[str]:
+        return [file for file in files if file.lower().endswith(endings)]
+
+    for file in of(*SUFFIXES)[:TABLES_NAMED]:
+        tables[file] = read_head(folder_of(path) / file)
+    pictures, others, packed, texts = of(*ENDINGS), of(*OTHER_ENDINGS), of(*ARCHIVES), of(".txt")
+    named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
+    named += [(".txt files", texts), (".json files", of(".json"))]
+    found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
+    for file, table in tables.items():
+        found.append(f"{file} with columns {', '.join(table.titles[:COLUMNS_NAMED])}")
+    layout, fix = _advice(pictures, others, packed, texts, tables)
+    held = ", ".join(found) or "no pictures, captions or features"
+    expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else FEATURES
+    return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
+
+
+def _files(path: Path) -> list[str]:
+    """Names of the files in a folder and the folders in it, relative to it, those of the folder itself first."""
+    names = [path.name] if path.is_file() else []
+    for folder, inner, files in os.walk(path):
+        below = Path(folder).relative_to(path)
+        inner[:] = sorted(inner) if len(below.parts) < DEEPEST else []
+        names += [(below / name).as_posix() for name in sorted(files)]
+        if len(names) >= MOST_FILES:
+            break
+    return names
+
+
+def _advice(
+    pictures: list[str], others: list[str], packed: list[str], texts: list[str], tables: dict[str, Table]
+) -> tuple[str, str]:
+    """The nearest layout, or "", and what to do."""
+    addresses = [title for table in tables.values() for title in table.addresses()]
+    titles = next((table.titles for table in tables.values() if table.titles), [])
+    if not pictures and others:
+        return "imagefolder", CONVERT
+    if not pictures and packed:
+        return "webdataset", "unpack them (gunzip, tar -xf, unzip): pictures are read in place"
+    if not pictures and addresses:
+        return (
+            "webdataset",
+            f"download the addresses in the column {addresses[0]}, for example with img2dataset",
+        )
+    if titles:
+        columns = f"one of {', '.join(titles[:COLUMNS_NAMED])}"
+        return "table", f"name its columns with --image-column and --caption-column, each {columns}"
+    if pictures and texts:
+        return "text-files", f"name every .txt as its picture: {Path(pictures[0]).with_suffix('.txt')}"
+    if pictures:
+        row = f'{pictures[0]},"a dog runs"'
+        return "imagefolder", f"write metadata.csv: the line file_name,text, then one per caption as {row}"
+    return "", "check the path; docs/data.md, section 9, has every layout"

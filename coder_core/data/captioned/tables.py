@@ -1,0 +1,115 @@
+"""Any CSV, TSV or JSON-lines table with a column of picture names and one of captions, such as open_clip reads.
+
+The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note says
+which. A table without titles has the columns 1, 2, …
+"""
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.captioned import records
+from coder_core.data.captioned.archives import FILE_NAME, metadata_rows, row_records
+from coder_core.data.captioned.records import Layout, Record
+from coder_core.data.lines import BYTE_ORDER_MARK, parse_json, shown
+from coder_core.data.pictures import ENDINGS
+
+SUFFIXES = (".csv", ".tsv", ".jsonl")
+PICTURE_COLUMNS = (
+    *(FILE_NAME, "filename", "image", "image_name", "image_path", "image_file", "filepath", "file"),
+    *("path", "img", "picture", "photo"),
+)
+HEAD_BYTES = 1 << 16
+MOST_FOLDERS = 50  # in which pictures are looked for
+
+
+class Table(NamedTuple):
+    """The beginning of a table."""
+
+    titles: list[str]
+    first: dict[str, Any]  # row, by title
+    delimiter: str = ","
+    headless: bool = False
+
+    def addresses(self) -> list[str]:
+        """Titles of columns that hold web addresses instead of files."""
+        return [title for title, value in self.first.items() if "://" in str(value).split(" ", 1)[0]]
+
+    def columns(self, image: str, caption: str) -> tuple[str, list[str]] | None:
+        """The columns of pictures and of captions: these where they are named, else guessed; None without one."""
+        candidates = [title for title in self.titles if title not in self.addresses()]
+        usual = [title for name in PICTURE_COLUMNS for title in candidates if title.lower() == name]
+        named = [title for title in [*usual, *candidates] if is_picture(self.first.get(title))]
+        pictures = [image] if image else [*named, *usual][:1]
+        others = [title for title in self.titles if title not in pictures]
+        captions = [caption] if caption else collect(partial(records.caption_columns, others, Path()), [])
+        if not captions:
+            captions = [title for title in others if " " in str(self.first.get(title, "")).strip()][:1]
+        is_there = pictures and captions and {*pictures, *captions} <= {*self.titles}
+        return (pictures[0], captions) if is_there else None
+
+
+def is_picture(value: object) -> bool:
+    """True for the name of a picture file."""
+    return isinstance(value, str) and "://" not in value and value.strip().lower().endswith(ENDINGS)
+
+
+def read_head(file: Path) -> Table:
+    """The titles and the first row of a table; none where the file is not one."""
+    text = ""
+    with suppress(OSError), file.open("rb") as content:
+        text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
+    line = text.split("\n", 1)[0]
+    if file.suffix == ".jsonl":
+        value = collect(lambda: parse_json(line, file), [])
+        return Table(list(value), value) if isinstance(value, dict) else Table([], {})
+    delimiter = "\t" if "\t" in line else max(",;|", key=line.count)
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows += islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 2)
+    titles = [title.strip() for title in rows[0]] if rows and delimiter in line else []
+    headless = any(is_picture(title) or "://" in title for title in titles)
+    first = titles if headless else rows[1] if len(rows) > 1 else []
+    titles = [str(number) for number in range(1, len(titles) + 1)] if headless else titles
+    return Table(titles, dict(zip(titles, first, strict=False)), delimiter, headless)
+
+
+def _find(path: Path, *, image: str, caption: str) -> list[Path]:
+    files = records.matching(path, *(f"*{suffix}" for suffix in SUFFIXES))
+    return [file for file in files if read_head(file).columns(image, caption)]
+
+
+def _records(
+    files: list[Path], root: Path, faults: list[Fault], *, image: str, caption: str
+) -> Iterator[Record]:
+    for file in files:
+        table = read_head(file)
+        columns = table.columns(image, caption)
+        if columns is None:
+            raise InputError.at(file, "changed while it was read", "the table as it was")
+        pictures, captions = columns
+        text = f"pictures are in the column {shown(pictures)}, captions in {', '.join(map(shown, captions))}"
+        fix = "name others with --image-column and --caption-column"
+        faults.append(Fault(str(file), text, fix=fix, severity="note"))
+        rows = metadata_rows(file, faults, pictures, table.delimiter, table.titles if table.headless else ())
+        split = records.SPLIT_NAMES.get(file.stem.lower(), "")
+        start = f"{root.absolute()}/"  # of absolute names in the data folder
+        read = partial(row_records, rows, file, faults, image=pictures, captions=captions)
+        yield from read(split=split, start=start)
+
+
+def _folders(root: Path) -> list[Path]:
+    inner = sorted(folder for folder in root.glob("*") if folder.is_dir()) if root.is_dir() else []
+    return [root, *inner[:MOST_FOLDERS]]
+
+
+def table_layout(image: str = "", caption: str = "") -> Layout:
+    """The layout of tables, with the columns of pictures and of captions; "" guesses one."""
+    find = partial(_find, image=image, caption=caption)
+    return Layout("table", find, partial(_records, image=image, caption=caption), _folders)
