@@ -309,6 +309,15 @@ def test_tables_as_people_write_them_are_read(tmp_path, case):
     assert [number_of(data.split("train"), image) for image in range(2)] == [0, 1]
 
 
+def test_what_hugging_face_writes_beside_its_files_is_not_karpathys(tmp_path):
+    LAYOUTS["parquet"](tmp_path)
+    for name in ("dataset_infos.json", "dataset_info.json"):
+        (tmp_path / name).write_text("{}")
+    assert read_captioned(tmp_path).layout == "parquet"
+    assert "(parquet: " in reason(tmp_path)
+    assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
+
+
 def test_bytes_in_a_plain_parquet_column_are_pictures(tmp_path):
     table = {"jpg": [draw(row) for row in range(40)], "text": ["a ring"] * 40}
     pq.write_table(pa.table(table), tmp_path / "own.parquet")
@@ -325,6 +334,14 @@ UNKNOWN = {  # files of a folder → what the message says: what was found, the 
     "texts of other names": ({"a.jpg": b"-", "x/b.txt": b"-"}, ("1 .txt files", "(text-files)", "a.txt")),
     "another format": ({"a.bmp": b"BM"}, ("other picture formats ('a.bmp')", "(imagefolder)", "mogrify")),
     "compressed": ({"0.tar.gz": b"-"}, ("1 archives", "(webdataset)", "gunzip")),
+    "save_to_disk": (
+        {
+            "dataset_dict.json": b"{}",
+            "train/data-00000-of-00001.arrow": b"-",
+            "train/dataset_info.json": b"{}",
+        },
+        ("1 Arrow files of save_to_disk", "(parquet)", "load_from_disk"),
+    ),
     "addresses": ({"cc.tsv": b"a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "img2dataset")),
 }
 

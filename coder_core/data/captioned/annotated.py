@@ -25,6 +25,7 @@ COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
 COCO_PLAIN = ("annotations.json", "captions.json")  # all images, without a split
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
+HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
 KARPATHY_SPLITS = ("train", "restval", "val", "dev", "test")
 EXAMPLE = (
     '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
@@ -245,8 +246,8 @@ class _KarpathyImages(JsonValues):
 
 
 def karpathy_files(path: Path) -> list[Path]:
-    """The files in a folder that are named as Karpathy's, links to nothing too."""
-    return sorted(path.glob("dataset*.json"))
+    """The files in a folder that are named as Karpathy's, links to nothing too; not what Hugging Face writes."""
+    return [file for file in sorted(path.glob("dataset*.json")) if file.name not in HUB_FILES]
 
 
 def _find_karpathy(path: Path) -> list[Path]:

@@ -13,6 +13,10 @@ MOST_FILES = 100_000  # looked at
 DEEPEST = 2  # folders below the data folder
 TABLES_NAMED, COLUMNS_NAMED = 3, 12
 ARCHIVES = (".tar.gz", ".tgz", ".zip")
+ARROW = (  # a split has a folder of its own
+    'write each split as Parquet: python -c "from datasets import load_from_disk; '
+    "load_from_disk('{}').to_parquet('NEW/train.parquet')\""
+)
 FEATURES = "region features ({split}_ims.npy and {split}_caps.txt), or pictures with captions"
 
 
@@ -31,7 +35,11 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
     for file, table in tables.items():
         found.append(f"{file} with columns {', '.join(table.titles[:COLUMNS_NAMED])}")
-    layout, fix = _advice(pictures, others, packed, texts, tables)
+    if arrow := of(".arrow"):
+        found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
+    layout, fix = (
+        ("parquet", ARROW.format(path)) if arrow else _advice(pictures, others, packed, texts, tables)
+    )
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else FEATURES
     return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
