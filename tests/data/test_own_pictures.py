@@ -1,0 +1,87 @@
+"""Folders of pictures as people have them, outside the field's formats: read, or refused with what to do."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coder_core.check_data import main as check_data
+from coder_core.config.data import ReadingArguments
+from coder_core.data.captioned.reading import read_captioned
+from tests.support.picture_folders import LAYOUTS, draw
+from tests.support.precomp_folders import reason, refusal
+
+TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
+ITEMS = [
+    {"id": row, "file_name": f"{row}.jpg", "image_id": row, "caption": f"a ring, {row}"} for row in (0, 1)
+]
+OWN_FILES = {  # file, its content, flags
+    "semicolons": ("own.csv", "foto;id;sentence\n0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
+    "lines": ("own.jsonl", "\n".join(map(json.dumps, ITEMS)), {}),
+    "without titles": ("own.tsv", "a ring, 0\t0.jpg\na ring, 1\t1.jpg\n", {}),
+    "coco": ("annotations.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
+    "named": (
+        "own.csv",
+        'nr,a.jpg of,was,comment\n0,x,"a ring, 0",-\n1,x,"a ring, 1",-\n',
+        {"image_column": "nr", "caption_column": "was"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN_FILES)
+def test_tables_as_people_write_them_are_read(tmp_path, case):
+    file, content, flags = OWN_FILES[case]
+    (tmp_path / file).write_text(content)
+    for row in (0, 1):
+        (tmp_path / f"{row}.jpg").write_bytes(draw(row))
+    train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE, **flags)).split("train")
+    assert train.captions == ["a ring, 0", "a ring, 1"]
+    assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
+
+
+def test_bytes_in_a_plain_parquet_column_are_pictures(tmp_path):
+    table = {"jpg": [draw(row) for row in range(40)], "text": ["a ring"] * 40}
+    pq.write_table(pa.table(table), tmp_path / "own.parquet")
+    train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split("train")
+    assert [train.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
+
+
+UNKNOWN = {  # files of a folder → what the message says: what was found, the nearest layout, what to do
+    "a table": (
+        {"captions.csv": "nr,wort\n1,Hund\n", "p/a.jpg": ""},
+        ("1 pictures ('p/a.jpg'), captions.csv with columns nr, wort", "(table)", "--image-column"),
+    ),
+    "pictures alone": ({"a.jpg": "", "b.jpg": ""}, ("2 pictures", "(imagefolder)", "metadata.csv")),
+    "texts of other names": ({"a.jpg": "", "x/b.txt": ""}, ("1 .txt files", "(text-files)", "a.txt")),
+    "another format": ({"a.bmp": "BM"}, ("other picture formats ('a.bmp')", "(imagefolder)", "mogrify")),
+    "compressed": ({"0.tar.gz": ""}, ("1 archives", "(webdataset)", "gunzip")),
+    "addresses": ({"cc.tsv": "a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "img2dataset")),
+    "save_to_disk": (
+        {"dataset_dict.json": "{}", "train/data-00000-of-00001.arrow": "", "train/dataset_info.json": "{}"},
+        ("1 Arrow files of save_to_disk", "(parquet)", "load_from_disk"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_a_folder_of_no_known_layout_gets_one_message_in_all_commands(tmp_path, case, capsys):
+    files, texts = UNKNOWN[case]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    message = reason(tmp_path)
+    assert message == str(refusal(read_captioned, tmp_path))
+    assert check_data([str(tmp_path)]) == 1
+    assert " ".join(message.split()) in " ".join(capsys.readouterr().out.split())
+    assert [text for text in texts if text not in message] == []
+    assert ".npy" not in message
+
+
+def test_what_hugging_face_writes_beside_its_files_is_not_karpathys(tmp_path):
+    LAYOUTS["parquet"](tmp_path)
+    for name in ("dataset_infos.json", "dataset_info.json"):
+        (tmp_path / name).write_text("{}")
+    assert read_captioned(tmp_path).layout == "parquet"
+    assert "(parquet: " in reason(tmp_path)
+    assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
