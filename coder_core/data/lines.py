@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
 
@@ -32,6 +33,11 @@ def count_cases(
         return []
     text = f"{len(cases):,} {problem}; {first}: {', '.join(map(str, cases[:FIRST_NAMED]))}"
     return [Fault(str(place), text, expected, fix, severity)]
+
+
+def composed(name: str) -> str:
+    """A name with its accents as part of their letters (NFC), as it is compared: file systems differ in that."""
+    return name if name.isascii() else normalize("NFC", name)
 
 
 def holds_half_character(text: str) -> bool:

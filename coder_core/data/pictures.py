@@ -4,6 +4,7 @@ import io
 import os
 import warnings
 from pathlib import Path, PurePosixPath
+from unicodedata import normalize
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
@@ -13,6 +14,15 @@ from coder_core.data.lines import FIRST_NAMED, count_cases, shown
 FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 OTHER_ENDINGS = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic")
+ACCEPTED = "a whole JPEG, PNG or WEBP file of at most 50 megapixels (WEBP: 20)"
+MARKS = {
+    b"BM": "BMP",
+    b"GIF8": "GIF",
+    b"II*\0": "TIFF",
+    b"MM\0*": "TIFF",
+    b"ftypavif": "AVIF",
+    b"ftyphei": "HEIC",
+}
 CONVERT = "convert them to JPEG, for example with ImageMagick: mogrify -format jpg FILES"
 MOST_PIXELS = 50_000_000
 MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel
@@ -49,9 +59,11 @@ def picture_path(folder: Path, name: str) -> Path | None:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file of a safe name, wherever a link leads."""
+    """The file of a safe name, wherever a link leads; letters with accents may be composed (NFC) or not (NFD)."""
+    forms = [name] if name.isascii() else [name, *(normalize(form, name) for form in ("NFC", "NFD"))]
+    names = (form + end for form in forms for end in ("", *ENDINGS))
     try:
-        return next((path for end in ("", *ENDINGS) if (path := folder / (name + end)).is_file()), None)
+        return next((path for each in names if (path := folder / each).is_file()), None)
     except OSError:  # a name too long for the file system
         return None
 
@@ -109,16 +121,24 @@ def _open(file: Path | io.BytesIO, where: str, size: int | None) -> Image.Image:
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        unknown = isinstance(error, UnidentifiedImageError)
-        problem = f"cannot be decoded: {'the format is not one of these' if unknown else str(error)[:200]}"
-        raise InputError.at(where, problem, "a whole JPEG, PNG or WEBP file", "copy it again") from None
+        reason = _other_format(file) if isinstance(error, UnidentifiedImageError) else str(error)[:200]
+        fix = "copy it again, or convert it to JPEG"
+        raise InputError.at(where, f"cannot be decoded: {reason}", ACCEPTED, fix) from None
+
+
+def _other_format(file: Path | io.BytesIO) -> str:
+    content = file.getvalue() if isinstance(file, io.BytesIO) else file.read_bytes()
+    for mark, kind in MARKS.items():
+        if content.startswith(mark) or content[4:].startswith(mark):
+            return f"the format is {kind}, which is not read"
+    return "the format is not one of these"
 
 
 def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
     width, height = picture.size
     most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
     if width * height > most:
-        problem = f"{width:,} × {height:,} pixels"
+        problem = f"{width:,} × {height:,} pixels are over {most // 1_000_000} megapixels"
         raise InputError.at(where, problem, f"at most {most:,} pixels", "scale it down")
     if size is not None:
         picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already

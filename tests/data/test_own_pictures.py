@@ -2,14 +2,17 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from coder_core.check_data import main as check_data
 from coder_core.config.data import ReadingArguments
+from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import read_captioned
-from tests.support.picture_folders import LAYOUTS, draw
+from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, draw
 from tests.support.precomp_folders import reason, refusal
 
 TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
@@ -85,3 +88,43 @@ def test_what_hugging_face_writes_beside_its_files_is_not_karpathys(tmp_path):
     assert read_captioned(tmp_path).layout == "parquet"
     assert "(parquet: " in reason(tmp_path)
     assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
+
+
+def test_names_match_however_their_accents_are_written(tmp_path):
+    LAYOUTS["flickr8k"](tmp_path)
+    composed, decomposed = f"caf\u00e9{NAMES[0]}", f"cafe\u0301{NAMES[0]}"
+    tokens = tmp_path / "Flickr8k.token.txt"
+    for file in (tmp_path / "Flickr_8k.trainImages.txt", tokens):
+        file.write_text(file.read_text().replace(NAMES[0], composed))
+    tokens.write_text(f"{tokens.read_text()}{decomposed}#7\tmore\n")
+    folder = tmp_path / "Flicker8k_Dataset"
+    (folder / NAMES[0]).rename(folder / decomposed)
+    data = read_captioned(tmp_path)
+    train = data.split("train")
+    assert [train.read(image) for image in range(6)] == [draw(number) for number in range(6)]
+    texts = np.flatnonzero(train.image_of_text == 0)
+    assert [train.captions[text] for text in texts] == [*CAPTIONS[NAMES[0]], "more"]
+    assert len(data.faults) == 1  # the layout
+
+
+def test_a_picture_of_another_format_is_named_with_the_formats_that_are_read(tmp_path):
+    LAYOUTS["imagefolder"](tmp_path)
+    kinds = ("BMP", "GIF", "TIFF")
+    for name, kind in zip(NAMES[6:9], kinds, strict=True):
+        Image.new("RGB", (9, 9)).save(tmp_path / "validation" / name, kind)
+    [fault] = decode_all(read_captioned(tmp_path).split("dev"))
+    texts = [*(f"the format is {kind}" for kind in kinds), "JPEG, PNG or WEBP", "50 megapixels", "mogrify"]
+    assert [text for text in texts if text not in str(fault)] == []
+
+
+def test_json_beside_a_picture_has_the_keys_of_an_image_folder(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(draw(0))
+    for content, text in (
+        ({"text": ["one", "two"]}, ""),
+        ({"words": "one"}, "'words'; expected a column caption,"),
+    ):
+        (tmp_path / "a.json").write_text(json.dumps(content))
+        if text:
+            assert text in str(refusal(read_captioned, tmp_path))
+        else:
+            assert read_captioned(tmp_path).splits[0].captions == ["one", "two"]

@@ -5,6 +5,7 @@ have a column image of struct{bytes, path} and captions as string or list. img2d
 .txt and .json, or tar files of the same, which webdataset reads.
 """
 
+import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
 from coder_core.data.captioned.positions import open_parquet, parquet_rows, picture_column
 from coder_core.data.captioned.records import Layout, Once, Record
-from coder_core.data.lines import count_cases, numbered_lines, parse_json, plain_file, shown
+from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
@@ -130,9 +131,12 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) ->
         lines = [line.strip() for line in content.split("\n")]
         return [line for line in lines if line] if joined else [" ".join(content.split("\n"))]
     if ".json" in texts:
-        value = parse_json(texts[".json"].decode("utf-8", "replace"), f"{where}.json")
-        caption = value.get("caption") if isinstance(value, dict) else None
-        return [caption] if isinstance(caption, str) and caption.strip() else []
+        file = f"{where}.json"
+        value = parse_json(texts[".json"].decode("utf-8", "replace"), file)
+        if not isinstance(value, dict):
+            raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
+        captions = records.captions_of_row(value, records.caption_columns(list(value), file), file)
+        return [caption for caption in captions if caption]
     return []
 
 
@@ -144,8 +148,8 @@ def _holds_pair(folder: Path) -> bool:
 
 def _find_beside(path: Path) -> list[Path]:
     """The folder and the folders in it that hold pictures with their .txt or .json."""
-    folders = [path, *sorted(path.glob("*"))] if path.is_dir() else []
-    return [folder for folder in folders if folder.is_dir() and _holds_pair(folder)]
+    folders = [folder for folder in (path, *sorted(path.glob("*"))) if folder.is_dir()]
+    return [folder for folder in folders if os.access(folder, os.R_OK) and _holds_pair(folder)]
 
 
 def _find_folders(path: Path) -> list[Path]:
@@ -164,8 +168,8 @@ def _folders(
         files = sorted(folder.iterdir())
         prefix = "" if folder == root else f"{folder.name}/"
         split = records.SPLIT_NAMES.get(folder.name.lower(), "") if prefix else ""
-        pictures = {file.stem: file for file in files if file.suffix.lower() in ENDINGS}
-        texts = {file.name: file for file in files if file.suffix in TEXTS}
+        pictures = {composed(file.stem): file for file in files if file.suffix.lower() in ENDINGS}
+        texts = {composed(file.name): file for file in files if file.suffix in TEXTS}
         for name in texts:
             if name.endswith(".txt") and name[:-4] not in pictures:
                 strays.append(shown(prefix + name))

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned import records
 from coder_core.data.captioned.records import Layout, Once, Record
-from coder_core.data.lines import count_cases, numbered_lines, parse_json, shown
+from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, shown
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
@@ -55,7 +55,7 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
     splits: dict[str, list[str]] = {}
     for split, names in lists:
         for _, image in numbered_lines(names, "picture name", faults):
-            splits.setdefault(image, []).append(split)
+            splits.setdefault(composed(image), []).append(split)
     once = Once("number", faults)
     unlisted: dict[str, None] = {}
     for where, line in numbered_lines(file, "caption", faults):
@@ -64,11 +64,12 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
         if not (tab and match):
             faults.append(Fault(where, f"is {shown(line)}", "image.jpg#0, a tab, a caption", FIX_LINE))
         elif once.add(name, where):
-            if lists and match[1] not in splits:
+            image = composed(match[1])
+            if lists and image not in splits:
                 unlisted[match[1]] = None
-            for split in splits.get(match[1], [] if lists else [""]):
+            for split in splits.get(image, [] if lists else [""]):
                 yield Record(match[1], caption, where, split)
-    captioned = {name.rpartition("#")[0] for name in once.places}
+    captioned = {composed(name.rpartition("#")[0]) for name in once.places}
     bare = [shown(name) for name in splits if name not in captioned]
     faults += count_cases(file, "images of the lists have no caption and are left out", bare)
     problem = "images are in no list of a split and are left out"

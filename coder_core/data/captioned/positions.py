@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.lines import plain_file, shown
-from coder_core.data.pictures import find_file, picture_path
+from coder_core.data.pictures import ACCEPTED, find_file, picture_path
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
 # titles of a parquet column of picture files: their bytes, or struct{bytes, …}
@@ -35,7 +35,7 @@ LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacke
 
 
 def _unreadable(where: str, problem: str) -> InputError:
-    return InputError.at(where, problem, "a whole JPEG, PNG or WEBP file", "copy it again")
+    return InputError.at(where, problem, ACCEPTED, "copy it again")
 
 
 def _read_piece(path: Path, offset: int, size: int, where: str) -> bytes:

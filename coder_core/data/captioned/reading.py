@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +21,8 @@ from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Layout, Record, folder_of, id_array, shared_names, split_name
-from coder_core.data.lines import check_name, count_cases, holds_half_character, shorten, shown
-from coder_core.data.pictures import ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
+from coder_core.data.lines import check_name, composed, count_cases, holds_half_character, shorten, shown
+from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
 
 Result = TypeVar("Result")
 
@@ -36,7 +35,7 @@ NAMES_TRIED = 20
 def dealt_split(name: str, reading: ReadingArguments) -> str:
     """Split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
     none. Folder and ending take no part, so neither does packing them into another container."""
-    base = unicodedata.normalize("NFC", name).rpartition("/")[2]
+    base = composed(name).rpartition("/")[2]
     stem, dot, ending = base.rpartition(".")
     identity = stem if f"{dot}{ending}".lower() in ENDINGS else base
     key = f"{reading.split_seed}\0{identity}".encode("utf-8", "surrogatepass")
@@ -128,7 +127,7 @@ def read_captioned(
     records = layout.records(files, folder_of(path), faults)
     images = _collect(records, where, reading, faults, packed=layout.packed is not None)
     if not images.captions and all(fault.severity != "error" for fault in faults):
-        expected = "at least one caption an image"
+        expected = f"at least one caption an image, and pictures that end in {', '.join(ENDINGS)}"
         faults.append(Fault(str(path), "holds no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
     positions = _positions(path, layout, files, images, pictures)
@@ -185,7 +184,7 @@ def _collect(
                 faults.append(problem)
             continue
         dealt += not record.split
-        key = sys.intern(record.split or dealt_split(record.image, reading)), record.image
+        key = sys.intern(record.split or dealt_split(record.image, reading)), composed(record.image)
         if not caption:
             empty.append(record.place)
             bare_names.add(key)
@@ -243,9 +242,9 @@ def _positions(
 
 def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bool) -> list[Fault]:
     """One fault for pictures that cannot be read: an error, or with `skip` a warning."""
-    fix = "copy them again, or leave them and their captions out with --skip-broken"
+    fix = "copy them again, convert other formats (mogrify -format jpg FILES), or leave them out with --skip-broken"
     severity: Severity = "warning" if skip else "error"
-    return count_cases(where, problem, cases, "whole picture files", fix, severity)
+    return count_cases(where, problem, cases, ACCEPTED, fix, severity)
 
 
 def _report_missing(split: CaptionedSplit, path: Path, skip: bool, faults: list[Fault]) -> CaptionedSplit:
@@ -262,7 +261,7 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
     folder = splits[0].positions.folder
     if folder is None:
         return []
-    named = {name for split in splits for name in split.image_names}
+    named = {composed(name) for split in splits for name in split.image_names}
     parts = sorted({name.rpartition("/")[0] for name in named})
     unnamed = [shown(name) for part in parts for name in sorted(_unnamed(folder, part, named))]
     return count_cases(folder, "picture files have no caption and are not read", unnamed, severity="note")
@@ -274,10 +273,10 @@ def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
         return
     with os.scandir(folder / part) as entries:  # a path object each would take more memory than all names
         for entry in entries:
-            name = f"{part}/{entry.name}" if part else entry.name
+            name = composed(f"{part}/{entry.name}" if part else entry.name)
             stem, dot, ending = name.rpartition(".")
             is_named = name in named or stem in named
-            if f"{dot}{ending}".lower() in ENDINGS and not is_named and (folder / name).is_file():
+            if f"{dot}{ending}".lower() in ENDINGS and not is_named and entry.is_file():
                 yield name
 
 

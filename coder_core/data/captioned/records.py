@@ -171,7 +171,7 @@ def _first_not_utf8(path: Path) -> list[Fault]:
     return []
 
 
-def caption_columns(titles: Sequence[str], path: Path) -> list[str]:
+def caption_columns(titles: Sequence[str], path: object) -> list[str]:
     """The columns that hold captions: caption, text, …, or caption_0, …. InputError if there is none."""
     numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
     if numbered:

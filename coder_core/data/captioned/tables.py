@@ -63,8 +63,9 @@ def is_picture(value: object) -> bool:
 def read_head(file: Path) -> Table:
     """The titles and the first row of a table; none where the file is not one."""
     text = ""
-    with suppress(OSError), file.open("rb") as content:
-        text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
+    if file.is_file():  # no pipe
+        with suppress(OSError), file.open("rb") as content:
+            text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
     line = text.split("\n", 1)[0]
     if file.suffix == ".jsonl":
         value = collect(lambda: parse_json(line, file), [])
