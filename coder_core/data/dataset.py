@@ -84,9 +84,8 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
         return path.parent, path
-    if not path.is_dir():
-        problem = "not a folder" if path.exists() else "there is no such folder"
-        raise InputError.at(path, problem, LAYOUTS, "check the path")
+    if not path.exists():
+        raise InputError.at(path, "there is no such folder", LAYOUTS, "check the path")
     annotations = karpathy_files(path)
     inner = [folder for folder in _inner_folders(path, []) if _is_precomp(folder, bool(annotations))]
     if _is_precomp(path, bool(annotations)):

@@ -119,12 +119,7 @@ def test_a_picture_of_another_format_is_named_with_the_formats_that_are_read(tmp
 
 def test_json_beside_a_picture_has_the_keys_of_an_image_folder(tmp_path):
     (tmp_path / "a.jpg").write_bytes(draw(0))
-    for content, text in (
-        ({"text": ["one", "two"]}, ""),
-        ({"words": "one"}, "'words'; expected a column caption,"),
-    ):
-        (tmp_path / "a.json").write_text(json.dumps(content))
-        if text:
-            assert text in str(refusal(read_captioned, tmp_path))
-        else:
-            assert read_captioned(tmp_path).splits[0].captions == ["one", "two"]
+    (tmp_path / "a.json").write_text('{"text": ["one", "two"]}')
+    assert read_captioned(tmp_path).splits[0].captions == ["one", "two"]
+    (tmp_path / "a.json").write_text('{"words": "one"}')
+    assert "'words'; expected a column caption," in str(refusal(read_captioned, tmp_path))

@@ -272,7 +272,7 @@ def _is_plain_coco(file: Path) -> bool:
         return False
     with file.open("rb") as content:
         head = content.read(HEAD_BYTES)
-    return any(key in head for key in COCO_KEYS) and head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
+    return any(key in head for key in COCO_KEYS)
 
 
 def _coco_folders(root: Path) -> list[Path]:

@@ -160,9 +160,7 @@ def _find_folders(path: Path) -> list[Path]:
     return folders if any(_holds_pair(folder) for folder in folders[:3]) else []
 
 
-def _folders(
-    folders: list[Path], root: Path, faults: list[Fault], *, joined: bool = False
-) -> Iterator[Record]:
+def _folders(folders: list[Path], root: Path, faults: list[Fault], *, joined: bool) -> Iterator[Record]:
     strays: list[str] = []
     for folder in folders:
         files = sorted(folder.iterdir())
@@ -288,6 +286,6 @@ ARCHIVES = (
     Layout("imagefolder", _find_imagefolder, _imagefolder),
     Layout("parquet", _find_parquet, _parquet, packed="parquet"),
     Layout("webdataset", _find_tars, _tars, packed="tar"),
-    Layout("img2dataset", _find_folders, _folders),
+    Layout("img2dataset", _find_folders, partial(_folders, joined=False)),
 )
 TEXT_FILES = Layout("text-files", _find_beside, partial(_folders, joined=True))

@@ -11,7 +11,7 @@ from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
 
 MOST_FILES = 100_000  # looked at
 DEEPEST = 2  # folders below the data folder
-TABLES_NAMED, COLUMNS_NAMED = 3, 12
+TABLES_NAMED, COLUMNS_NAMED, LONGEST_NAME = 3, 12, 80
 ARCHIVES = (".tar.gz", ".tgz", ".zip")
 ARROW = (  # a split has a folder of its own
     'write each split as Parquet: python -c "from datasets import load_from_disk; '
@@ -34,15 +34,23 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     named += [(".txt files", texts), (".json files", of(".json"))]
     found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
     for file, table in tables.items():
-        found.append(f"{file} with columns {', '.join(table.titles[:COLUMNS_NAMED])}")
+        found.append(f"{_plain(file)} with columns {_names(table.titles)}")
     if arrow := of(".arrow"):
         found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
-    layout, fix = (
-        ("parquet", ARROW.format(path)) if arrow else _advice(pictures, others, packed, texts, tables)
-    )
+    advice = ("parquet", ARROW.format(path)) if arrow else _advice(pictures, others, packed, texts, tables)
+    layout, fix = advice
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else FEATURES
     return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
+
+
+def _plain(name: str) -> str:
+    """A name from a file, in quotes only where it needs them to be safe to print."""
+    return name if name.isprintable() and len(name) <= LONGEST_NAME else shown(name, LONGEST_NAME)
+
+
+def _names(titles: list[str]) -> str:
+    return ", ".join(map(_plain, titles[:COLUMNS_NAMED]))
 
 
 def _files(path: Path) -> list[str]:
@@ -68,16 +76,16 @@ def _advice(
     if not pictures and packed:
         return "webdataset", "unpack them (gunzip, tar -xf, unzip): pictures are read in place"
     if not pictures and addresses:
-        return (
-            "webdataset",
-            f"download the addresses in the column {addresses[0]}, for example with img2dataset",
-        )
+        return "webdataset", f"download the addresses in {_plain(addresses[0])}, for example with img2dataset"
     if titles:
-        columns = f"one of {', '.join(titles[:COLUMNS_NAMED])}"
-        return "table", f"name its columns with --image-column and --caption-column, each {columns}"
+        flags = "--image-column and --caption-column"
+        return "table", f"name its columns with {flags}, each one of {_names(titles)}"
     if pictures and texts:
-        return "text-files", f"name every .txt as its picture: {Path(pictures[0]).with_suffix('.txt')}"
+        return (
+            "text-files",
+            f"name every .txt as its picture: {_plain(pictures[0])} and {_plain(Path(pictures[0]).stem)}.txt",
+        )
     if pictures:
-        row = f'{pictures[0]},"a dog runs"'
+        row = f'{_plain(pictures[0])},"a dog runs"'
         return "imagefolder", f"write metadata.csv: the line file_name,text, then one per caption as {row}"
     return "", "check the path; docs/data.md, section 9, has every layout"

@@ -16,10 +16,7 @@ LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
 SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
-CAPTION_COLUMNS = (
-    *("caption", "captions", "text", "raw", "sentences"),
-    *("sentence", "description", "comment", "title", "alt"),
-)
+CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
 
 class Record(NamedTuple):

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_core.console.faults import Fault, InputError, collect
+from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned import records
 from coder_core.data.captioned.archives import FILE_NAME, metadata_rows, row_records
 from coder_core.data.captioned.records import Layout, Record
@@ -92,8 +92,7 @@ def _records(
     for file in files:
         table = read_head(file)
         columns = table.columns(image, caption)
-        if columns is None:
-            raise InputError.at(file, "changed while it was read", "the table as it was")
+        assert columns is not None
         pictures, captions = columns
         text = f"pictures are in the column {shown(pictures)}, captions in {', '.join(map(shown, captions))}"
         fix = "name others with --image-column and --caption-column"
