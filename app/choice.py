@@ -174,14 +174,14 @@ def set_value(key: str, value: str) -> None:
 
 
 def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` once they change and no longer hold the open one; returns True if one is open. A number
-    in the address stays open until the rows change, also if there are none."""
+    """Open the first of `rows` once they change; returns True if one is open. A number in the address stays open until
+    the rows change, also if there are none."""
     shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
     before, from_link = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
     changed = before not in (None, shown)
     from_link = from_link and not changed
     st.session_state[f"{key}-rows"] = shown, from_link
-    if changed and len(rows) and st.session_state.get(key) not in rows:
+    if changed and len(rows):
         put(key, int(rows[0]))
     return bool(len(rows)) or from_link
 

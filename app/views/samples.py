@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from app.ask import Modality, Run, RunSummary, ask
-from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
+from app.choice import SLICE, UNITS, Choice, bound, neighbours, opened, put
 from app.components import cards, downloads, links, reviewing
 from app.components.controls import Failed, button, step_through
 from app.components.selection import matching
@@ -160,6 +160,7 @@ def sample_table(
         rows = zip(repeat(modality), samples.tolist(), images.tolist(), texts, strict=False)
         return cells_of(run, split, rows)
 
+    opened(target, numbers)
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})

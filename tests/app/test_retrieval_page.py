@@ -126,6 +126,14 @@ def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
     assert app.saying("skewness")
 
 
+def test_a_new_list_opens_its_first_row(roots, opened):
+    """Not the query that another list left open, which may be many pages away."""
+    app = opened(roots["two"], "retrieval").change(**{"query-text": 150})
+    for view in ("near", "ranks"):
+        table = app.change(look=view).tables()[0]
+        assert (table["page"], table["picked"]) == (0, 0)
+
+
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
     run = open_run(shutil.copytree(roots["one"] / "demo", tmp_path / "demo"))
