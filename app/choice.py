@@ -153,15 +153,18 @@ def value_of(key: str, default: str = "") -> str:
 
 def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
     """The value of a widget that is not bound: of the URL's value, `in_url`, and the widget's, the one that changed
-    since the last script run; `accept` makes it one that may be. None in the URL leaves the widget as it is. Streamlit
-    removes a bound value from the URL if it is the default or unknown."""
-    seen = f"{key}-{_SEEN}"
+    since the last script run; `accept` makes it one that may be. None in the URL leaves the widget as it is. A value
+    that nobody changed follows the default. Streamlit removes a bound value from the URL if it is the default or unknown."""
+    seen, usual = f"{key}-{_SEEN}", f"{key}-default"
+    before, value = st.session_state.get(usual, default), st.session_state.get(key, default)
     if in_url is not None and in_url != st.session_state.get(seen, default):
-        st.session_state[key] = in_url
-    value = accept(st.session_state.get(key, default))
+        value = in_url
+    elif before != default and value == before:
+        value = default
+    value = accept(value)
     if key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
-    st.session_state[seen] = value
+    st.session_state.update({seen: value, usual: default})
     return value
 
 
@@ -215,7 +218,7 @@ def tone() -> charts.Tone:
     return charts.tone(st.context.theme.type)
 
 
-def reviewer_in_link() -> dict[str, str]:
+def reviewer_link() -> dict[str, str]:
     """The reviewer's name as a query parameter, if one was given: it follows from page to page."""
     name = value_of(REVIEWER)
     return {REVIEWER: name} if name else {}

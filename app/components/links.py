@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from app.ask import Modality
-from app.choice import NO_RUN, UNITS, Choice, reviewer_in_link
+from app.choice import NO_RUN, UNITS, Choice, reviewer_link
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
@@ -14,7 +14,7 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
     """A page's address, relative to the app, with the chosen runs and these values; "" is the page that is open."""
     state: dict[str, object] = {"run": choice.first.name}
     state["versus"] = choice.second.name if choice.second else NO_RUN
-    optional = {"also": choice.also, "split": choice.split, **reviewer_in_link(), "slice": choice.slice}
+    optional = {"also": choice.also, "split": choice.split, **reviewer_link(), "slice": choice.slice}
     state |= {key: value for key, value in optional.items() if value}
     return f"{page}?{urlencode(state | values, doseq=True)}"
 

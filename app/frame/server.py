@@ -44,10 +44,12 @@ def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) ->
         return f"{START}{'?' if query else ''}{query}" if path == HOME else None
     parameters = parse_qsl(query, keep_blank_values=True)
     values = {key: value for key, value in parameters if value}
-    first, second = (values["run"], NO_RUN) if "run" in values else default_pair(list(named))
+    first, second = (values["run"], NO_RUN) if "run" in values else default_pair([*named.values()])
     added = {"run": first, "versus": values.get("versus", second)}
     if first in named:
         added["split"] = default_split([named[name] for name in added.values() if name in named])
+    if len(named) == 1:  # a second run may be on its way, and will be the default then
+        added.pop("run"), added.pop("versus")
     missing = {key: value for key, value in added.items() if key not in values}
     if not missing and path != HOME:
         return None
@@ -93,7 +95,7 @@ def load() -> None:
 
     charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
     runs = {run.name: run for run in all_runs() if run.usable}
-    pair = [runs[name] for name in default_pair(list(runs)) if name in runs] if runs else []
+    pair = [runs[name] for name in default_pair([*runs.values()]) if name in runs] if runs else []
     for run in pair:
         ask(questions.analysis_fault, run, default_split(pair))
 

@@ -8,7 +8,17 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from app.ask import InputError, Run, Runs, all_runs, comparable, listing, run_faults, saved_views, slices
-from app.choice import NO_RUN, SLICE, Choice, attempt, followed, plain_words, reviewer_in_link, slice_mask
+from app.choice import (
+    NO_RUN,
+    SLICE,
+    Choice,
+    attempt,
+    followed,
+    linked,
+    plain_words,
+    reviewer_link,
+    slice_mask,
+)
 from app.components import cards, enlarged, events, links, reviewing, unavailable
 from app.components.controls import button
 from app.components.unavailable import Problem
@@ -23,13 +33,17 @@ OFFERED = 12  # runs listed where the one that a link names cannot be shown
 Query = dict[str, str | list[str]]
 
 
-def default_pair(names: Sequence[str]) -> tuple[str, str]:
-    """The pair to show first: "x-baseline" and the run "coder-x" or "x"; else the first two runs."""
+def default_pair(runs: Runs) -> tuple[str, str]:
+    """The pair to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest one, and
+    the next."""
+    names = [run.name for run in runs]
     for name in names:
         stem = name.removesuffix("-baseline")
         partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
         if stem != name and partners:
             return name, partners[0]
+    facts = {run.name: listing.facts(run) for run in runs}
+    names.sort(key=lambda name: (facts[name]["from"] != "zero-shot", facts[name]["created"], name))
     return names[0], names[1] if len(names) > 1 else NO_RUN
 
 
@@ -45,7 +59,7 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
         query, choice, problems = _pick()
-    query |= reviewer_in_link()
+    query |= reviewer_link()
     values = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
     if any(st.query_params.get_all(key) != texts for key, texts in values.items()):
         st.query_params.update(query)
@@ -74,16 +88,16 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     names = [name for name, run in runs.items() if run.usable]
     if not names:
         return {}, None, [unavailable.run(name, runs.get(name)) for name in st.query_params.get_all("run")]
-    linked = "run" in st.query_params or "run" in st.session_state
-    usual_first, usual_second = default_pair(names)
+    usual_first, usual_second = default_pair([runs[name] for name in names])
     first = _picker("Run", "run", names, usual_first, "Usually the baseline.")
     help_text = f"Shown beside the first run on every page; {NO_RUN} shows the first run alone."
-    usual = NO_RUN if linked else usual_second
+    usual = NO_RUN if "run" in linked() else usual_second
     second = _picker("Compared with", "versus", [NO_RUN, *names], usual, help_text)
     unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
     problems = [unavailable.run(name, runs.get(name)) for name in unknown]
     pair = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
-    query: Query = {"run": first, "versus": second}
+    alone = names == [first]  # a second run may be on its way, and will be the default then
+    query: Query = {} if alone else {"run": first, "versus": second}
     if first not in names:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems

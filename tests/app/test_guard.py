@@ -7,10 +7,14 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+import streamlit as st
 
+from app.choice import NO_RUN
 from app.frame.guard import Guard, is_allowed
 from app.frame.server import complete, send_at_once
+from app.frame.sidebar import default_pair
 from coder_core.api import RunSummary
+from tests.support.run_folders import write_run
 
 OWN = (b"host", b"127.0.0.1:8501")
 STRANGERS = (b"evil.example:8501", b"localhost.evil.example", b"localhost@evil.example", b"evil@localhost")
@@ -107,6 +111,45 @@ def test_other_addresses_stay_and_without_a_run_the_start_page_comes_first():
         assert complete(path, "", RUNS) is None
     assert complete("/", "", []) == "/start"
     assert complete("/overview", "", []) is None
+
+
+ZERO_SHOT = {"state": "imported", "documents": frozenset({"towers"})}
+
+
+def run(name, created="2026-01-01", **values):
+    return RunSummary(
+        name, Path(name), **{"state": "finished", "config": {"about": {"created": created}}} | values
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "pair"),
+    [
+        ([run("coder-demo"), run("demo"), run("demo-baseline")], ("demo-baseline", "coder-demo")),
+        ([run("demo"), run("demo-baseline")], ("demo-baseline", "demo")),
+        ([run("a", created="2026-02-02"), run("b")], ("b", "a")),
+        ([run("tuned"), run("zero-shot", **ZERO_SHOT)], ("zero-shot", "tuned")),
+        ([run("a")], ("a", NO_RUN)),
+    ],
+)
+def test_a_baseline_a_zero_shot_run_or_the_oldest_is_compared_with(runs, pair):
+    assert default_pair(runs) == pair
+
+
+def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened):
+    """As a demo's second run is finished while the first page is open."""
+    write_run(tmp_path, "demo-baseline", images=4)
+    assert complete("/", "", [run("demo-baseline", splits=("dev",))]) == "/overview?split=dev"
+    app = opened(tmp_path, "overview", split="dev")
+    assert app.value("versus") == NO_RUN
+    for name in ("other", "coder-demo"):
+        write_run(tmp_path, name, images=4)
+        st.cache_data.clear()  # the listing is kept for two seconds
+        assert app.again().value("versus") == name
+    app.change(versus=NO_RUN)
+    write_run(tmp_path, "demo", images=4)
+    st.cache_data.clear()
+    assert app.again().value("versus") == NO_RUN
 
 
 def test_accepted_connections_send_at_once():

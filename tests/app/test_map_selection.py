@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from app.choice import NO_RUN
 from app.components import map_selection, selection
 from app.components.map_selection import Area, Selection
-from app.frame import sidebar
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
 
@@ -155,14 +153,3 @@ def test_the_largest_fall_and_rise_come_first():
     for direction, expected in ((-1, [1, 3, 0, 2]), (1, [2, 0, 1, 3])):
         assert selection.largest_change(changes, direction).tolist() == expected
     assert selection.largest_change(None, 1).tolist() == []
-
-
-def test_the_baseline_is_the_first_of_the_default_pair():
-    for names, pair in (
-        ("coder-demo demo-baseline", ("demo-baseline", "coder-demo")),
-        ("demo demo-baseline", ("demo-baseline", "demo")),
-        ("coder-demo demo demo-baseline", ("demo-baseline", "coder-demo")),
-        ("a b", ("a", "b")),
-        ("a", ("a", NO_RUN)),
-    ):
-        assert sidebar.default_pair(names.split()) == pair
