@@ -3,4 +3,4 @@
 from app.frame import sidebar
 from app.views import diversity
 
-sidebar.page("Which anchors are ambiguous?", diversity.show)
+sidebar.page("Which anchors are ambiguous?", diversity.show, narrowed=True)

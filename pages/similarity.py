@@ -3,4 +3,4 @@
 from app.frame import sidebar
 from app.views import similarity
 
-sidebar.page("What does diversity scaling do to the matrix?", similarity.show, of_two=True)
+sidebar.page("What does diversity scaling do to the matrix?", similarity.show, of_two=True, narrowed=True)

@@ -209,10 +209,11 @@ def page(
     how: str = "",
     of_two: bool = False,
     whole: str = "",
+    narrowed: bool = False,
 ) -> None:
     """A page about the chosen runs: its question (or a function that puts their names into it), how to read it, and
     `show`; without a run, how to get one. `of_two`: of more runs it shows the first and the last. `whole` is what is of
-    the whole split also while a slice narrows the page."""
+    the whole split also while a slice narrows the page; of a `narrowed` page an empty slice leaves nothing."""
     frame.require()
     choice: Choice | None = st.session_state.get(frame.CHOSEN)
     cards.question(title if isinstance(title, str) else title(choice) if choice else "Which run?", how)
@@ -231,6 +232,9 @@ def page(
         choice = replace(choice, between=())
     if choice.slice and whole:
         cards.note(f"The slice does not narrow {whole}.")
+    if narrowed and choice.mask is not None and not choice.mask.any():
+        cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
+        return
     try:
         show(choice)
         reviewing.record_clicked(choice)
