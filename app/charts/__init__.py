@@ -9,7 +9,6 @@ from app.charts.distributions import (
     negative_weights,
     recall_by_diversity,
     similarity_curves,
-    similarity_densities,
     similarity_histogram,
 )
 from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone

@@ -122,20 +122,6 @@ def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: To
     return draw.figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
 
 
-def similarity_densities(
-    runs: Values, edges: np.ndarray, shown: Counts, unit: str, colours: Tone
-) -> go.Figure:
-    """One kind of pairs (`unit`) of any number of runs: (BINS,) counts of each, every curve of area 1. DBL's figures 6
-    and 7. The axis has the range of the counts `shown`, so that two figures beside each other share it."""
-    width = float(edges[1] - edges[0])
-    traces = []
-    for name, counts, colour in draw.coloured(runs, colours):
-        heights = counts / (max(int(counts.sum()), 1) * width)
-        traces.append(_steps(edges, heights, name, colour, "%{x:.2f}: %{y:.2f}") | {"fill": "tozeroy"})
-    axes = _axes(edges, shown)
-    return draw.figure(colours, traces, f"similarity of {unit}", "density", runs=len(runs), **axes)
-
-
 def _axes(edges: np.ndarray, counts: Counts) -> Part:
     """Height and axes of curves of similarities: from the first to the last bin that is not empty."""
     bins, last = np.flatnonzero(np.sum(counts, axis=0)), len(edges) - 1

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import streamlit as st
 
 from app import charts, judging, questions
 from app.ask import (
+    Run,
     all_runs,
     ask,
     ask_all,
@@ -24,26 +26,21 @@ from app.ask import (
     run_faults,
     slices,
 )
-from app.choice import QUERIES, Choice, tone
+from app.choice import QUERIES, Choice, put, tone
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
-from app.components.table import Column, plain_table
+from app.components.selection import by_outcome
+from app.components.table import Column, SampleCell, plain_table, rows_table
 from app.components.words import count, curve_label, curves, gain_cell
+from app.views.samples import cells_of
 
 Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 
-METRICS = {
-    "rsum": "R@sum",
-    "i2t_r1": "i→t R@1",
-    "i2t_r5": "i→t R@5",
-    "i2t_r10": "i→t R@10",
-    "t2i_r1": "t→i R@1",
-    "t2i_r5": "t→i R@5",
-    "t2i_r10": "t→i R@10",
-    "md": "MD",
-}
+WAYS = {"i2t": "i→t", "t2i": "t→i"}
+METRICS = {f"{way}_r{k}": f"{short} R@{k}" for way, short in WAYS.items() for k in (1, 5, 10)}
+METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
 HEADLINE = (
     ("R@sum", "rsum", "R@sum"),
     ("image → text R@1", "i2t_r1", "R@K"),
@@ -61,6 +58,8 @@ COLUMNS = {
     "state": Column("state"),
     "date": Column("date"),
 }
+CHANGED, OPENED = 8, "changed-caption"
+CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 SEPARATION = {
     "run": Column("run"),
     "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
@@ -77,17 +76,20 @@ def show(choice: Choice) -> None:
     captions = choice.captions
     empty = captions is not None and not len(captions)
     if empty:
-        cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
+        cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
     else:
+        show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
         metrics = metrics_by_run(runs, choice)
         headline(choice, metrics)
-        show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
+    show_table(choice)
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     origins = {run.name: listing.numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
         kinds = "; ".join(f"{name}: {listing.ORIGINS.get(kind, kind)}" for name, kind in origins.items())
         cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
+    if choice.second is not None and not empty:
+        show_changed(choice)
     left, right = st.columns(2, gap="large")
     if not empty:
         with left:
@@ -96,9 +98,41 @@ def show(choice: Choice) -> None:
         show_curves(runs)
     if not empty:
         show_answers(runs, choice)
-    show_table(choice)
     show_separation(runs, choice.split)
     show_differences(runs)
+
+
+def show_changed(choice: Choice) -> None:
+    """The captions that the last run answers and the first does not, and the other way round; a row opens the query."""
+    changes = ask_both(retrieval.compare, choice.first, choice.last, choice.split)
+    changes = changes[changes["direction"] == "t2i"]
+    changes = changes[choice.inside("text", changes["query"])]
+    for outcome in side_by_side(("fixed", "broken")):
+        cards.heading(f"{outcome.capitalize()} captions", second=choice.last.name)
+        rows = by_outcome(changes, outcome)[:CHANGED]
+        if rows.empty:
+            cards.note(f"No caption is {outcome}.")
+        else:
+            _changed_table(choice, rows, outcome)
+    query = st.session_state.pop(OPENED, None)
+    if query is not None:
+        st.session_state.pop("query-text-rows", None)  # of the list that was open there
+        parameters = parse_qsl(links.address("", choice, **{"query-text": query})[1:])
+        st.switch_page("pages/retrieval.py", query_params=parameters)
+
+
+def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
+    ids, owner, captions = rows["query"].to_numpy(), choice.ask(Run.image_of_text), choice.ask(Run.captions)
+
+    def cells(positions: np.ndarray) -> list[SampleCell]:
+        queries: list[int] = ids[positions].tolist()
+        samples = (("text", row, int(owner[row]), captions[row]) for row in queries)
+        return cells_of(choice.last, choice.split, samples)  # type: ignore[arg-type]
+
+    open_query = partial(put, OPENED)
+    rows_table(
+        rows, CHANGES, ids, f"{outcome}-captions", "captions", -1, open_query, height=360, samples=cells
+    )
 
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
@@ -250,7 +284,7 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
 def show_answers(runs: Runs, choice: Choice) -> None:
     """Queries that one run answers and another does not, for every two of them."""
     runs = [run for run in runs if choice.split in run.splits and comparable(choice.first, run, choice.split)]
-    if len(runs) < 2:
+    if len(runs) < 3:  # of two the outcomes above say it
         return
     cards.heading("Who answers what?")
     modality = choose_one("Direction", links.DIRECTIONS, "answers-of")
@@ -277,11 +311,10 @@ def show_separation(runs: Runs, split: str) -> None:
     if sampled.images < sampled.of_images:
         note = f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
     cards.heading("How well are matching pairs separated from the others?", note=note)
-    everything = [part for counts in counted.values() for part in (counts.positive, counts.negative)]
-    for kind, label in side_by_side({"positive": "matching pairs", "negative": "all other pairs"}.items()):
-        of_kind = {name: getattr(counts, kind) for name, counts in counted.items()}
-        figure = charts.similarity_densities(of_kind, sampled.edges, everything, label, tone())
-        downloads.chart(figure, f"densities-{kind}", f"similarities of {label}")
+    pairs = {name: (counts.positive, counts.negative) for name, counts in counted.items()}
+    downloads.chart(
+        charts.similarity_curves(pairs, sampled.edges, tone()), "similarities", "similarities of pairs"
+    )
     means = [ask(joint_space.score_separation, run, split) for run in evaluated if run.name in counted]
     numbers = [(mean.positive, mean.negative, mean.mean_distance) for mean in means]
     table = pd.DataFrame(numbers, columns=list(SEPARATION)[1:])

@@ -160,16 +160,3 @@ def test_ramps_of_ranks_changes_and_plain_numbers():
     both = charts.split_ramp(charts.ramp("rank", np.array([1.0, 10.0, 100.0, 1000.0]), LIGHT), 2)
     assert (both[0].high, both[1].high) == (3.0, 3.0)
     np.testing.assert_allclose(both[1].values, [2, 3])
-
-
-def test_densities_of_any_number_of_runs_have_area_one_and_one_axis():
-    edges, names = np.linspace(-1, 1, 9), ["a", "<b>b", "c"]
-    matching = [*np.array([[0, 0, 0, 0, 1, 3, 0, 0], [0, 0, 0, 0, 0, 0, 5, 0], [0] * 7 + [2]])]
-    others = [np.array([0, 2, 0, 0, 0, 0, 0, 0])] * 3
-    for counts in (matching, others):
-        by_run = dict(zip(names, counts, strict=True))
-        figure = charts.similarity_densities(by_run, edges, matching + others, "pairs", LIGHT)
-        assert figure.layout.xaxis.range == (-1.0, 1.0)
-        assert [float(np.sum(trace.y)) * 0.25 for trace in figure.data] == pytest.approx([1, 1, 1])
-        assert len({trace.line.color for trace in figure.data}) == 3
-        assert "<b>" not in figure.data[1].name

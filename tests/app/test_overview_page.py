@@ -93,3 +93,13 @@ def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path):
         with pytest.raises(InputError, match=str(file)):
             save_view(tmp_path, "b", "joint?run=a")
         assert file.read_text() == content
+
+
+def test_what_the_second_run_fixed_and_broke_is_listed_and_opens_in_retrieval(roots, opened):
+    app = opened(roots["two"], "overview")
+    fixed, broken = (app.rows("now")[number] for number in range(2))
+    assert {(row["before"] == "1", row["now"] == "1") for row in fixed} == {(False, True)}
+    assert {(row["before"] == "1", row["now"] == "1") for row in broken} <= {(True, False)}
+    app.session_state["changed-caption"] = 7
+    assert app.again().value("query-text") == 7
+    assert app.query_params["query-text"] == "7"
