@@ -118,16 +118,12 @@ def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: To
             share = 100 * counts / max(int(counts.sum()), 1)
             trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
             traces.append(trace | {"fill": fill, "opacity": 0.9})
-    axes = _axes(edges, [counts for of_run in runs.values() for counts in of_run])
-    return draw.figure(colours, traces, "similarity of image and caption", "share of the pairs, %", **axes)
-
-
-def _axes(edges: np.ndarray, counts: Counts) -> Part:
-    """Height and axes of curves of similarities: from the first to the last bin that is not empty."""
-    bins, last = np.flatnonzero(np.sum(counts, axis=0)), len(edges) - 1
+    counts = np.sum([counts for of_run in runs.values() for counts in of_run], axis=0)
+    bins, last = np.flatnonzero(counts), len(edges) - 1
     ends = [max(bins[0] - 1, 0), min(bins[-1] + 2, last)] if len(bins) else [0, last]
-    x = {"range": [float(edges[end]) for end in ends]}
-    return {"height": SIMILARITY_HEIGHT, "xaxis": x, "yaxis": {"rangemode": "tozero"}}
+    axes: Part = {"xaxis": {"range": [float(edges[end]) for end in ends]}, "yaxis": {"rangemode": "tozero"}}
+    x, y = "similarity of image and caption", "share of the pairs, %"
+    return draw.figure(colours, traces, x, y, height=SIMILARITY_HEIGHT, **axes)
 
 
 def _steps(edges: np.ndarray, y: np.ndarray, name: str, colour: str, hover: str, dash: str = "solid") -> Part:

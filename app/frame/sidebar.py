@@ -96,8 +96,9 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
     problems = [unavailable.run(name, runs.get(name)) for name in unknown]
     pair = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
-    alone = names == [first]  # a second run may be on its way, and will be the default then
-    query: Query = {} if alone else {"run": first, "versus": second}
+    query: Query = (
+        {"run": first, "versus": second} if names != [first] else {}
+    )  # a second one may be on its way
     if first not in names:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems

@@ -38,8 +38,7 @@ Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 
-WAYS = {"i2t": "i→t", "t2i": "t→i"}
-METRICS = {f"{way}_r{k}": f"{short} R@{k}" for way, short in WAYS.items() for k in (1, 5, 10)}
+METRICS = {f"{way}2{to}_r{k}": f"{way}→{to} R@{k}" for way, to in ("it", "ti") for k in (1, 5, 10)}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
 HEADLINE = (
     ("R@sum", "rsum", "R@sum"),
@@ -48,24 +47,14 @@ HEADLINE = (
     ("image → text MedR", "i2t_medr", "MedR"),
     ("text → image MedR", "t2i_medr", "MedR"),
 )
-COLUMNS = {
-    "run": Column("run"),
-    "from": Column("from", term="from"),
-    "loss": Column("loss", term="loss"),
-    **{name: Column(name, ".1f", "R@K") for name in METRICS.values()},
-    "R@sum": Column("R@sum", ".1f", "R@sum"),
-    "MD": Column("MD", ".3f", "mean distance"),
-    "state": Column("state"),
-    "date": Column("date"),
-}
+RECALLS = {name: Column(name, ".1f", "R@K") for name in METRICS.values()}
+RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
+COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
+COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
 CHANGED, OPENED = 8, "changed-caption"
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
-SEPARATION = {
-    "run": Column("run"),
-    "matching pairs": Column("matching pairs", ".3f", "mean similarity"),
-    "other pairs": Column("other pairs", ".3f", "mean similarity"),
-    "MD": Column("MD", ".3f", "mean distance"),
-}
+MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
+SEPARATION = {"run": Column("run"), **MEANS, "MD": RECALLS["MD"]}
 
 
 def show(choice: Choice) -> None:
@@ -114,19 +103,17 @@ def show_changed(choice: Choice) -> None:
             cards.note(f"No caption is {outcome}.")
         else:
             _changed_table(choice, rows, outcome)
-    query = st.session_state.pop(OPENED, None)
-    if query is not None:
+    if (query := st.session_state.pop(OPENED, None)) is not None:
         st.session_state.pop("query-text-rows", None)  # of the list that was open there
-        parameters = parse_qsl(links.address("", choice, **{"query-text": query})[1:])
-        st.switch_page("pages/retrieval.py", query_params=parameters)
+        address = links.address("", choice, **{"query-text": query})
+        st.switch_page("pages/retrieval.py", query_params=parse_qsl(address[1:]))
 
 
 def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
     ids, owner, captions = rows["query"].to_numpy(), choice.ask(Run.image_of_text), choice.ask(Run.captions)
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
-        queries: list[int] = ids[positions].tolist()
-        samples = (("text", row, int(owner[row]), captions[row]) for row in queries)
+        samples = (("text", row, int(owner[row]), captions[row]) for row in ids[positions].tolist())
         return cells_of(choice.last, choice.split, samples)  # type: ignore[arg-type]
 
     open_query = partial(put, OPENED)

@@ -118,12 +118,10 @@ def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
 def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
     """Heat map of a text's words over an image of a split, or over a new upright RGB picture.
 
-    Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are embedded
-    alone, in the run's prompt: such towers were trained on whole texts, so their features before the pooling have no
-    meaning in the joint space. InputError: the run cannot do this, or lacks its regions, its picture or its towers.
-
-    Args:
-        way: one of `heat_map_ways`.
+    Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are
+    embedded alone, in the run's prompt: such towers were trained on whole texts, so their features before the
+    pooling have no meaning in the joint space. InputError: the run cannot do this, or lacks its regions, its
+    picture or its towers. `way`: one of `heat_map_ways`.
     """
     if way not in heat_map_ways(run, split):
         raise InputError.at(f"run {run.name}", _lacking(run, way))

@@ -72,12 +72,9 @@ def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> Ancho
 
 
 def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
-    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time. ValueError: μ is not
-    positive.
-
-    Args:
-        s: unit rows, in the order in which they are shown. spread: of the same anchors. loss: μ and γ.
-    """
+    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time. ValueError: μ is
+    not positive. `s`: unit rows, in the order in which they are shown. `spread`: of the same anchors. `loss`:
+    μ and γ."""
     plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
     total, width = len(s.anchors), len(s.candidates)
     row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))

@@ -27,11 +27,8 @@ ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 
 class RegionFolder:
-    """The folder of a tower's region features, created when missing. InputError: it holds features of another tower.
-
-    Args:
-        batch_size: pictures computed at once on a GPU; the CPU computes blocks of 32.
-    """
+    """The folder of a tower's region features, created when missing. InputError: it holds features of another
+    tower. `batch_size`: pictures computed at once on a GPU; the CPU computes blocks of 32."""
 
     def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
         self.folder, self.tower, self.batch_size = folder, tower, batch_size

@@ -36,11 +36,9 @@ def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
 def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: float = LIKE) -> np.ndarray:
     """Count the OTHER images with a caption at least this similar to each caption: (m,) int64, tile by tile.
 
-    An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long captions, though
-    it fits every dog.
-
-    Args:
-        vectors: (m, S) unit rows. image_of_text: (m,). likeness: a cosine.
+    An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long
+    captions, though it fits every dog. `vectors`: (m, S) unit rows. `image_of_text`: (m,). `likeness`: a
+    cosine.
     """
     order = np.argsort(image_of_text, kind="stable")
     owner, starts = np.unique(image_of_text[order], return_index=True)

@@ -35,11 +35,8 @@ def cluster_pairs(
     *,
     progress: Progress = silent,
 ) -> Clustering:
-    """Cluster the pairs of a split and label every image and every caption. InputError: more clusters than pairs.
-
-    Args:
-        images: (n, D) unit rows. texts: (m, D) unit rows. image_of_text: (m,).
-    """
+    """Cluster the pairs of a split and label every image and every caption. InputError: more clusters than
+    pairs. `images`: (n, D) unit rows. `texts`: (m, D) unit rows. `image_of_text`: (m,)."""
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
         raise InputError.at("--clusters", problem, "at most one for every pair", "ask for fewer clusters")

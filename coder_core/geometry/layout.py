@@ -230,12 +230,9 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
 
 
 def nearest(queries: Array, points: Array, count: int, *, progress: Progress = silent) -> tuple[Array, Array]:
-    """Find the nearest points of every query by cosine; where queries are the points, each comes first itself, at 0.
-    Returns (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0, nearest first.
-
-    Args:
-        queries: (Q, D), points: (N, D) float32 unit rows. count: ≤ N.
-    """
+    """Find the nearest points of every query by cosine; where queries are the points, each comes first
+    itself, at 0. Returns (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0, nearest
+    first. `queries`: (Q, D), points: (N, D) float32 unit rows. `count`: ≤ N."""
     rows = np.empty((len(queries), count), dtype=np.int32)
     distances = np.empty((len(queries), count), dtype=np.float32)
     step = max(1, TILE_ELEMENTS // max(len(points), 1))

@@ -74,12 +74,9 @@ class Points:
 
 
 def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
-    """Draw at most `most` rows at random, from every stratum in proportion. Returns (min(most, sum),) ascending rows,
-    without repetition.
-
-    Args:
-        counts: how many samples each stratum has; stratum 0 has the first rows, and so on.
-    """
+    """Draw at most `most` rows at random, from every stratum in proportion. Returns (min(most, sum),)
+    ascending rows, without repetition. `counts`: how many samples each stratum has; stratum 0 has the first
+    rows, and so on."""
     total = sum(counts)
     if total <= most:
         return np.arange(total)

@@ -78,11 +78,8 @@ def noted_tower(features: str) -> dict[str, Any]:
 
 def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
     """Pictures of a features file of `coder_core.features`, as `write_analysis` takes them: picture_folder,
-    or packed and picture_positions. {} for other files, and where the names are others now.
-
-    Args:
-        features: the file {split}_ims.npy. names: n image names of the split.
-    """
+    or packed and picture_positions. {} for other files, and where the names are others now. `features`: the
+    file {split}_ims.npy. `names`: n image names of the split."""
     file = Path(features)
     split = file.name.removesuffix("_ims.npy")
     pictures = _beside(features).get("pictures")

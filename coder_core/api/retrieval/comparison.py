@@ -19,13 +19,10 @@ SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
-    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right. Returns direction
-    ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome. InputError: the runs were
-    evaluated on different samples.
-
-    Args:
-        at: a query is right when a true match is among its first `at` results.
-    """
+    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right. Returns
+    direction ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome.
+    InputError: the runs were evaluated on different samples. `at`: a query is right when a true match is
+    among its first `at` results."""
     _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
@@ -170,10 +167,7 @@ def gain_in_words(
 
 def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
     """One sentence: "Text → image R@1 of a against that of b: +1.2 (95% interval …), it may be noise: …".
-
-    Args:
-        recall: a key of `gains`. row, reference: what is compared, "of a" and "that of b".
-    """
+    `recall`: a key of `gains`. `row`, `reference`: what is compared, "of a" and "that of b"."""
     direction, _, rank = recall.partition("_r")
     name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
     noise = "it may be noise: other images could undo it"

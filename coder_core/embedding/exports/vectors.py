@@ -81,11 +81,7 @@ def names_file(index: Path) -> Path:
 
 def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> None:
     """Write an exact index by inner product, and a `names_file`. Row i is image or caption i of the split.
-    InputError: the disk has no room for it.
-
-    Args:
-        side: "images" or "captions".
-    """
+    InputError: the disk has no room for it. `side`: "images" or "captions"."""
     import faiss
 
     rows = vectors.images if side == "images" else vectors.texts

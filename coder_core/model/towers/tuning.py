@@ -88,10 +88,7 @@ class TunedTower(nn.Module):
 
     def freeze_unused(self, inputs: Tensor, lengths: Tensor) -> None:
         """Freeze what no gradient reaches: a pooling that is passed over, a token of masked pretraining.
-
-        Args:
-            inputs, lengths: a sample.
-        """
+        `inputs`, `lengths`: a sample."""
         if self.tuning == "frozen":
             return
         mode = self.training
@@ -104,13 +101,10 @@ class TunedTower(nn.Module):
         self.train(mode)
 
     def blending(self, original: nn.Module) -> Callable[[float], None]:
-        """A function of α that sets the tower to α · its present weights + (1 − α) · the original ones, exactly at 0
-        and 1 (WiSE-FT, Wortsman et al. 2022). An adapter is added to the original, so it is scaled by α. Tensors that
-        are no floats, such as counters, stay.
-
-        Args:
-            original: the tower before it was tuned.
-        """
+        """A function of α that sets the tower to α · its present weights + (1 − α) · the original ones,
+        exactly at 0 and 1 (WiSE-FT, Wortsman et al. 2022). An adapter is added to the original, so it is
+        scaled by α. Tensors that are no floats, such as counters, stay. `original`: the tower before it was
+        tuned."""
         if self.tuning != "full":
             return self._scale_adapters
         originals = dict(_named_tensors(original))
