@@ -103,7 +103,7 @@ def test_the_effective_number_is_a_perplexity(view, monkeypatch):
 
 
 def test_what_a_caption_shares_with_its_image(view, tmp_path):
-    """By hand: image 0 and its captions read one concept, image 1 and its captions all five alike."""
+    """Image 0 and its captions read one concept, image 1 and its captions all five alike, worked out by hand."""
     owner = np.repeat(np.arange(30), 5)
     shared = shared_attention(view, owner)
     for text in (0, 7, 149):

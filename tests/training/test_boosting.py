@@ -39,7 +39,7 @@ IMITATIONS = ("dr", "rkd", "dml", "dino", "dino-reversed")
     ],
 )
 def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data, form, values):
-    """Of two forms it is the mean."""
+    """The mean of two forms."""
     usual = {"boosting_weight": 0.5, "boosting_margin": 0.4, "boosting_split": 0.3}
     usual |= {"boosting_temperature": 0.3, "boosting_teacher_temperature": 0.2}
     config = boosted(data, dropout=False, boosting=form, **usual | values)
