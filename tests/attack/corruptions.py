@@ -39,7 +39,6 @@ RUNS = ("whole", "weighted")
 LAST_STEP = 12  # of 15; the third epoch
 CLUSTERS = 4
 KINDS = ("cut", "bit", "empty", "swapped")
-Facts = dict[str, str]
 
 
 @dataclass(frozen=True)

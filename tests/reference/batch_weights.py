@@ -1,23 +1,18 @@
 """HAL's, Mithun's and Amrani's weights of a batch, entry by entry."""
 
 import math
-from collections.abc import Sequence
-
-Matrix = Sequence[Sequence[float]]
 
 
-def scaled(values: Sequence[float], scale: float) -> list[float]:
+def scaled(values, scale):
     """So that they sum to λ."""
     return [scale * value / math.fsum(values) for value in values]
 
 
-def hub_weights(
-    scores: Matrix, ids: Sequence[int], scale: float, sharpness: float, threshold: float
-) -> list[float]:
+def hub_weights(scores, ids, scale, sharpness, threshold):
     """1 + the soft count of the queries a sample is the closest wrong answer of."""
     size = len(scores)
 
-    def hubness(similarity: Matrix, candidate: int) -> float:
+    def hubness(similarity, candidate):
         count = 0.0
         for query in range(size):
             wrong = [j for j in range(size) if ids[j] != ids[query]]
@@ -30,7 +25,7 @@ def hub_weights(
     return scaled([1 + (hubness(scores, i) + hubness(turned, i)) / 2 for i in range(size)], scale)
 
 
-def rank_weights(scores: Matrix, ids: Sequence[int], scale: float) -> list[float]:
+def rank_weights(scores, ids, scale):
     """1 + 1 / (N − r + 1), the mean of both directions."""
     size = len(scores)
     weights = []
@@ -44,9 +39,7 @@ def rank_weights(scores: Matrix, ids: Sequence[int], scale: float) -> list[float
     return scaled(weights, scale)
 
 
-def density_weights(
-    images: Matrix, captions: Matrix, ids: Sequence[int], scale: float, count: int
-) -> list[float]:
+def density_weights(images, captions, ids, scale, count):
     """λ·softmax of the mean similarity of the nearest other pairs, both modalities agreeing."""
     size, density = len(ids), []
     for i in range(size):

@@ -1,37 +1,26 @@
 """Deep Boosting Learning's losses of ONE query, from its lists of negatives in both branches."""
 
 import math
-from collections.abc import Sequence
 
 
-def soft(distance: float, margin: float, largest: float) -> float:
+def soft(distance, margin, largest):
     """Eq. 17, and γ1 of eq. 19."""
     return 2 * margin / (1 + math.exp((2 / margin) * (distance - largest))) - margin
 
 
-def soft_rising(score: float, margin: float) -> float:
+def soft_rising(score, margin):
     """γ2 of eq. 19 with its sign put right."""
     return 2 * margin / (1 + math.exp(-(2 / margin) * (score + 1))) - margin
 
 
-def loss(
-    form: str,
-    target: Sequence[float],
-    teacher: Sequence[float],
-    positive: float,
-    teacher_positive: float,
-    *,
-    margin: float,
-    split: float,
-    is_soft: bool,
-) -> float:
+def loss(form, target, teacher, positive, teacher_positive, *, margin, split, is_soft):
     """rs, rm, as or am (eq. 7-10, 18, 20); "m" is at the negative with the largest S^t − S^a, the first of equals."""
 
-    def relative(t: float, a: float) -> float:
+    def relative(t, a):
         gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin
         return max(0.0, gamma + (teacher_positive - a) - (positive - t))
 
-    def absolute(t: float, a: float) -> float:
+    def absolute(t, a):
         first, second = split * margin, margin - split * margin
         gamma1 = soft(teacher_positive, first, 1.0) if is_soft else first
         gamma2 = soft_rising(a, second) if is_soft else second

@@ -1,13 +1,11 @@
 """The concept branch, number by number: counts, probabilities, graph, convolution, attention. CODER supplement A.2."""
 
 import math
-from collections.abc import Sequence
 
 from tests.reference.arithmetic import dot, softmax, unit
-from tests.reference.pairs import Matrix
 
 
-def together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[list[list[int]], list[int]]:
+def together(captions, concepts):
     """B_ij and N_i: every caption counts once."""
     pairs = [[0] * concepts for _ in range(concepts)]
     single = [0] * concepts
@@ -21,13 +19,7 @@ def together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[list[lis
     return pairs, single
 
 
-def graph(
-    pairs: Sequence[Sequence[int]],
-    single: Sequence[int],
-    threshold: float,
-    rescaled: bool,
-    norm: str = "columns",
-) -> list[list[float]]:
+def graph(pairs, single, threshold, rescaled, norm="columns"):
     """Â = D^(−1/2) H D^(−1/2) + I; with "cvse" D^(−1/2) (H + I) D^(−1/2)."""
     size = len(single)
     edges = [[0] * size for _ in range(size)]
@@ -47,7 +39,7 @@ def graph(
     return [[left[i] * edges[i][j] * right[j] + (i == j) for j in range(size)] for i in range(size)]
 
 
-def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0.2) -> list[list[float]]:
+def convolved(adjacency, nodes, weight, slope=0.2):
     """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
     return [
         [value if value > 0 else slope * value for value in mixed(mixed(row, nodes), weight)]
@@ -55,17 +47,17 @@ def convolved(adjacency: Matrix, nodes: Matrix, weight: Matrix, slope: float = 0
     ]
 
 
-def mixed(weights: Sequence[float], rows: Matrix) -> list[float]:
+def mixed(weights, rows):
     """Σ_i w_i · row i."""
     return [dot(weights, column) for column in zip(*rows, strict=True)]
 
 
-def attention(query: Sequence[float], nodes: Matrix, weight: Matrix, smoothing: float) -> list[float]:
+def attention(query, nodes, weight, smoothing):
     """a_i = exp(λ · q W y_i) / Σ_k exp(λ · q W y_k)."""
     turned = mixed(query, weight)
     return softmax([smoothing * dot(turned, node) for node in nodes])
 
 
-def read(attention: Sequence[float], nodes: Matrix) -> list[float]:
+def read(attention, nodes):
     """Σ_i a_i y_i, normalised."""
     return unit(mixed(attention, nodes))

@@ -1,12 +1,11 @@
 """CODER eq. 3 and supplement eq. 16, anchor by anchor."""
 
 import math
-from collections.abc import Sequence
 
 from tests.reference.arithmetic import softmax
 
 
-def deviation(negative_scores: Sequence[float]) -> float:
+def deviation(negative_scores):
     """sqrt(E[(S − E[S])²]); 0 without negatives."""
     if not negative_scores:
         return 0.0
@@ -14,7 +13,7 @@ def deviation(negative_scores: Sequence[float]) -> float:
     return math.sqrt(math.fsum((score - mean) ** 2 for score in negative_scores) / len(negative_scores))
 
 
-def entropy(negative_scores: Sequence[float], temperature: float) -> float:
+def entropy(negative_scores, temperature):
     """−Σ P log2 P with P the softmax of S / temperature; 0 without negatives."""
     if not negative_scores:
         return 0.0
@@ -22,21 +21,19 @@ def entropy(negative_scores: Sequence[float], temperature: float) -> float:
     return -math.fsum(share * math.log2(share) for share in shares if share > 0)
 
 
-def raw(spread: float, epsilon: float) -> float:
+def raw(spread, epsilon):
     """1 / sigmoid(ε / spread), with its limit 1 at zero."""
     if spread <= 0 or epsilon / spread > 700:
         return 1.0
     return 1.0 / (1.0 / (1.0 + math.exp(-epsilon / spread)))
 
 
-def normalised(raws: Sequence[float]) -> list[float]:
+def normalised(raws):
     """Divided by the largest over the anchors."""
     return [value / max(raws) for value in raws]
 
 
-def blended(
-    batch: Sequence[float], bank: Sequence[float], bank_sizes: Sequence[int], share: float
-) -> list[float]:
+def blended(batch, bank, bank_sizes, share):
     """Raw values averaged; an anchor without bank negatives keeps its batch value."""
     return [
         (1 - share) * in_batch + share * in_bank if size else in_batch

@@ -1,18 +1,17 @@
 """Imitating another branch: losses of ONE query from its lists, the positive first, in both branches."""
 
 import math
-from collections.abc import Sequence
 from itertools import permutations
 
 from tests.reference.arithmetic import softmax
 
 
-def divergence(first: Sequence[float], second: Sequence[float]) -> float:
+def divergence(first, second):
     """KL(first ‖ second)."""
     return math.fsum(p * math.log(p / q) for p, q in zip(first, second, strict=True))
 
 
-def chance(order: Sequence[int], scores: Sequence[float], temperature: float) -> float:
+def chance(order, scores, temperature):
     """Probability of an order: each place is chosen among those that are left."""
     probability = 1.0
     for position in range(len(order)):
@@ -21,7 +20,7 @@ def chance(order: Sequence[int], scores: Sequence[float], temperature: float) ->
     return probability
 
 
-def dr(target: Sequence[float], teacher: Sequence[float], temperature: float, length: int) -> float:
+def dr(target, teacher, temperature, length):
     """KL over all orders of the positive and the negatives the teacher scores highest."""
     best = sorted(range(1, len(teacher)), key=lambda j: -teacher[j])[: length - 1]
     of_student, of_teacher = ([scores[0], *(scores[j] for j in best)] for scores in (target, teacher))
@@ -32,10 +31,10 @@ def dr(target: Sequence[float], teacher: Sequence[float], temperature: float, le
     )
 
 
-def rkd(target: Sequence[float], teacher: Sequence[float]) -> float:
+def rkd(target, teacher):
     """Mean Huber loss of the distances ÷ their mean."""
 
-    def relations(scores: Sequence[float]) -> list[float]:
+    def relations(scores):
         distances = [1 - score for score in scores]
         mean = math.fsum(distances) / len(distances)
         return [distance / mean for distance in distances]
@@ -47,21 +46,17 @@ def rkd(target: Sequence[float], teacher: Sequence[float]) -> float:
     return math.fsum(terms) / len(terms)
 
 
-def dml(target: Sequence[float], teacher: Sequence[float], temperature: float) -> float:
+def dml(target, teacher, temperature):
     """KL(P^a ‖ P^t)."""
     return divergence(softmax(teacher, temperature), softmax(target, temperature))
 
 
-def dino(
-    target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float
-) -> float:
+def dino(target, teacher, temperature, teacher_temperature):
     """−Σ P^a log P^t."""
     both = zip(softmax(teacher, teacher_temperature), softmax(target, temperature), strict=True)
     return -math.fsum(p * math.log(q) for p, q in both)
 
 
-def dino_reversed(
-    target: Sequence[float], teacher: Sequence[float], temperature: float, teacher_temperature: float
-) -> float:
+def dino_reversed(target, teacher, temperature, teacher_temperature):
     """KL(P^t ‖ P^a)."""
     return divergence(softmax(target, temperature), softmax(teacher, teacher_temperature))

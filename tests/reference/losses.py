@@ -1,42 +1,41 @@
 """Triplet, InfoNCE and diversity-sensitive contrastive losses of ONE anchor, from its list of negatives."""
 
 import math
-from collections.abc import Sequence
 
 from tests.reference.arithmetic import softmax
 
 
-def triplet_sum(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+def triplet_sum(negative_scores, positive, margin):
     """Σ [margin + S_ij − S⁺]₊."""
     return math.fsum(max(0.0, margin + score - positive) for score in negative_scores)
 
 
-def triplet_hardest(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+def triplet_hardest(negative_scores, positive, margin):
     """[margin + S_ij − S⁺]₊ of the best-scoring negative."""
     return max((max(0.0, margin + score - positive) for score in negative_scores), default=0.0)
 
 
-def info_nce(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
+def info_nce(negative_scores, positive, temperature):
     """−log of the positive's share of the softmax."""
     return -math.log(softmax([positive, *negative_scores], temperature)[0])
 
 
-def pairwise_sigmoid(negative_scores: Sequence[float], positive: float, scale: float, bias: float) -> float:
+def pairwise_sigmoid(negative_scores, positive, scale, bias):
     """−log of the probability that the positive is a match and no negative is."""
     match = [1 / (1 + math.exp(-(scale * score + bias))) for score in (positive, *negative_scores)]
     return -math.log(match[0]) - math.fsum(math.log(1 - probability) for probability in match[1:])
 
 
 def diversity_contrastive(
-    negative_scores: Sequence[float],
-    positive: float,
+    negative_scores,
+    positive,
     *,
-    diversity: float = 1.0,
-    temperature: float = 0.1,
-    margin: float = 0.3,
-    positive_scale: str = "one",
-    positive_clamp: str = "clamp",
-) -> float:
+    diversity=1.0,
+    temperature=0.1,
+    margin=0.3,
+    positive_scale="one",
+    positive_clamp="clamp",
+):
     """μ·log(1 + Σ exp((S_ij − γ) / (μ·div))) − log(1 + S⁺), the last term as the switches say."""
     powers = math.fsum(math.exp((score - margin) / (temperature * diversity)) for score in negative_scores)
     floor = -1 + 1e-4 if positive_clamp == "clamp" else 0.0
@@ -45,13 +44,13 @@ def diversity_contrastive(
     return temperature * math.log(1 + powers) - scale * pull
 
 
-def projection_matching(negative_scores: Sequence[float], positive: float, temperature: float) -> float:
+def projection_matching(negative_scores, positive, temperature):
     """CMPM: Σ p log(p / (q + ε)) over the positive and the negatives."""
     shares = softmax([positive, *negative_scores], temperature)
     return math.fsum(p * math.log(p / ((position == 0) + 1e-8)) for position, p in enumerate(shares))
 
 
-def polynomial_hardest(negative_scores: Sequence[float], positive: float, margin: float) -> float:
+def polynomial_hardest(negative_scores, positive, margin):
     """MPL, with the coefficients of the authors' program."""
     near = [score for score in negative_scores if score + margin > positive]
     if not near or positive >= 1 - 1e-5:

@@ -1,22 +1,21 @@
 """DIVERSITY, DISCREPANCY and the weights of complementary samples, sum by sum."""
 
 import math
-from collections.abc import Sequence
 
-from tests.reference.arithmetic import Vector, dot, softmax
+from tests.reference.arithmetic import dot, softmax
 
 
-def diversity(neighbours: Sequence[Vector]) -> float:
+def diversity(neighbours):
     """Eq. 4 without Γ: all N² products of the neighbours."""
     return math.fsum(dot(a, b) for a in neighbours for b in neighbours) / len(neighbours) ** 2
 
 
-def discrepancy(sample: Vector, neighbours_of_neighbours: Sequence[Vector]) -> float:
+def discrepancy(sample, neighbours_of_neighbours):
     """Eq. 2 without Γ."""
     return math.fsum(dot(other, sample) for other in neighbours_of_neighbours) / len(neighbours_of_neighbours)
 
 
-def weights(images: Sequence[float], texts: Sequence[float], scale: float, modalities: str) -> list[float]:
+def weights(images, texts, scale, modalities):
     """Eq. 3 or 6 for both modalities, then their combination, λ outside as well."""
     alpha_x = [scale * share for share in softmax(images)]
     alpha_y = [scale * share for share in softmax(texts)]
@@ -28,9 +27,7 @@ def weights(images: Sequence[float], texts: Sequence[float], scale: float, modal
     return [scale * share for share in softmax(both)]
 
 
-def npairs_hinge(
-    scores: Sequence[Sequence[float]], ids: Sequence[int], alpha: Sequence[float], margin: float
-) -> float:
+def npairs_hinge(scores, ids, alpha, margin):
     """Eq. 1: weighted hinges of both directions over all negatives, over 2N²."""
     total, count = 0.0, len(scores)
     for i in range(count):

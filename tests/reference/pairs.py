@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-Mask = list[list[bool]]
 Matrix = Sequence[Sequence[float]]
 
 
-def negatives(query_ids: Sequence[int], candidate_ids: Sequence[int]) -> Mask:
+def negatives(query_ids, candidate_ids):
     """Default: a filled slot of another image."""
     return [[candidate >= 0 and candidate != query for candidate in candidate_ids] for query in query_ids]
 
 
-def literal_negatives(
-    query_ids: Sequence[int], candidate_ids: Sequence[int], positive_offset: int | None
-) -> Mask:
+def literal_negatives(query_ids, candidate_ids, positive_offset):
     """As printed: everything that is filled and not the positive itself."""
     mask = []
     for row in range(len(query_ids)):
@@ -22,11 +19,11 @@ def literal_negatives(
     return mask
 
 
-def kept(row: Sequence[float], mask: Sequence[bool]) -> list[float]:
+def kept(row, mask):
     """The scores of one anchor's negatives."""
     return [score for score, is_negative in zip(row, mask, strict=True) if is_negative]
 
 
-def transposed(scores: Matrix) -> list[list[float]]:
+def transposed(scores):
     """The other direction."""
     return [[row[column] for row in scores] for column in range(len(scores[0]))]

@@ -1,12 +1,11 @@
 """GPO of one sample, channel by channel: sort, weigh by rank, sum. CODER supplement eq. 9 to 11."""
 
 import math
-from collections.abc import Callable, Sequence
 
 from tests.reference.arithmetic import dot, softmax
 
 
-def position_code(position: int, size: int) -> list[float]:
+def position_code(position, size):
     """sin(p·w_i) at 2i and cos(p·w_i) at 2i + 1, w_i = 10000^(−2i / size)."""
     code = []
     for pair in range(size // 2):
@@ -15,13 +14,7 @@ def position_code(position: int, size: int) -> list[float]:
     return code
 
 
-def rank_weights(
-    length: int,
-    size: int,
-    temperature: float,
-    recurrent: Callable[[list[list[float]]], list[list[float]]],
-    score: Sequence[float],
-) -> list[float]:
+def rank_weights(length, size, temperature, recurrent, score):
     """θ of a sample of this length.
 
     Args:
@@ -36,7 +29,7 @@ def rank_weights(
     return softmax([dot(score, state) for state in averaged], temperature)
 
 
-def pooled(features: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
+def pooled(features, weights):
     """Σ_k θ_k · (k-th largest value of the channel), for every channel of (L, D) features."""
     channels = zip(*features, strict=True)
     return [dot(weights, sorted(channel, reverse=True)) for channel in channels]

@@ -20,16 +20,16 @@ class Problem:
     slot_ids: Tensor
 
     @property
-    def leaves(self) -> tuple[Tensor, Tensor, Tensor]:
+    def leaves(self):
         """Tensors that gradients are taken with respect to."""
         return self.scores, self.bank_scores, self.bank_positives
 
 
-def random_problem(seed: int, *, queries: int = 5, slots: int = 9, images: int = 6) -> Problem:
+def random_problem(seed, *, queries=5, slots=9, images=6):
     """Cosines between -1 and 1."""
     generator = torch.Generator().manual_seed(seed)
 
-    def cosines(*shape: int) -> Tensor:
+    def cosines(*shape):
         values = torch.rand(*shape, generator=generator, dtype=torch.float64) * 1.98 - 0.99
         return values.requires_grad_()
 

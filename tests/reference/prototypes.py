@@ -1,18 +1,17 @@
 """On-line spherical k-means one pair at a time, and its classification loss, in Python floats."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.reference.arithmetic import Vector, dot, unit
+from tests.reference.arithmetic import dot, unit
 
 
-def pair_vector(image: Vector, text: Vector) -> list[float]:
+def pair_vector(image, text):
     """v + w at length one."""
     return unit([a + b for a, b in zip(image, text, strict=True)])
 
 
-def cross_entropy(vector: Vector, classifier: Sequence[Vector], label: int) -> float:
+def cross_entropy(vector, classifier, label):
     """−log softmax(P v)[label]."""
     logits = [dot(row, vector) for row in classifier]
     top = max(logits)
@@ -36,21 +35,21 @@ class OnlineMeans:
     idle: list[int] = field(default_factory=list)
     seen: int = 0
 
-    def centroid(self, k: int) -> list[float]:
+    def centroid(self, k):
         """Direction of a running sum."""
         return unit(self.sums[k])
 
-    def nearest(self, vector: Vector) -> tuple[int, float]:
+    def nearest(self, vector):
         """The prototype with the largest cosine."""
         cosines = [dot(self.centroid(k), vector) for k in range(self.count)]
         best = max(range(self.count), key=cosines.__getitem__)
         return best, cosines[best]
 
-    def members(self, k: int) -> int:
+    def members(self, k):
         """Pairs whose newest label is k."""
         return sum(1 for label in self.label_of.values() if label == k)
 
-    def learn(self, vectors: Sequence[Vector], ids: Sequence[int]) -> list[int] | None:
+    def learn(self, vectors, ids):
         """One batch; its labels, or None while seeding."""
         if self.seen < self.pass_pairs:
             for number, vector in enumerate(vectors, self.seen):
@@ -75,7 +74,7 @@ class OnlineMeans:
         self.seen += len(vectors)
         return [label for label, _ in nearest]
 
-    def _reseed(self, vectors: Sequence[Vector], nearest: list[tuple[int, float]]) -> None:
+    def _reseed(self, vectors, nearest):
         dead = [k for k in range(self.count) if self.members(k) == 0 and self.idle[k] >= self.pass_pairs]
         crowds = {label: self.members(label) for label, _ in nearest}
         worst = {

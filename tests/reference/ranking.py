@@ -1,18 +1,14 @@
 """Ranks by two loops, float64, one pair at a time: what `coder_core.evaluation` must agree with."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 
-def score(image: np.ndarray, text: np.ndarray) -> np.float32:
+def score(image, text):
     """The score of one pair: a float64 inner product rounded to float32."""
     return np.float32(sum(float(a) * float(b) for a, b in zip(image, text, strict=True)))
 
 
-def brute_ranks(
-    images: np.ndarray, texts: np.ndarray, owner: np.ndarray
-) -> tuple[list[int], list[int], list[int], list[int]]:
+def brute_ranks(images, texts, owner):
     """Above and level for every image, above and level for every caption; above is −1 for an image without captions."""
     scores = [[score(image, text) for text in texts] for image in images]
     image_above, image_level = [], []
@@ -29,7 +25,7 @@ def brute_ranks(
     return image_above, image_level, text_above, text_level
 
 
-def every_score(pairings: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+def every_score(pairings):
     """(n, m) float64 scores of a mixture of embeddings, one pair at a time."""
     images, texts = len(pairings[0][0]), len(pairings[0][1])
     scores = np.zeros((images, texts))

@@ -1,7 +1,5 @@
 """The coupled banks as a list that forgets from the front."""
 
-from collections.abc import Iterable
-
 
 class Ring:
     """Keeps the newest `size` entries, oldest first.
@@ -10,11 +8,11 @@ class Ring:
         size: slots.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size):
         self.size = size
-        self.entries: list[tuple[list[float], list[float], int]] = []
+        self.entries = []
 
-    def enqueue(self, entries: Iterable[tuple[list[float], list[float], int]]) -> None:
+    def enqueue(self, entries):
         """Append (image key, text key, image id) triples; the oldest leave."""
         for entry in entries:
             self.entries.append(entry)

@@ -5,9 +5,7 @@ import math
 import numpy as np
 
 
-def scaled(
-    s: np.ndarray, negative: np.ndarray, *, temperature: float, gamma: float, epsilon: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def scaled(s, negative, *, temperature, gamma, epsilon):
     """Diversity (Q,), exponents with and without it (Q, C), shares of the loss (Q, C); NaN where not negative."""
     q, c = s.shape
     raw = []

@@ -1,35 +1,22 @@
 """Scores of one image and one caption, loop by loop. Song & Soleymani 2019; Diao et al. 2024, eq. 1, 2."""
 
 import math
-from collections.abc import Sequence
 
 from tests.reference.arithmetic import dot, softmax, unit
 from tests.reference.concepts import mixed
 
-Rows = Sequence[Sequence[float]]
 
-
-def linear(row: Sequence[float], weight: Rows, bias: Sequence[float] | None = None) -> list[float]:
+def linear(row, weight, bias=None):
     shifts = [0.0] * len(weight) if bias is None else bias
     return [dot(line, row) + shift for line, shift in zip(weight, shifts, strict=True)]
 
 
-def best_pair(image: Rows, text: Rows) -> float:
+def best_pair(image, text):
     """The largest of the K² inner products."""
     return max(dot(one, other) for one in image for other in text)
 
 
-def several(
-    features: Rows,
-    pooled: Sequence[float],
-    hidden: Rows,
-    heads: Rows,
-    weight: Rows,
-    bias: Sequence[float],
-    scale: Sequence[float],
-    shift: Sequence[float],
-    epsilon: float = 1e-5,
-) -> list[list[float]]:
+def several(features, pooled, hidden, heads, weight, bias, scale, shift, epsilon=1e-5):
     """K embeddings of one sample before they are normalised: LayerNorm(pooled + sigmoid(W a_k + b))."""
     scores = [linear([math.tanh(value) for value in linear(row, hidden)], heads) for row in features]
     embeddings = []
@@ -43,32 +30,24 @@ def several(
     return embeddings
 
 
-def head_diversity(residuals: Rows) -> float:
+def head_diversity(residuals):
     """‖G − I‖ / K² of one sample: G holds the cosines between what its K heads add."""
     units = [unit(row) for row in residuals]
     squares = [dot(units[i], units[j]) ** 2 for i in range(len(units)) for j in range(len(units)) if i != j]
     return math.sqrt(math.fsum(squares)) / len(units) ** 2
 
 
-def discrepancy(images: Rows, texts: Rows, sharpness: float = 0.5) -> float:
+def discrepancy(images, texts, sharpness=0.5):
     """E k(v, v') − 2 E k(v, w) + E k(w, w') with k = exp(−γ ‖x − y‖)."""
 
-    def mean_kernel(side: Rows, other: Rows) -> float:
+    def mean_kernel(side, other):
         kernels = [math.exp(-sharpness * math.dist(x, y)) for x in side for y in other]
         return math.fsum(kernels) / len(kernels)
 
     return mean_kernel(images, images) - 2 * mean_kernel(images, texts) + mean_kernel(texts, texts)
 
 
-def interaction(
-    regions: Rows,
-    words: Rows,
-    align: Rows,
-    align_bias: Sequence[float],
-    score: Sequence[float],
-    score_bias: float,
-    sharpness: float,
-) -> float:
+def interaction(regions, words, align, align_bias, score, score_bias, sharpness):
     """Score of one image and one caption, unit rows of regions and words, nothing padded."""
     cosines = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
     normed = [unit(row) for row in cosines]

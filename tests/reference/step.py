@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tests.reference import diversity as spreads
 from tests.reference.losses import diversity_contrastive
@@ -19,23 +18,14 @@ class Side:
     positive_offset: int | None = None
 
 
-def raw_diversity(side: Side, query_ids: Sequence[int], kind: str, epsilon: float, temperature: float) -> Any:
+def raw_diversity(side, query_ids, kind, epsilon, temperature):
     """Raw diversity of every anchor, and how many negatives it came from."""
     rows = [kept(*row) for row in zip(side.scores, negatives(query_ids, side.ids), strict=True)]
     values = [spreads.deviation(row) if kind == "std" else spreads.entropy(row, temperature) for row in rows]
     return [spreads.raw(value, epsilon) for value in values], [len(row) for row in rows]
 
 
-def anchor_diversity(
-    batch: Side,
-    bank: Side | None,
-    query_ids: Sequence[int],
-    *,
-    kind: str,
-    epsilon: float = 0.1,
-    entropy_temperature: float = 1.0,
-    bank_share: float = 0.5,
-) -> list[float]:
+def anchor_diversity(batch, bank, query_ids, *, kind, epsilon=0.1, entropy_temperature=1.0, bank_share=0.5):
     """Diversity of every anchor: spread, squashed, averaged over batch and bank, then divided by the largest."""
     if kind == "none":
         return [1.0] * len(query_ids)
@@ -46,14 +36,7 @@ def anchor_diversity(
     return spreads.normalised(raws)
 
 
-def losses(
-    side: Side,
-    query_ids: Sequence[int],
-    diversity: Sequence[float],
-    *,
-    keep_same_image: bool,
-    **switches: Any,
-) -> list[float]:
+def losses(side, query_ids, diversity, *, keep_same_image, **switches):
     """The loss of every anchor against one side."""
     mask = negatives(query_ids, side.ids)
     if keep_same_image:

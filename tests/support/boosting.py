@@ -1,36 +1,24 @@
 """Tiny configurations with boosting, their teachers, and their losses by loops over single pairs."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
-from torch import Tensor
 
-from coder_core.config.schema import Config
-from coder_core.data.batches import Batch
-from coder_core.model.coder import Coder
-from coder_core.training.losses import Losses
-from coder_core.training.parts.boosting import Boosting, BoostingTeacher
 from coder_core.training.parts.make import make_boosting
-from coder_core.training.prepare import Prepared, prepare
+from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import boosting as reference
 from tests.reference import imitation
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.tiny_runs import STILL, tiny_config
 
-Rows = list[list[float]]
 
-
-def boosted(data: Path, name: str = "tiny", *, dropout: bool = True, **values: Any) -> Config:
+def boosted(data, name="tiny", *, dropout=True, **values):
     """AM beside the summed triplet loss, in float32 on every processor, unless other values are given."""
     usual = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
     usual |= {"twin_precision": "float32", "bank_size": 0}
     return tiny_config(data, name, **({} if dropout else STILL) | usual | values)
 
 
-def started(config: Config) -> tuple[Prepared, BoostingTeacher]:
+def started(config):
     """Return data, model and a teacher that has moved away from the model."""
     prepared = prepare(config)
     boosting = make_boosting(config, prepared)
@@ -41,18 +29,18 @@ def started(config: Config) -> tuple[Prepared, BoostingTeacher]:
     return prepared, boosting
 
 
-def take(prepared: Prepared, boosting: Boosting | None, config: Config, batch: Batch) -> Losses:
+def take(prepared, boosting, config, batch):
     torch.manual_seed(4)  # of the dropout
     return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
 
 
-def scores(model: Coder, batch: Batch) -> Rows:
+def scores(model, batch):
     """Score one pair at a time, its padding cut off."""
     with torch.no_grad():
         images = model.encode_images(batch.regions, batch.region_lengths)
         texts = model.encode_texts(batch.words, batch.word_lengths)
     if images.ndim == 2:
-        cosines: Rows = (images.double() @ texts.double().T).tolist()
+        cosines = (images.double() @ texts.double().T).tolist()
         return cosines
     rows, local = [], model.scorer.local
     for i, r in enumerate(batch.region_lengths.tolist()):
@@ -65,19 +53,10 @@ def scores(model: Coder, batch: Batch) -> Rows:
     return rows
 
 
-def by_loops(
-    form: str,
-    target: Rows,
-    teacher: Rows,
-    ids: Sequence[int],
-    *,
-    margin: float = 0.2,
-    split: float = 0.5,
-    temperatures: tuple[float, float] = (0.1, 0.04),
-) -> list[float]:
+def by_loops(form, target, teacher, ids, *, margin=0.2, split=0.5, temperatures=(0.1, 0.04)):
     """Return each pair's loss against a teacher, both directions together."""
     student_temperature, _ = temperatures
-    imitations: dict[str, tuple[Any, tuple[float, ...]]] = {
+    imitations = {
         "dr": (imitation.dr, (student_temperature, 4)),
         "rkd": (imitation.rkd, ()),
         "dml": (imitation.dml, (student_temperature,)),
@@ -85,7 +64,7 @@ def by_loops(
         "dino-reversed": (imitation.dino_reversed, temperatures),
     }
     losses = [0.0] * len(ids)
-    margins: dict[str, Any] = {"margin": margin, "split": split, "is_soft": False}
+    margins = {"margin": margin, "split": split, "is_soft": False}
     for rows, of_teacher in ((target, teacher), (transposed(target), transposed(teacher))):
         for i, mask in enumerate(negatives(ids, ids)):
             positives = rows[i][i], of_teacher[i][i]
@@ -99,9 +78,9 @@ def by_loops(
     return losses
 
 
-def weights(model: Coder) -> dict[str, Tensor]:
+def weights(model):
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> bool:
+def same(ours, theirs):
     return all(torch.equal(ours[name], theirs[name]) for name in ours)

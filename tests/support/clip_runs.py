@@ -13,7 +13,7 @@ THEMES = 8  # images of one theme are hard negatives of one another
 CONE = 0.6  # how far the mean image and the mean caption lie from the origin, on opposite sides
 
 
-def clip_like(images: int, *, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def clip_like(images, *, noise, seed):
     """(n, D) images and (5n, D) captions with a modality gap; most cosines lie between −0.4 and 0.1."""
     rng = np.random.default_rng(seed)
     themes, own, words = (
@@ -26,7 +26,7 @@ def clip_like(images: int, *, noise: float, seed: int) -> tuple[np.ndarray, np.n
     return v.astype(np.float32), w.astype(np.float32)
 
 
-def import_clip(root: Path, name: str, *, images: int = 60, noise: float = 1.0, seed: int = 0) -> Path:
+def import_clip(root, name, *, images=60, noise=1.0, seed=0):
     """Import such embeddings with `python -m coder_core.embed import`, with pictures."""
     given = root.parent / f"{name}-embeddings"
     given.mkdir(parents=True, exist_ok=True)

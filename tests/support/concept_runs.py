@@ -1,8 +1,5 @@
 """Run folders with a concept branch, written by the project's own writers."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 
 from coder_core.config.schema import Config
@@ -21,21 +18,19 @@ from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic, write_confi
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
 
 
-def some_concepts(names: Sequence[tuple[str, str]] = NAMES) -> Concepts:
+def some_concepts(names=NAMES):
     """Five concepts; a dog is in every caption that holds a ball, and runs in most."""
     captions = [[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]]
     together, occurrences = count_together(captions, 5)
     entries = tuple(
-        Concept(word, kind, int(count), (word, f"{word}s"))  # type: ignore[arg-type]
+        Concept(word, kind, int(count), (word, f"{word}s"))
         for (word, kind), count in zip(names, occurrences, strict=True)
     )
     vectors = np.eye(5, 3, dtype=np.float32)
     return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
 
 
-def two_branches(
-    images: int, seed: int = 0, per_image: int = CAPTIONS_PER_IMAGE
-) -> tuple[SplitEmbeddings, np.ndarray]:
+def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
     """A good instance branch and a worse concept branch, with random attention."""
     v, w, owner = synthetic(images, noise=1.0, seed=seed, per_image=per_image)
     vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16, per_image=per_image)
@@ -45,17 +40,17 @@ def two_branches(
 
 
 def write_concept_run(
-    root: Path,
-    name: str,
+    root,
+    name,
     *,
-    images: int = 30,
-    beta: float = 0.6,
-    seed: int = 0,
-    captions: Sequence[str] | None = None,
-    attention: tuple[np.ndarray, np.ndarray] | None = None,
-    concepts: Sequence[tuple[str, str]] = NAMES,
-    per_image: int = CAPTIONS_PER_IMAGE,
-) -> Path:
+    images=30,
+    beta=0.6,
+    seed=0,
+    captions=None,
+    attention=None,
+    concepts=NAMES,
+    per_image=CAPTIONS_PER_IMAGE,
+):
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
     `concepts`: word and kind of five."""
     folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))

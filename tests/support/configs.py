@@ -1,10 +1,8 @@
 """Configurations for tests."""
 
-from typing import Any
-
-from coder_core.config.schema import Config, replaced
+from coder_core.config.schema import replaced
 
 
-def changed(config: Config, **values: Any) -> Config:
+def changed(config, **values):
     """Replace settings by their keys, also by impossible values."""
     return replaced(config, values)

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from coder_core.config.schema import Config
 from coder_core.data.reviews import Review
 from coder_core.model import parallel
 from coder_core.model.encoders.regions import RegionBatchNorm
@@ -28,26 +27,25 @@ from tests.support.configs import changed
 from tests.support.processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, tiny_config
 
-Settings = dict[str, object]
 STEPS, MORE_STEPS = 3, {"prototypes": 10}  # prototypes exist from the sixth step on
 RATE, TOWER_RATE = 0.05, 1e-3  # of towers, a large one would grow the last bits of a step into the next
 SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
-TRIPLET: Settings = {"loss": "btr-sum", "weight_instance": 0.1}
-NPAIRS: Settings = {"loss": "npairs-hinge", "npairs_margin": 0.5}
-BANK: Settings = {"loss": "dcl", "bank_size": 13}
-PIECES: Settings = {"piece_size": 3, "image_layers": 1}
-ONLINE: Settings = {"boosting_scenario": "online"}
-SETS: Settings = {"embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}
+TRIPLET = {"loss": "btr-sum", "weight_instance": 0.1}
+NPAIRS = {"loss": "npairs-hinge", "npairs_margin": 0.5}
+BANK = {"loss": "dcl", "bank_size": 13}
+PIECES = {"piece_size": 3, "image_layers": 1}
+ONLINE = {"boosting_scenario": "online"}
+SETS = {"embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}
 # λ far above the batch of 8, so that the weights of so few pairs differ
-WEIGHTED: Settings = {"sample_weights": "combined", "weight_scale": 5.0}
+WEIGHTED = {"sample_weights": "combined", "weight_scale": 5.0}
 WEIGHTED |= {"neighbours": 4, "neighbours_of_neighbours": 8}
 
 
-def boosting(form: str, weight: float, **values: object) -> Settings:
+def boosting(form, weight, **values):
     return {"boosting": form, "boosting_weight": weight, **values}
 
 
-CASES: dict[str, Settings] = {
+CASES = {
     "btr-hardest": {"loss": "btr-hardest", "warmup_epochs": 0.4, "weight_instance": 1.0},
     "sigmoid-online": ONLINE | boosting("rm", 0.01, loss="sigmoid", weight_instance=0.1),
     "pieces-online": ONLINE | PIECES | boosting("dml", 0.03, loss="infonce"),
@@ -77,22 +75,22 @@ CASES: dict[str, Settings] = {
     "prototypes": {"loss": "dcl", "prototypes": 6, "epochs": 4},
     "within": {"loss": "infonce", "within_image": 0.3, "within_text": 0.7, "neighbours": 4},
 }
-LORA: Settings = {"image_tuning": "lora", "text_tuning": "lora", "loss": "dcl"}
-HEAD: Settings = {"projection": "linear", "dimension": 8, "bank_size": 7, "twin_precision": "float32"}
-TOWERS: dict[str, Settings] = {
+LORA = {"image_tuning": "lora", "text_tuning": "lora", "loss": "dcl"}
+HEAD = {"projection": "linear", "dimension": 8, "bank_size": 7, "twin_precision": "float32"}
+TOWERS = {
     "full": {"image_pooling": "gpo", "augment": "crop-flip", "dimension": 24, "temperature": 0.2},
     "lora": LORA | HEAD | {"model": "siglip", "text_tuning": "frozen"},
     "any shape": LORA | {"model": "naflex", "temperature": 0.2},
 }
 
 
-def case_config(data: Path, name: str) -> Config:
+def case_config(data, name):
     """No dropout: it draws other numbers in every process."""
     usual = {"epochs": 2, "boosting_momentum": 0.9, "twin_precision": "float32", "bank_size": 0}
     return tiny_config(data, **STILL | usual | CASES[name])
 
 
-def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str, Tensor]:
+def trained(config, steps=STEPS, rate=RATE):
     """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
     prepared = prepare(config, Inputs(towers=open_towers(config)))
     model = prepared.model.train()
@@ -101,12 +99,12 @@ def trained(config: Config, steps: int = STEPS, rate: float = RATE) -> dict[str,
     with torch.no_grad():  # where both score alike, rounding would choose the hardest negative
         for parameter in (parameter for branch in teachers for parameter in branch.parameters()):
             parameter.mul_(0.9)
-    embed: nn.Module = PiecewiseModel(model, config.training.piece_size)
-    reductions: list[int] = []
+    embed = PiecewiseModel(model, config.training.piece_size)
+    reductions = []
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(embed, broadcast_buffers=False)
         embed.register_comm_hook(reductions, counted_reduction)
-    results: dict[str, Tensor] = {}
+    results = {}
     for step in range(steps):
         seed_step(config.training.seed, step, 0)
         for part in parts:
@@ -145,7 +143,7 @@ def counted_reduction(reductions, bucket):
     return allreduce_hook(None, bucket)
 
 
-def norm_gradients() -> dict[str, Tensor]:
+def norm_gradients():
     """The batch norm of unequal shares: 3 rows in the first process, 5 in the second, all 8 in one process."""
     generator = torch.Generator().manual_seed(9)
     rows, weight = torch.randn(2, 8, 4, generator=generator) * 3 + 1
@@ -161,7 +159,7 @@ def norm_gradients() -> dict[str, Tensor]:
     return results | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
 
 
-def verdicts(data: Path) -> dict[str, Tensor]:
+def verdicts(data):
     """Reviews of a new run whose file got another verdict after the first process read it."""
     file = data.parent / f"reviews-{parallel.rank()}.jsonl"
     captions = [f"a dog — {number}" for number in range(1 + parallel.rank())]
@@ -171,7 +169,7 @@ def verdicts(data: Path) -> dict[str, Tensor]:
     return {"verdicts": torch.tensor(list(bytes.fromhex(reviews.fingerprint)))}
 
 
-def everything(data: Path, towers: Path) -> dict[str, Tensor]:
+def everything(data, towers):
     """Return the results of the batch norm, the verdicts and all cases, those of towers after "towers"."""
     from tests.support.tower_runs import tower_config
 

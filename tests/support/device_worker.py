@@ -8,18 +8,16 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.second_device import register
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
 
-KINDS: dict[str, dict[str, Any]] = {
+KINDS = {
     "dcl": {"bank_size": 13, "concepts": 6, "concept_query": "unit", "weight_prototypes": 0.1}
     | {"prototypes": 5, "prototype_recluster": 1, "text_encoder": "bert", "gradient_checkpointing": True},
     "entropy": {"bank_size": 13, "diversity": "entropy", "diversity_gradient": True}
@@ -32,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def train(config: Config, folder: Path, device: torch.device, *, stop_during: int | None) -> Any:
+def train(config, folder, device, *, stop_during):
     """Return the events of a run; a stopped one continues from its save."""
     folder.mkdir(parents=True)
     prepared = prepare(config)
@@ -46,13 +44,13 @@ def train(config: Config, folder: Path, device: torch.device, *, stop_during: in
     return events(folder)
 
 
-def main() -> None:
+def main():
     """Train every kind on both, without dropout, whose random numbers come from the device."""
     torch.set_num_threads(1)
     folder, second = Path(sys.argv[1]), register()
     data, bert = write_tiny_data(folder / "data", images=8), str(write_tiny_bert(folder / "bert", WORDS))
     usual = STILL | {"epochs": 2, "twin_precision": "float32", "bank_size": 0, "bert": bert}
-    results: dict[str, Any] = {}
+    results = {}
     for loss, values in KINDS.items():
         config = tiny_config(data, **usual | {"loss": loss if loss != "entropy" else "dcl"} | values)
         on_cpu = train(config, folder / loss / "cpu", torch.device("cpu"), stop_during=None)

@@ -12,15 +12,12 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
 import torch._dynamo
 
-from coder_core.config.schema import Config
 from coder_core.data.features import UnreadableRowsError
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
@@ -38,11 +35,11 @@ SIGNALLED_AT = 10  # file operation of a save, where a signal comes
 class OnSave:
     """Calls `act` at the nth file operation of this process on an unfinished save."""
 
-    def __init__(self, state: Path, nth: int, act: Callable[[], None]) -> None:
+    def __init__(self, state, nth, act):
         self.mark, self.left, self.act = str(state / ".tmp-"), nth, act
         sys.addaudithook(self)
 
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def __call__(self, event, arguments):
         """Python's audit hook: every open, mkdir, rename and remove comes by before it happens."""
         if self.left > 0 and event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
             self.left -= any(str(argument).startswith(self.mark) for argument in arguments)
@@ -50,7 +47,7 @@ class OnSave:
                 self.act()
 
 
-def child(task: Callable[[], int]) -> int:
+def child(task):
     """Fork; the child runs the task and leaves with its result."""
     sys.stdout.flush()
     pid = os.fork()
@@ -66,7 +63,7 @@ def child(task: Callable[[], int]) -> int:
         os._exit(code)
 
 
-def kill_after(pid: int, seconds: float) -> None:
+def kill_after(pid, seconds):
     """Kill the child once it has used this much processor time, however busy the machine is, unless it ends before."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         used = psutil.Process(pid).cpu_times()
@@ -76,16 +73,16 @@ def kill_after(pid: int, seconds: float) -> None:
         time.sleep(0.002)
 
 
-def wait(pid: int) -> int:
+def wait(pid):
     """The child's exit code; minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
+def train(data, root, name, save_every=1000.0):
     """Start the run, or continue the one that is there. Returns the exit code of the command."""
     if (root / name / "config.toml").exists():
         return command(["--resume", str(root / name)])
-    config: Config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=3, save_every=save_every)
+    config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=3, save_every=save_every)
     try:
         start_run(config, root, quiet())
     except StoppedError:
@@ -93,20 +90,18 @@ def train(data: str, root: Path, name: str, save_every: float = 1000.0) -> int:
     return 0
 
 
-def die() -> None:
+def die():
     """kill −9 of this process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def newest_step(folder: Path) -> tuple[int, int]:
+def newest_step(folder):
     """Step of the newest save that verifies, 0 without any, and how many were damaged."""
     save = SaveStore(folder / "state", keep=2).newest()
     return (int(save.name), len(save.skipped)) if save else (0, 0)
 
 
-def kills(
-    data: str, root: Path, *, anywhere: int = RANDOM_KILLS, in_saves: int = SAVE_KILLS, seed: int = 0
-) -> dict[str, Any]:
+def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
     """One run after the other is killed again and again; each is then let go to its end."""
     random.seed(seed)
     plan = ["random"] * anywhere + ["save"] * in_saves
@@ -119,7 +114,7 @@ def kills(
         before = newest_step(folder)[0]
         kind = plan.pop()
 
-        def task(kind: str = kind, folder: Path = folder) -> int:
+        def task(kind=kind, folder=folder):
             if kind == "save":
                 OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
             return train(data, root, folder.name, 0.03)
@@ -141,7 +136,7 @@ def kills(
     return {"kills": reports, "runs": number + 1, "last": last, "whole": whole}
 
 
-def until_step(folder: Path, step: int) -> None:
+def until_step(folder, step):
     """Wait until the status of a run names this many steps."""
     for _ in range(6000):
         status = read_status(folder) if (folder / "status.json").exists() else None
@@ -150,11 +145,11 @@ def until_step(folder: Path, step: int) -> None:
         time.sleep(0.01)
 
 
-def signals(data: str, root: Path) -> list[dict[str, Any]]:
+def signals(data, root):
     """A signal at rest, in a save, twice; each run is then continued to its end."""
     reports = []
 
-    def report(name: str, code: int, seconds: float = 0.0) -> None:
+    def report(name, code, seconds=0.0):
         status = read_status(root / name) or {}
         saved, damaged = newest_step(root / name)
         facts = {"name": name, "code": code, "seconds": seconds, "saved": saved, "damaged": damaged}
@@ -169,8 +164,8 @@ def signals(data: str, root: Path) -> list[dict[str, Any]]:
         os.kill(pid, number)
         report(name, wait(pid), time.monotonic() - started)
 
-    def in_a_save(name: str, times: int) -> int:
-        def act() -> None:
+    def in_a_save(name, times):
+        def act():
             for _ in range(times):
                 signal.raise_signal(signal.SIGTERM)
 
@@ -182,14 +177,14 @@ def signals(data: str, root: Path) -> list[dict[str, Any]]:
     return reports
 
 
-def shrinks(data: str, root: Path) -> list[dict[str, Any]]:
+def shrinks(data, root):
     """A features file is emptied during a save, restored once the run has ended, and the run is continued."""
     reports = []
     for split in ("train", "dev"):
         features = Path(data) / f"{split}_ims.npy"
         content = features.read_bytes()
 
-        def task(name: str = split, features: Path = features) -> int:
+        def task(name=split, features=features):
             OnSave(root / name / "state", 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0))
             try:
                 return train(data, root, name, 0.03)

@@ -1,8 +1,5 @@
 """Runs that tell which regions each word reads: on a tiny CLIP's patches, with the interaction scorer, and of CLIP."""
 
-from pathlib import Path
-from typing import Any
-
 from coder_core.embed import main as embed
 from coder_core.features import main as features
 from coder_core.training.launch import start_run
@@ -11,7 +8,7 @@ from tests.support.tiny_runs import STILL, quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
 
 
-def write_heat_runs(folder: Path) -> Path:
+def write_heat_runs(folder):
     """Write data/, features/, clip/ (the model) and runs/ with "plain", "words" (the interaction scorer) and "clip"."""
     write_tiny_clip(folder / "clip")
     LAYOUTS["flickr8k"](folder / "data")
@@ -24,7 +21,7 @@ def write_heat_runs(folder: Path) -> Path:
     return folder
 
 
-def train(folder: Path, data: Path, name: str, **values: Any) -> None:
+def train(folder, data, name, **values):
     """Train an epoch on region features of the pictures in `folder`."""
     pictures = str(folder / "data" / "Flicker8k_Dataset")
     small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL, "pictures": pictures}

@@ -2,30 +2,28 @@
 
 import signal
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
-from coder_core.config.schema import Config
 from coder_core.files.sealed import read_checked, read_manifest, write_sealed
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.runs.status import RunLock
 from coder_core.training.launch import continue_run
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_runs import assert_same_run, quiet, stopping
 
 
-def begin(like: Path, folder: Path) -> tuple[Path, Config, Prepared]:
+def begin(like, folder):
     """A run folder as `start_run` makes it, before the first step, and the inputs of its trainer."""
     files = read_manifest(like)["files"]
     write_sealed(folder, {name: read_checked(like, name) for name in files})
     return folder, *prepared_again(folder)
 
 
-def prepared_again(folder: Path) -> tuple[Config, Prepared]:
+def prepared_again(folder):
     """The inputs of the trainer of a run that has begun."""
     config, _ = read_config(folder)
     vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
@@ -33,7 +31,7 @@ def prepared_again(folder: Path) -> tuple[Config, Prepared]:
     return config, prepare(config, inputs)
 
 
-def train(folder: Path, config: Config, prepared: Prepared) -> str:
+def train(folder, config, prepared):
     """Train the run in `folder` from its newest state."""
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
     with RunLock(folder):
@@ -41,7 +39,7 @@ def train(folder: Path, config: Config, prepared: Prepared) -> str:
         return trainer.run()
 
 
-def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
+def stop_during(like, folder, step, number=signal.SIGTERM):
     """A run like another that a signal stopped during a step, counted from 0."""
     folder, config, prepared = begin(like, folder)
     batches = stopping(prepared.batches, step, number)
@@ -49,7 +47,7 @@ def stop_during(like: Path, folder: Path, step: int, number: int = signal.SIGTER
     return folder
 
 
-def assert_resumes(whole: Path, folder: Path, step: int, number: int = signal.SIGTERM) -> Path:
+def assert_resumes(whole, folder, step, number=signal.SIGTERM):
     """Stop a run like `whole` during a step and continue it: it ends as `whole` did, bit for bit."""
     stopped = stop_during(whole, folder, step, number)
     continue_run(stopped, None, quiet())

@@ -1,13 +1,12 @@
 """Settings of the whole process that training changes."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 
 @contextmanager
-def numerics_unchanged() -> Iterator[None]:
+def numerics_unchanged():
     """Give the other tests of this process their threads and their precision of matrix products back."""
     threads, precision = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
     yield

@@ -4,9 +4,7 @@ import csv
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +21,7 @@ PAIRS = [(name, k, caption) for name in NAMES for k, caption in enumerate(CAPTIO
 
 
 @cache
-def draw(number: int) -> bytes:
+def draw(number):
     """A JPEG file of 60 × 40 pixels."""
     picture = Image.new("RGB", (60, 40), COLOURS[number % 7])
     ImageDraw.Draw(picture).ellipse((5, 5, 15 + 3 * number, 35), fill=COLOURS[(number + 3) % 7])
@@ -32,38 +30,38 @@ def draw(number: int) -> bytes:
     return buffer.getvalue()
 
 
-def write_pictures(folder: Path, names: list[str] = NAMES) -> Path:
+def write_pictures(folder, names=NAMES):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).write_bytes(draw(NAMES.index(name)))
     return folder
 
 
-def write_lines(file: Path, lines: Iterable[object]) -> None:
+def write_lines(file, lines):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{line}\n" for line in lines))
 
 
-def flickr8k(root: Path) -> None:
+def flickr8k(root):
     write_pictures(root / "Flicker8k_Dataset")
     write_lines(root / "Flickr8k.token.txt", [f"{name}#{k}\t{caption}" for name, k, caption in PAIRS])
     for split, names in OF_SPLIT.items():
         write_lines(root / f"Flickr_8k.{split}Images.txt", names)
 
 
-def kaggle(root: Path) -> None:
+def kaggle(root):
     write_pictures(root / "Images")
     lines = [f"{name},{caption}" for name, _, caption in PAIRS]
     write_lines(root / "captions.txt", ["image,caption", *lines])
 
 
-def flickr30k_results(root: Path) -> None:
+def flickr30k_results(root):
     write_pictures(root / "flickr30k_images")
     rows = [f"{name}| {k}| {caption}" for name, k, caption in PAIRS]
     write_lines(root / "results.csv", ["image_name| comment_number| comment", *rows])
 
 
-def flickr30k_annotations(root: Path) -> None:
+def flickr30k_annotations(root):
     write_pictures(root / "flickr30k-images")
     with (root / "flickr_annotations_30k.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -73,7 +71,7 @@ def flickr30k_annotations(root: Path) -> None:
             writer.writerow([json.dumps(CAPTIONS[name]), json.dumps([2 * i, 2 * i + 1]), split, name, i])
 
 
-def coco(root: Path) -> None:
+def coco(root):
     for split, short in (("train", "train"), ("dev", "val")):
         write_pictures(root / f"{short}2017", OF_SPLIT[split])
         numbers = {name: NAMES.index(name) for name in OF_SPLIT[split]}
@@ -84,7 +82,7 @@ def coco(root: Path) -> None:
         write_lines(root / "annotations" / f"captions_{short}2017.json", [content])
 
 
-def karpathy(root: Path) -> None:
+def karpathy(root):
     write_pictures(root / "images")
     images = []
     for i, name in enumerate(NAMES):
@@ -94,7 +92,7 @@ def karpathy(root: Path) -> None:
     (root / "dataset_own.json").write_text(json.dumps({"images": images, "dataset": "own"}))
 
 
-def precomp(root: Path) -> None:
+def precomp(root):
     """As LAPS and PCME++ have it: captions, numbers as ids, a mapping to the names, no features."""
     write_pictures(root / "flickr30k-images")
     (root / "id_mapping.json").write_text(json.dumps({str(i): name for i, name in enumerate(NAMES)}))
@@ -104,7 +102,7 @@ def precomp(root: Path) -> None:
         write_lines(root / "precomp" / f"{split}_caps.txt", [caption for _, caption in pairs])
 
 
-def imagefolder(root: Path) -> None:
+def imagefolder(root):
     rows = {name: {"file_name": name, "caption_0": a, "caption_1": b} for name, (a, b) in CAPTIONS.items()}
     folders = {split: root / split.replace("dev", "validation") for split in OF_SPLIT}
     for split, names in OF_SPLIT.items():
@@ -119,7 +117,7 @@ def imagefolder(root: Path) -> None:
     pq.write_table(table, folders["test"] / "metadata.parquet")
 
 
-def parquet(root: Path) -> None:
+def parquet(root):
     (root / "data").mkdir(parents=True)
     train, dev = OF_SPLIT["train"], OF_SPLIT["dev"]
     files = {"train-00000-of-00002": train[:3], "train-00001-of-00002": train[3:]}
@@ -129,7 +127,7 @@ def parquet(root: Path) -> None:
         pq.write_table(table, root / "data" / f"{file}.parquet", row_group_size=2)
 
 
-def img2dataset(root: Path) -> None:
+def img2dataset(root):
     for i, name in enumerate(NAMES):
         stem = root / f"{i // 6:05d}" / f"{i:09d}"
         stem.parent.mkdir(parents=True, exist_ok=True)
@@ -139,13 +137,13 @@ def img2dataset(root: Path) -> None:
     pq.write_table(pa.table({"url": ["x"], "caption": ["y"]}), root / "00000.parquet")
 
 
-def add_to_tar(content: tarfile.TarFile, name: str, data: bytes) -> None:
+def add_to_tar(content, name, data):
     member = tarfile.TarInfo(name)
     member.size = len(data)
     content.addfile(member, io.BytesIO(data))
 
 
-def webdataset(root: Path) -> None:
+def webdataset(root):
     for split, names in OF_SPLIT.items():
         (root / split).mkdir(parents=True)
         with tarfile.open(root / split / "0.tar", "w") as content:
@@ -155,13 +153,13 @@ def webdataset(root: Path) -> None:
                 add_to_tar(content, f"{key}.txt", "\n".join(CAPTIONS[name]).encode())
 
 
-def table(root: Path) -> None:
+def table(root):
     folder = write_pictures(root / "photos")
     rows = [f"{folder.absolute() / name}\t{caption}\t{SPLITS[name]}" for name, _, caption in PAIRS]
     write_lines(root / "own.tsv", ["filepath\ttitle\tsplit", *rows])
 
 
-def text_files(root: Path) -> None:
+def text_files(root):
     for split, names in OF_SPLIT.items():
         for picture in sorted(write_pictures(root / split, names).iterdir()):
             write_lines(picture.with_suffix(".txt"), CAPTIONS[picture.name])
@@ -169,6 +167,6 @@ def text_files(root: Path) -> None:
 
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
 _WRITERS += (table, text_files)
-LAYOUTS: dict[str, Callable[[Path], None]] = {
+LAYOUTS = {
     writer.__name__.replace("_", "-"): writer for writer in (*_WRITERS, parquet, webdataset, img2dataset)
 }

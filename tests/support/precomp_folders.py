@@ -1,7 +1,6 @@
 """Small data sets in the field's formats, and where the real one lies."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +10,13 @@ from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 
 
-def features(images: int = 4, regions: int = 3, size: int = 5, dtype: str = "<f4") -> np.ndarray:
+def features(images=4, regions=3, size=5, dtype="<f4"):
     """(images, regions, size) values, none of them zero."""
     random = np.random.default_rng(images * 1000 + regions * 10 + size)
     return (random.random((images, regions, size)) + 0.5).astype(dtype)
 
 
-def write_split(
-    folder: Path,
-    split: str = "train",
-    *,
-    array: np.ndarray | None = None,
-    captions: list[str] | bytes | None = None,
-    ids: Iterable[str] | None = None,
-) -> Path:
+def write_split(folder, split="train", *, array=None, captions=None, ids=None):
     """Write one split; by default 4 images and 8 captions. `captions` may be raw bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     array = features() if array is None else array
@@ -38,25 +30,25 @@ def write_split(
     return folder
 
 
-def refusal(call: object, *arguments: object, **named: object) -> InputError:
+def refusal(call, *arguments, **named):
     """The InputError that a call raises."""
     with pytest.raises(InputError) as caught:
-        call(*arguments, **named)  # type: ignore[operator]
+        call(*arguments, **named)
     return caught.value
 
 
-def reason(path: Path, split: str = "train", **named: object) -> str:
+def reason(path, split="train", **named):
     """The message with which a data set is refused."""
     return str(refusal(read_split, path, split, **named))
 
 
-def places(folder: Path) -> list[str]:
+def places(folder):
     """Files and lines of the errors for which the train split of a folder is refused."""
     faults = refusal(read_split, folder, "train").faults
     return [fault.place.removeprefix(f"{folder}/") for fault in faults if fault.severity == "error"]
 
 
-def real_flickr8k() -> Path:
+def real_flickr8k():
     """The real Flickr8k folder: $CODER_DATA/flickr8k, or shared/data/flickr8k beside the repository."""
     given = os.environ.get("CODER_DATA")
     base = Path(given) if given else Path(__file__).resolve().parents[2].parent / "shared/data"

@@ -5,36 +5,33 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from coder_core.model import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def reported_by(program: str, *arguments: str | Path, timeout: float) -> dict[str, Any]:
+def reported_by(program, *arguments, timeout):
     """Run `python -m tests.support.<program> …` on one thread and return the JSON object it prints last."""
     command = [sys.executable, "-m", f"tests.support.{program}", *map(str, arguments)]
     threads = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=ROOT, env=threads, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == 0, ended.stderr
-    report: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    report = json.loads(ended.stdout.splitlines()[-1])
     return report
 
 
-def run_two(*arguments: str, timeout: float = 500) -> list[str]:
+def run_two(*arguments, timeout=500):
     """Run the same command twice, as torchrun starts it, and return both outputs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
     shared = os.environ | address | {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     command = [sys.executable, *arguments]
     ranks = ({"RANK": rank, "LOCAL_RANK": rank} for rank in "01")
     processes = [subprocess.Popen(command, cwd=ROOT, env=shared | rank, **pipes) for rank in ranks]
@@ -47,9 +44,7 @@ def run_two(*arguments: str, timeout: float = 500) -> list[str]:
     return outputs
 
 
-def run_as_one_of_several(
-    train: Callable[[], dict[str, Tensor]], out: str, then: Callable[[], object] = parallel.barrier
-) -> None:
+def run_as_one_of_several(train, out, then=parallel.barrier):
     """Join the other processes, train, check that all came to exactly the same, save it once, and go on together."""
     torch.set_num_threads(1)
     parallel.start(torch.device("cpu"))

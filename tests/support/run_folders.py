@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tomli_w
 from PIL import Image, ImageDraw
 
-from coder_core.api import Run
 from coder_core.config.schema import Config, to_document
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.split import part_images
@@ -30,14 +27,12 @@ CAPTIONS_PER_IMAGE = 5
 VAGUE = 4  # the last caption of every image fits all of them
 
 
-def unit(rows: np.ndarray) -> np.ndarray:
+def unit(rows):
     """(k, D) float32 rows of length 1."""
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def synthetic(
-    images: int, *, noise: float, seed: int = 0, dimension: int = 32, per_image: int = CAPTIONS_PER_IMAGE
-) -> tuple[np.ndarray, ...]:
+def synthetic(images, *, noise, seed=0, dimension=32, per_image=CAPTIONS_PER_IMAGE):
     """Images (n, D), texts (m, D) as unit rows and image_of_text; the fifth caption of an image lies near the mean."""
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(images, dimension))
@@ -50,7 +45,7 @@ def synthetic(
     return unit(v), unit(w), owner
 
 
-def ranks_of(v: np.ndarray, w: np.ndarray, owner: np.ndarray) -> tuple[np.ndarray, ...]:
+def ranks_of(v, w, owner):
     """Ranks and ten best of both directions by looking at every score: the slow way, for small data."""
     scores = v @ w.T
     text_ranks = np.array([(scores[:, j] >= scores[owner[j], j]).sum() - 1 for j in range(len(w))])
@@ -62,8 +57,8 @@ def ranks_of(v: np.ndarray, w: np.ndarray, owner: np.ndarray) -> tuple[np.ndarra
     return image_ranks, text_ranks, np.argsort(-scores, 1)[:, :10], np.argsort(-scores.T, 1)[:, :10]
 
 
-def recalls(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]:
-    metrics: dict[str, float] = {}
+def recalls(image_ranks, text_ranks):
+    metrics = {}
     for way, ranks in (("i2t", image_ranks), ("t2i", text_ranks)):
         metrics |= {f"{way}_r{k}": 100.0 * float((ranks < k).mean()) for k in (1, 5, 10)}
         metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
@@ -72,9 +67,7 @@ def recalls(image_ranks: np.ndarray, text_ranks: np.ndarray) -> dict[str, float]
     return metrics
 
 
-def write_embeddings(
-    folder: Path, v: np.ndarray, w: np.ndarray, owner: np.ndarray, split: str = "dev", **values: Any
-) -> Path:
+def write_embeddings(folder, v, w, owner, split="dev", **values):
     """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
     ranks = ranks_of(v, w, owner)
     defaults = {
@@ -88,13 +81,13 @@ def write_embeddings(
     return write_analysis(folder, split, **({"image_of_text": owner} | defaults | values))
 
 
-def write_configured(root: Path, config: Config, **about: Any) -> Path:
+def write_configured(root, config, **about):
     """A run folder with its configuration and no words."""
     document = to_document(config) | ({"about": about} if about else {})
     return write_sealed(root / config.name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
 
 
-def draw_pictures(folder: Path, count: int) -> list[str]:
+def draw_pictures(folder, count):
     folder.mkdir(parents=True, exist_ok=True)
     names = []
     for number in range(count):
@@ -108,19 +101,19 @@ def draw_pictures(folder: Path, count: int) -> list[str]:
 
 
 def write_run(
-    root: Path,
-    name: str,
+    root,
+    name,
     *,
-    loss: str = "dcl",
-    images: int = 40,
-    noise: float = 1.0,
-    seed: int = 0,
-    captions: Sequence[str] | None = None,
-    pictures: bool = True,
-    epochs: int = 3,
-    picture_names: Sequence[str] | None = None,
-    per_image: int = CAPTIONS_PER_IMAGE,
-) -> Path:
+    loss="dcl",
+    images=40,
+    noise=1.0,
+    seed=0,
+    captions=None,
+    pictures=True,
+    epochs=3,
+    picture_names=None,
+    per_image=CAPTIONS_PER_IMAGE,
+):
     """A finished run with history, status and an analysis of dev."""
     config = changed(Config(name=name), data="demo", loss=loss, epochs=epochs, seed=seed)
     folder = write_configured(root, config)
@@ -131,12 +124,12 @@ def write_run(
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
         for epoch in range(1, epochs + 1):
-            part: dict[str, Any] = {key: value * epoch / epochs for key, value in metrics.items()}
+            part = {key: value * epoch / epochs for key, value in metrics.items()}
             facts = {"epoch": epoch, "loss": 2.0 / epoch, "metrics": part, "rsum": part["rsum"]}
             history.write("epoch", step=10 * epoch, **facts)
         history.write("stop", step=10 * epochs)
     write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
-    changes: dict[str, Any] = {"captions": list(captions)}
+    changes = {"captions": list(captions)}
     if pictures:
         shown = root.parent / f"{root.name}-pictures"
         changes |= {"image_names": draw_pictures(shown, images), "picture_folder": shown}
@@ -146,7 +139,7 @@ def write_run(
     return folder
 
 
-def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarray]:
+def write_halves(root, *, images=60):
     """Two runs that trained on complementary halves of a train split with a tenth of its captions exchanged, and
     evaluated on it; and which captions those are. A run believes the captions of the images it saw."""
     true_owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
@@ -171,18 +164,7 @@ def write_halves(root: Path, *, images: int = 60) -> tuple[list[Path], np.ndarra
     return folders, owner != true_owner
 
 
-def write_prototypes(
-    run: Run,
-    folder: Path,
-    *,
-    centroids: np.ndarray,
-    pairs: np.ndarray,
-    cosines: np.ndarray,
-    images: np.ndarray,
-    texts: np.ndarray,
-    members: np.ndarray,
-    **facts: Any,
-) -> None:
+def write_prototypes(run, folder, *, centroids, pairs, cosines, images, texts, members, **facts):
     """Write the run's analysis of dev, with these prototypes, into a run folder."""
     analysis = run.analysis("dev")
     arrays = {name: analysis.array(name) for name in ("image_of_text", *EMBEDDINGS, *RANKS)}
@@ -192,16 +174,7 @@ def write_prototypes(
     write_analysis(folder, "dev", fingerprint="1" * 12, **about, **arrays, **facts)
 
 
-def import_run_folder(
-    root: Path,
-    name: str,
-    *,
-    images: int = 40,
-    noise: float = 1.5,
-    seed: int = 0,
-    pictures: Path | None = None,
-    queries: Sequence[str] = (),
-) -> Path:
+def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None, queries=()):
     """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
     folder that `write_run` drew, saved query k is the embedding of image k."""
     files = root.parent / f"{name}-embeddings"
@@ -220,7 +193,7 @@ def import_run_folder(
     return import_run(embeddings, root, name, "dev")[0]
 
 
-def reseal(folder: Path) -> None:
+def reseal(folder):
     """Make the manifest of a sealed folder fit its files, as whoever wants to do harm would."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     sealed_lines = {
@@ -236,18 +209,18 @@ def reseal(folder: Path) -> None:
         path.write_text("".join(f"{seal_line(record, run_key(folder))}\n" for record in records))
 
 
-def flip(path: Path) -> None:
+def flip(path):
     """Change one bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
 
 
-def cut(path: Path) -> None:
+def cut(path):
     """Take away the end of a file."""
     path.write_bytes(path.read_bytes()[:-3])
 
 
-def damage(run: Path) -> None:
+def damage(run):
     """Flip one bit of the configuration."""
     flip(run / "config.toml")

@@ -8,9 +8,6 @@ the kind of device goes the way it goes on a GPU. What it cannot show: CUDA's ke
 Registering is for the whole process, so it is done in one of its own.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn
@@ -21,8 +18,8 @@ _KEY = "PrivateUse1"
 _COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
 # Lengths and sizes stay on the CPU.
 _PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}
-_kept: dict[int, Tensor] = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
-_libraries: list[torch.library.Library] = []
+_kept = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
+_libraries = []
 
 
 class _Tensor(Tensor):
@@ -32,11 +29,11 @@ class _Tensor(Tensor):
 
 
 class _Module(backend_registration._DummyBackendModule):
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+    def get_amp_supported_dtype(self):
         return []
 
 
-def register() -> torch.device:
+def register():
     """Make the device known to this process."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
@@ -49,11 +46,11 @@ def register() -> torch.device:
     aten.impl("_thnn_fused_gru_cell", _gru_cell, _KEY)
     aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward, _KEY)
     rnn._VF._pad_packed_sequence = _pad_packed
-    Tensor.pin_memory = lambda self, device=None: self  # type: ignore[method-assign]
+    Tensor.pin_memory = lambda self, device=None: self
     return torch.device(NAME)
 
 
-def _operations_of_every_device() -> list[Any]:
+def _operations_of_every_device():
     """Operations that PyTorch implements on any device with access to its memory."""
     found = []
     kinds = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
@@ -67,31 +64,31 @@ def _operations_of_every_device() -> list[Any]:
     return found
 
 
-def _as_function(operation: Any) -> Callable[..., Any]:
+def _as_function(operation):
     return lambda *args, **kwargs: _run(operation, *args, **kwargs)
 
 
-def _wrap(values: Tensor) -> Tensor:
+def _wrap(values):
     wrapped = torch._C._acc.create_empty_tensor(list(values.shape), values.dtype)
     wrapped.__class__ = _Tensor
     _kept[wrapped.untyped_storage()._cdata] = values
     return wrapped
 
 
-def _real(tensor: Tensor) -> Tensor:
+def _real(tensor):
     values = _kept[tensor.untyped_storage()._cdata]
     if values.shape != tensor.shape:
         raise RuntimeError(f"the device does not know a tensor of shape {tuple(tensor.shape)}")
     return values
 
 
-def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
+def _run(operation, *args, **kwargs):
     """One operation on the CPU tensors behind; refused when it would mix devices."""
     name = operation._schema.name
-    tensors: list[Tensor] = []
-    given: dict[int, Tensor] = {}
+    tensors = []
+    given = {}
 
-    def behind(value: Any) -> Any:
+    def behind(value):
         if isinstance(value, torch.device):
             return torch.device("cpu") if value.type == NAME else value
         if not isinstance(value, Tensor):
@@ -116,7 +113,7 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     if name == "aten::_pack_padded_sequence":
         return _wrap(result[0]), result[1]
 
-    def back(value: Any) -> Any:
+    def back(value):
         """The tensor that was given, when the operation worked in place."""
         if not isinstance(value, Tensor):
             return value
@@ -125,13 +122,13 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     return _each(result, back)
 
 
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+def _each(value, change):
     """A value changed, or every part of a list of them: operations know no other nesting."""
     nested = isinstance(value, list | tuple)
     return type(value)(_each(part, change) for part in value) if nested else change(value)
 
 
-def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
+def _refuse_a_mixture(name, tensors):
     if name in _COPIES or name in _PACKED or not any(tensor.device.type == NAME for tensor in tensors):
         return
     indexed = name.startswith("aten::index") and tensors[0].device.type == NAME
@@ -142,9 +139,7 @@ def _refuse_a_mixture(name: str, tensors: list[Tensor]) -> None:
             raise RuntimeError(message)
 
 
-def _gru_cell(
-    from_input: Tensor, from_state: Tensor, state: Tensor, *biases: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _gru_cell(from_input, from_state, state, *biases):
     """PyTorch has this step for accelerators only."""
     from_input, from_state, state = map(_real, (from_input, from_state, state))
     of_input, of_state = [None if bias is None else _real(bias) for bias in biases] or (None, None)
@@ -157,7 +152,7 @@ def _gru_cell(
     return _wrap((1 - update) * new + update * state), _wrap(workspace)
 
 
-def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
+def _gru_cell_backward(grad, workspace, has_bias):
     grad = _real(grad)
     reset, update, new, state, state_n = _real(workspace).chunk(5, 1)
     to_new = grad * (1 - update) * (1 - new * new)
@@ -169,9 +164,7 @@ def _gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> tuple
     return _wrap(to_input), _wrap(to_state), _wrap(grad * update), *biases
 
 
-def _pad_packed(
-    data: Tensor, sizes: Tensor, batch_first: bool, value: float, total: int
-) -> tuple[Tensor, Tensor]:
+def _pad_packed(data, sizes, batch_first, value, total):
     """Copy by an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
     longest, most = max(len(sizes), total), int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)

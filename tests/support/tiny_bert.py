@@ -1,7 +1,5 @@
 """A BERT folder as transformers saves one, with 16 numbers a word piece and a vocabulary of a few words."""
 
-from pathlib import Path
-
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
@@ -9,7 +7,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 POSITIONS = 12
 
 
-def write_tiny_bert(folder: Path, words: list[str]) -> Path:
+def write_tiny_bert(folder, words):
     """Save a model, its configuration and the tokenizer of these words."""
     folder.mkdir(parents=True)
     pieces = PIECES + sorted(set(words))

@@ -3,20 +3,16 @@
 import copy
 import io
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.data.batches import Batch, TrainingBatches
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save
-from coder_core.runs.saves import Save, SaveStore
+from coder_core.runs.saves import SaveStore
 from tests.support.configs import changed
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
@@ -24,9 +20,7 @@ WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat"]
 WORDS += ["runs", "sits", "jumps", "near", "far", "from", "the"]
 
 
-def write_tiny_data(
-    folder: Path, *, images: int = 20, captions: int = 2, regions: int = 4, size: int = 6
-) -> Path:
+def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):
     """train and dev splits of random features and captions of 1 to 7 words; 5 times fewer images in dev."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
@@ -37,7 +31,7 @@ def write_tiny_data(
     return folder
 
 
-def tiny_config(data: Path, name: str = "tiny", **values: Any) -> Config:
+def tiny_config(data, name="tiny", **values):
     """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank.
 
     `values` are settings of any section.
@@ -49,22 +43,22 @@ def tiny_config(data: Path, name: str = "tiny", **values: Any) -> Config:
     return changed(Config(name=name), **settings | values)
 
 
-def quiet() -> Console:
+def quiet():
     """A console nobody sees; `console.file.getvalue()` tells what was printed."""
     return Console(file=io.StringIO(), width=200)
 
 
-def printed(console: Console) -> str:
+def printed(console):
     """Everything printed on a `quiet` console, on one line."""
     return " ".join(console.file.getvalue().split())
 
 
-def stopping(batches: TrainingBatches, step: int, number: int = signal.SIGTERM) -> TrainingBatches:
+def stopping(batches, step, number=signal.SIGTERM):
     """Return the same batches; a signal comes to this process just before that of `step`, counted from 0."""
     batches = copy.copy(batches)
     stream = batches.stream
 
-    def interrupted(start: int, stop: int) -> Iterator[Batch]:
+    def interrupted(start, stop):
         for position, batch in enumerate(stream(start, stop), start):
             if position == step:
                 signal.raise_signal(number)
@@ -74,25 +68,25 @@ def stopping(batches: TrainingBatches, step: int, number: int = signal.SIGTERM) 
     return batches
 
 
-def newest_state(folder: Path) -> Save:
+def newest_state(folder):
     """The newest verified state of a run."""
     return SaveStore(folder / "state", keep=2).newest()
 
 
-def state_tensors(folder: Path) -> dict[str, Tensor]:
+def state_tensors(folder):
     """Every tensor of the newest state: weights, moments and what the parts save."""
     save = newest_state(folder)
     stems = [Path(name).stem for name in save.manifest["files"] if name.endswith(".safetensors")]
     return {f"{stem}.{name}": tensor for stem in stems for name, tensor in save.tensors(stem).items()}
 
 
-def position(folder: Path) -> dict[str, Any]:
+def position(folder):
     """Position of the newest state, without the seconds it took."""
     facts = newest_state(folder).document("position")
     return {key: value for key, value in facts.items() if key != "seconds"}
 
 
-def events(folder: Path, kind: str = "") -> list[dict[str, Any]]:
+def events(folder, kind=""):
     """Steps and epochs in the history, or the ones of a kind, without times."""
     timed = {"time", "seconds", "pairs_per_second"}
     return [
@@ -102,7 +96,7 @@ def events(folder: Path, kind: str = "") -> list[dict[str, Any]]:
     ]
 
 
-def assert_same_run(actual: Path, expected: Path) -> None:
+def assert_same_run(actual, expected):
     """Both runs' newest states are the same bit for bit, and so are the events of their histories."""
     assert newest_state(actual).name == newest_state(expected).name
     ours, theirs = state_tensors(actual), state_tensors(expected)

@@ -1,20 +1,14 @@
 """Dual encoders as transformers saves them, with random weights of a few thousand numbers."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import torch
-from PIL import Image
 
 SIZE, WIDTH, LONGEST = 32, 32, 16
 _LAYERS = {"hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-TEXT: dict[str, Any] = _LAYERS | {"max_position_embeddings": LONGEST}
-VISION: dict[str, Any] = _LAYERS | {"patch_size": 8}
+TEXT = _LAYERS | {"max_position_embeddings": LONGEST}
+VISION = _LAYERS | {"patch_size": 8}
 
 
-def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
+def write_tiny_clip(folder, *, seed=0, space=24):
     """A CLIP folder: 32 × 32 pixels, letters as tokens, embeddings of `space` numbers."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
@@ -32,7 +26,7 @@ def write_tiny_clip(folder: Path, *, seed: int = 0, space: int = 24) -> Path:
     return folder
 
 
-def write_tiny_siglip(folder: Path, words: Sequence[str], *, seed: int = 0) -> Path:
+def write_tiny_siglip(folder, words, *, seed=0):
     """A SigLIP folder: 32 × 32 pixels, words as tokens."""
     from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel
 
@@ -40,7 +34,7 @@ def write_tiny_siglip(folder: Path, words: Sequence[str], *, seed: int = 0) -> P
     return _write(folder, SiglipModel, SiglipConfig, {"image_size": SIZE}, words, seed)
 
 
-def write_tiny_naflex(folder: Path, words: Sequence[str], *, seed: int = 0) -> Path:
+def write_tiny_naflex(folder, words, *, seed=0):
     """A SigLIP 2 folder of any aspect ratio: at most 16 patches of 8 × 8 pixels."""
     from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model
 
@@ -48,7 +42,7 @@ def write_tiny_naflex(folder: Path, words: Sequence[str], *, seed: int = 0) -> P
     return _write(folder, Siglip2Model, Siglip2Config, {"num_patches": 16}, words, seed)
 
 
-def _write(folder: Path, model: Any, kind: Any, vision: Any, words: Sequence[str], seed: int) -> Path:
+def _write(folder, model, kind, vision, words, seed):
     torch.manual_seed(seed)
     text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
     _spread(model(kind(text_config=text, vision_config=VISION | vision))).save_pretrained(folder)
@@ -56,7 +50,7 @@ def _write(folder: Path, model: Any, kind: Any, vision: Any, words: Sequence[str
     return folder
 
 
-def _spread(model: Any) -> Any:
+def _spread(model):
     """The model with weights large enough that pictures and texts differ."""
     with torch.no_grad():
         for parameter in model.parameters():
@@ -65,7 +59,7 @@ def _spread(model: Any) -> Any:
     return model
 
 
-def _word_tokenizer(words: Sequence[str]) -> Any:
+def _word_tokenizer(words):
     """One token a word; like SigLIP's own it also gives a mask, which the model was not trained with."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -77,9 +71,7 @@ def _word_tokenizer(words: Sequence[str]) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LONGEST, **special)
 
 
-def embedded_by_transformers(
-    folder: Path, pictures: Sequence[Image.Image], captions: Sequence[str], *, pad: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def embedded_by_transformers(folder, pictures, captions, *, pad=False):
     """Images and captions as transformers itself embeds them, all at once; `pad`, as SigLIP reads texts, without a mask."""
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 

@@ -3,8 +3,6 @@
 import io
 import json
 from itertools import cycle
-from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -18,7 +16,7 @@ WORDS = sorted(
 )
 
 
-EVERY_PART: dict[str, Any] = {
+EVERY_PART = {
     **{"image_tuning": "lora", "text_tuning": "frozen", "lora_dropout": 0.1, "projection": "linear"},
     **{"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "word_size": 6, "concepts": 3},
     **{"loss": "dcl", "bank_size": 6, "prototypes": 3, "sample_weights": "combined", "neighbours": 3},
@@ -27,7 +25,7 @@ EVERY_PART: dict[str, Any] = {
 }
 
 
-def write_towers_and_data(folder: Path) -> Path:
+def write_towers_and_data(folder):
     """folder/clip, folder/siglip and folder/data: 6 train, 3 dev and 3 test pictures with two captions each."""
     write_tiny_clip(folder / "clip")
     write_tiny_siglip(folder / "siglip", WORDS)
@@ -35,7 +33,7 @@ def write_towers_and_data(folder: Path) -> Path:
     return folder
 
 
-def write_pictures_of_any_shape(folder: Path) -> Path:
+def write_pictures_of_any_shape(folder):
     """folder/naflex, and folder/shapes: the data of `write_towers_and_data`, its pictures of 2 × 8, 3 × 5 and 4 × 4
     patches in turn in every split."""
     write_tiny_naflex(folder / "naflex", WORDS)
@@ -47,7 +45,7 @@ def write_pictures_of_any_shape(folder: Path) -> Path:
     return folder
 
 
-def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **values: Any) -> Config:
+def tower_config(folder, name="tuned", *, model="clip", **values):
     """Both towers of a dual encoder in full, in their own space.
 
     Args:
@@ -57,7 +55,7 @@ def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **va
         values: settings of any section.
     """
     tower, data = str(folder / model), str(folder / ("shapes" if model == "naflex" else "data"))
-    settings: dict[str, Any] = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
+    settings = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
     settings |= dict.fromkeys(("image_tuning", "text_tuning"), "full")
     settings |= dict.fromkeys(("image_pooling", "text_pooling"), "tower")
     settings |= {"loss": "infonce", "temperature": 0.05, "drop_words": 0.0, "seed": 5, "threads": 1}
@@ -66,7 +64,7 @@ def tower_config(folder: Path, name: str = "tuned", *, model: str = "clip", **va
     return changed(Config(name=name), **settings | values)
 
 
-def with_every_part(folder: Path) -> Config:
+def with_every_part(folder):
     """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
     concepts = folder / "concepts.json"
     concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))

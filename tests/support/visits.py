@@ -7,7 +7,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -39,16 +38,15 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
   document.head.append(style)
 })"""
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # all that another theme can break
-Listener = tuple[int, list[str]]  # its port, and the paths it was asked for
 
 
-def given_runs() -> Path | None:
+def given_runs():
     """The folder of real runs that CODER_SCREENSHOT_RUNS names, for the documentation's pictures."""
     given = os.environ.get("CODER_SCREENSHOT_RUNS")
     return Path(given).resolve() if given else None
 
 
-def new_context(browser: Any) -> Any:
+def new_context(browser):
     """A window whose pages know when they are drawn."""
     context = browser.new_context(viewport=SIZE, color_scheme="light")
     context.set_default_timeout(PATIENCE)
@@ -60,32 +58,32 @@ def new_context(browser: Any) -> Any:
 class Visit:
     """A browser tab with its console errors and all requests to other hosts."""
 
-    def __init__(self, browser: Any, port: int, context: Any = None) -> None:
+    def __init__(self, browser, port, context=None):
         self.context = context or new_context(browser)
         self.page = self.context.new_page()
         self.port = port
         self.waits = 0
-        self.errors: list[str] = []
-        self.foreign: list[str] = []
+        self.errors = []
+        self.foreign = []
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
         self.page.on("dialog", lambda dialog: self.foreign.append(f"dialog {dialog.message}"))
 
-    def another_tab(self) -> Visit:
+    def another_tab(self):
         """A second tab in the same window, which rests while another is in front."""
         return Visit(None, self.port, self.context)
 
-    def _on_console(self, message: Any) -> None:
+    def _on_console(self, message):
         if message.type == "error" and not message.location.get("url", "").endswith(PROBES):
             self.errors.append(f"{message.text} {message.location}")
 
-    def _on_request(self, request: Any) -> None:
+    def _on_request(self, request):
         local = (f"http://127.0.0.1:{self.port}/", f"ws://127.0.0.1:{self.port}/", "data:", "blob:")
         if not request.url.startswith(local):
             self.foreign.append(request.url)
 
-    def open(self, path: str, *, charts: bool = True) -> None:
+    def open(self, path, *, charts=True):
         """Load a page and wait until it is drawn, with at least one chart unless it has none."""
         self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
         self.page.get_by_role("heading", level=1).wait_for()
@@ -93,58 +91,58 @@ class Visit:
             self.page.locator(f"{CHART} .plot-container").first.wait_for()
         self.settle()
 
-    def settle(self) -> None:
+    def settle(self):
         """Wait until the server has answered, the script has run through and every element is drawn and at rest."""
         self.waits += 1
         self.page.wait_for_function("call => window.settled(call)", arg=self.waits, polling=30)
 
-    def reach(self, pattern: str) -> None:
+    def reach(self, pattern):
         """Wait until the address matches and its page is drawn."""
         self.page.wait_for_url(re.compile(pattern))
         self.settle()
 
-    def show(self, text: str | re.Pattern[str], **options: Any) -> None:
+    def show(self, text, **options):
         """Wait until the page shows this text and is drawn."""
         self.page.get_by_text(text, **options).first.wait_for()
         self.settle()
 
-    def query(self) -> dict[str, list[str]]:
+    def query(self):
         """The parameters of the address."""
         return parse_qs(urlsplit(self.page.url).query)
 
-    def number(self, label: str) -> int:
+    def number(self, label):
         """The value of a number field."""
         return int(self.page.get_by_label(label, exact=True).input_value())
 
-    def unsliced(self) -> None:
+    def unsliced(self):
         """Wait until nothing is filtered."""
         self.page.get_by_role("button", name="Clear slice").wait_for(state="detached")
         self.settle()
 
-    def enter(self, label: str, text: str) -> None:
+    def enter(self, label, text):
         """Type into the field of this name and press Enter."""
         field = self.page.get_by_label(label, exact=True)
         field.fill(text)
         field.press("Enter")
 
-    def follow(self, page: str) -> None:
+    def follow(self, page):
         """Click on a link of the sidebar."""
         self.page.locator(".st-key-pages").get_by_role("link", name=page).click()
         self.titled(page)
 
-    def titled(self, page: str) -> None:
+    def titled(self, page):
         """Wait until the page of this name is drawn."""
         self.page.wait_for_function("page => document.title.startsWith(page)", arg=page)
         self.settle()
 
-    def darken(self) -> None:
+    def darken(self):
         """Draw the same page in the dark theme."""
         self.page.emulate_media(color_scheme="dark")
         self.settle()
         self.page.keyboard.press("r")  # Streamlit's key for another run: the server colours the figures
         self.settle()
 
-    def check(self) -> None:
+    def check(self):
         """Nothing failed, no other host was asked, and every chart has marks in it."""
         assert self.page.locator("[data-testid=stException]").count() == 0
         assert self.errors == []
@@ -153,7 +151,7 @@ class Visit:
             marks = chart.locator(".trace, .point, .hm image, .heatmaplayer image").count()
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
 
-    def check_accessibility(self, *, in_dark: bool = False) -> None:
+    def check_accessibility(self, *, in_dark=False):
         """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page; then, `in_dark`,
         no weak contrast in the dark theme."""
         self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
@@ -164,7 +162,7 @@ class Visit:
         self.page.set_viewport_size(SIZE)
         assert failures == [], failures
 
-    def violations(self, within: str, *, colours_only: bool = False) -> list[tuple[str, str, str]]:
+    def violations(self, within, *, colours_only=False):
         """Rule, element and summary of what axe-core finds (with `colours_only` of contrast) within a selector."""
         from axe_playwright_python.base import AXE_SCRIPT
 
@@ -179,7 +177,7 @@ class Visit:
             for node in rule["nodes"]
         ]
 
-    def downloaded(self, label: str) -> io.BytesIO:
+    def downloaded(self, label):
         """The page's first table as a file of this kind, "CSV" for example."""
         self.page.get_by_role("button", name="Download table").first.click()
         with self.page.expect_download() as download:
@@ -188,11 +186,11 @@ class Visit:
         self.page.keyboard.press("Escape")
         return content
 
-    def read_from_disk(self, file: Path) -> str:
+    def read_from_disk(self, file):
         """The text of a page that requests nothing else, reports no error and draws all its pictures."""
         page = self.context.new_page()
-        requests: list[str] = []
-        errors: list[str] = []
+        requests = []
+        errors = []
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: errors.append(message.text))
         page.goto(file.as_uri())
@@ -204,22 +202,22 @@ class Visit:
         assert errors == []
         return text
 
-    def colour(self) -> str:
+    def colour(self):
         """The colour of text in the first chart."""
         return str(self.page.evaluate(f"document.querySelector('{CHART}')._fullLayout.font.color"))
 
 
-def row_number(visit: Visit, row: int) -> int:
+def row_number(visit, row):
     """The caption of a row of the page's first table."""
     return int(re.findall(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[0])
 
 
-def picture(port: int, kind: str) -> str:
+def picture(port, kind):
     """A name that is a Markdown picture of the listener's; a file's name holds no slash, a character reference does."""
     return f"x{kind}![{kind}](http:&#47;&#47;127.0.0.1:{port}&#47;{kind})"
 
 
-def payloads(port: int) -> list[str]:
+def payloads(port):
     """Captions that would call the listener if anything took them for more than text."""
     to = f"http://127.0.0.1:{port}"
     return [

@@ -1,9 +1,5 @@
 """Runs that were trained with sample weights, as training leaves them."""
 
-from pathlib import Path
-from typing import Any
-
-from coder_core.config.schema import Config
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
 
@@ -11,15 +7,15 @@ KINDS = {"combined": "combined", "opposite": "diversity", "hal": "hal"}
 COUNT, SCALE = 4, 4.0
 
 
-def weighted(data: Path, name: str = "tiny", *, dropout: bool = True, bank: int = 0, **values: Any) -> Config:
+def weighted(data, name="tiny", *, dropout=True, bank=0, **values):
     """Diversity weights with the n-pairs hinge, unless said otherwise."""
-    usual: dict[str, Any] = {"loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0}
+    usual = {"loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0}
     usual |= {"sample_weights": "diversity", "weight_scale": SCALE, "neighbours": COUNT}
     usual |= {"neighbours_of_neighbours": 0}
     return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 
-def train_weighted(base: Path) -> Path:
+def train_weighted(base):
     """Runs on one small data set: both measures, DIVERSITY with Γ = 1, HAL (no neighbours), and one without weights."""
     data = write_tiny_data(base / "data", images=30, captions=3)
     for name, kind in KINDS.items():
