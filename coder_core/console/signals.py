@@ -5,6 +5,7 @@ import signal
 import stat
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Self
 
@@ -51,6 +52,26 @@ def _leave_terminal() -> None:
         if stat.S_ISCHR(os.fstat(stream).st_mode):
             os.dup2(nowhere, stream)
     os.close(nowhere)
+
+
+class StopRequestedError(Exception):
+    """A signal came during an evaluation."""
+
+
+class StopRequest(StopSignals):
+    """Note SIGTERM, SIGHUP or Ctrl-C, which save and stop; a second one stops at once. `signal` is 0 before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signal = 0
+
+    def noted(self, number: int) -> None:
+        if self.signal:
+            os._exit(128 + number)
+        self.signal = number
+        message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
+        with suppress(OSError):  # the terminal may be gone
+            os.write(sys.stderr.fileno(), message.encode())
 
 
 class Interrupts:

@@ -20,11 +20,10 @@ from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
-from coder_core.console.signals import StoppedBySignalError
+from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
 from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.lines import count_cases
-from coder_core.training.stopping import StopRequest, StopRequestedError
 
 VERSION = 1  # of how blocks are made
 BLOCK_ON_CPU = 32

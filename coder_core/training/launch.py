@@ -24,7 +24,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
 from coder_core.console.plain_files import check_folder, check_plain
 from coder_core.console.progress import watching
-from coder_core.console.signals import StoppedBySignalError
+from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
 from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
@@ -47,7 +47,6 @@ from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.size_checks import check_schedule, with_fitting_warmup
 from coder_core.training.state import STATES_KEPT, Position, check_parts
-from coder_core.training.stopping import StopRequest, StopRequestedError
 from coder_core.training.trainer import Trainer
 
 TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher

@@ -1,16 +1,11 @@
-"""Stop training before its end: at a signal, or at a number that is not finite."""
+"""Stop training at a number that is not finite."""
 
-import os
-import signal
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.signals import StopSignals
 from coder_core.data.batches import Batch
 from coder_core.training.losses import Losses
 
@@ -19,26 +14,6 @@ SAMPLES_NAMED = 5
 
 class NotFiniteError(InputError):
     """A loss, gradient or state is NaN or Inf; nothing was saved since."""
-
-
-class StopRequestedError(Exception):
-    """A signal came during an evaluation."""
-
-
-class StopRequest(StopSignals):
-    """Note SIGTERM, SIGHUP or Ctrl-C, which save and stop; a second one stops at once. `signal` is 0 before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.signal = 0
-
-    def noted(self, number: int) -> None:
-        if self.signal:
-            os._exit(128 + number)
-        self.signal = number
-        message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
-        with suppress(OSError):  # the terminal may be gone
-            os.write(sys.stderr.fileno(), message.encode())
 
 
 def check_losses(losses: Losses, batch: Batch, step: int) -> None:

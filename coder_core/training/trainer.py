@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.config.schema import Config
+from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
@@ -25,7 +26,7 @@ from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
 from coder_core.training.step import EpochEnd, compute_losses
-from coder_core.training.stopping import StopRequest, StopRequestedError, check_losses
+from coder_core.training.stopping import check_losses
 
 
 class Trainer:
