@@ -8,6 +8,7 @@ images.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,37 +65,8 @@ VAGUE_STREAM = 9  # of the random numbers that choose captions
 EMPTY = "a picture"  # of a caption without a known noun
 UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # that take no article
 
-COARSE: dict[str, str] = {
-    "person": "man woman boy girl guy lady child kid baby toddler infant teenager adult male female gentleman player "
-    "skateboarder snowboarder surfer biker cyclist bicyclist motorcyclist skier climber hiker runner rider racer "
-    "swimmer diver dancer performer athlete goalie wrestler cowboy clown bride groom policeman fireman worker cook "
-    "musician guitarist spectator pedestrian shepherd brunette",
-    "people": "men women boys girls guys ladies children kids babies toddlers infants teenagers adults males females "
-    "players skateboarders snowboarders surfers bikers cyclists bicyclists motorcyclists skiers climbers hikers "
-    "runners riders racers swimmers divers dancers performers athletes wrestlers cowboys clowns workers musicians "
-    "spectators onlookers pedestrians crowd couple family team band audience bunch group",
-    "animal": "dog cat horse bird puppy poodle greyhound terrier retriever bulldog labrador collie cow bull sheep goat "
-    "fish duck camel elephant monkey kitten pony rabbit deer",
-    "animals": "dogs cats horses birds puppies poodles greyhounds cows bulls goats ducks camels",
-    "vehicle": "car truck bus van train boat canoe kayak raft ship bike bicycle motorcycle motorbike scooter jeep atv "
-    "tractor taxi plane airplane cart wagon tricycle unicycle dirtbike buggy sled",
-    "vehicles": "cars trucks buses trains boats canoes kayaks bikes bicycles motorcycles scooters planes",
-    "clothes": "shirt t-shirt tshirt jacket coat hat cap helmet dress shorts pants jeans trunks suit uniform jersey "
-    "sweater sweatshirt vest scarf gloves glove shoes shoe boots boot sandals outfit costume skirt bikini swimsuit "
-    "wetsuit hoodie headband bandanna sunglasses goggles glasses tie robe clothing outfits uniforms shirts hats caps "
-    "helmets dresses suits costumes jackets hood apron backpack",
-    "water": "lake river ocean sea pool pond stream creek wave waves puddle waterfall surf shore fountain rapids bay",
-    "place": "street road sidewalk park field beach yard backyard forest woods city town mountain mountains hill "
-    "hillside cliff desert playground court track path trail alley market store shop mall restaurant bar kitchen room "
-    "house building buildings stadium arena gym bridge garden farm school station lawn meadow valley slope parking "
-    "ground grass snow sand dirt",
-    "thing": "ball frisbee toy stick rope tree bench chair table fence wall rock railing ramp swing slide skateboard "
-    "snowboard surfboard skis guitar camera phone cellphone book newspaper bottle cup glass bag basket umbrella flag "
-    "sign bat racket net goal hurdle hoop hose sprinkler tunnel log branch trampoline drum microphone balloon tent "
-    "bucket pole box plate cake bowl food football baseball basketball soccer volleyball tennis hockey cigarette",
-    "things": "balls toys sticks ropes trees benches chairs tables rocks guitars cameras balloons flags books stairs "
-    "steps skateboards bottles bags flowers leaves",
-}
+_LINES = Path(__file__).with_name("coarse_words.txt").read_text("utf-8").splitlines()
+COARSE: dict[str, str] = dict(line.split(": ") for line in _LINES)  # coarse word → the words it stands for
 COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
 _WORD = re.compile(r"[\w'-]+")
 _ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)

@@ -1,9 +1,11 @@
 """Write five captions of a scene as a person might, from exact to vague, every one true of the picture."""
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 
@@ -22,66 +24,16 @@ RECIPES = (
 TRIES = 20  # draws before a caption may repeat within a picture
 
 
-def _table(text: str) -> dict[str, tuple[str, ...]]:
-    """Lines "key: word, synonym, …" → key → words, the common word first."""
-    rows = (line.strip().split(": ") for line in text.strip().splitlines())
-    return {key: tuple(words.split(", ")) for key, words in rows}
-
-
-def _synonyms(text: str) -> dict[str, tuple[str, ...]]:
-    """ "word=synonym, …" → word → both."""
-    pairs = [tuple(pair.split("=")) for pair in text.split(", ")]
-    return {words[0]: words for words in pairs}
-
-
-LOOKS = _synonyms(
-    "circle=disc, square=box, ring=hoop, diamond=rhombus, cross=plus sign, flower=blossom, moon=crescent, "
-    "purple=violet"
+_WORDINGS = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text("utf-8"))
+LOOKS, TEXTURES, SIZES, RELATIONS, PLACES, GROUNDS = (
+    {key: tuple(words) for key, words in _WORDINGS[name].items()}
+    for name in ("looks", "textures", "sizes", "relations", "places", "grounds")
 )
-TEXTURES = _synonyms("striped=stripy, dotted=spotted, checkered=checked")
-TEXTURES_AFTER = {"striped": "stripes", "dotted": "dots", "checkered": "a checkerboard pattern"}
-SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big")}
-RELATIONS = _table("""
-    left: left of, to the left of
-    right: right of, to the right of
-    above: above, over
-    below: below, under
-    near: next to, close to, beside
-""")
-PLACES = _table("""
-    top left: in the top left corner, at the upper left
-    top right: in the top right corner, at the upper right
-    bottom left: in the bottom left corner, at the lower left
-    bottom right: in the bottom right corner, at the lower right
-    middle: in the middle, at the centre
-""")
-GROUNDS = _table("""
-    sky: in a blue sky, in the sky, against the clouds
-    sunset: at sunset, in the evening light, over the hills at dusk
-    grass: on grass, on a green meadow, on the lawn
-    sand: on sand, on the beach, in the desert
-    night: at night, in a starry night, among the stars of the night
-    paper: on paper, on a sheet of squared paper, on a notebook page
-    water: on water, in the sea, in a pool
-    wood: on wood, on a wooden table, on wooden boards
-    snow: on snow, in the snow, on a snowy field
-""")
+TEXTURES_AFTER: dict[str, str] = _WORDINGS["textures-after"]
+VAGUE_CAPTIONS, EMPTY_CAPTIONS = _WORDINGS["vague"], _WORDINGS["empty"]
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 ANY_ONE = ("shape", "thing", "object")
 ANY_MANY = ("shapes", "things", "objects")
-
-# True of every picture: each holds two or more things on a ground.
-_VAGUE = (
-    "a few objects on a background, things here and there, a picture of some simple shapes, "
-    "some shapes on a background, shapes lying about in a picture, simple figures on a simple background, "
-    "things in front of a background, an arrangement of shapes, some objects scattered around, "
-    "things of some shape and colour"
-)
-_EMPTY = (
-    "some shapes, a picture with things in it, some things, a picture, an image of something, "
-    "there are some objects, shapes in a picture, a few things, an image with some shapes, something to look at"
-)
-VAGUE_CAPTIONS, EMPTY_CAPTIONS = _VAGUE.split(", "), _EMPTY.split(", ")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed):
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
     sources, files = ((root / "coder_core").rglob("*.*") for root in (REPOSITORY, installed))
-    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix in (".py", ".toml", ".typed")}
+    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix != ".pyc"}
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
 
 

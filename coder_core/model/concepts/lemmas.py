@@ -6,6 +6,7 @@ captions) into "playe" and leaves "sitting" (1,013) apart from "sit", two of the
 parts of speech and to the captions, makes up "sunglass" and "stripe". Both take about a second."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["object", "property", "motion"]
@@ -14,35 +15,14 @@ Kind = Literal["object", "property", "motion"]
 LEAST_SINGULAR = 0.05
 VOWELS = "aeiou"
 
-# Base form, then the forms that no rule gives.
-_NOUNS = """
-man men, woman women, child children, foot feet, tooth teeth, mouse mice, goose geese, ox oxen, policeman
-policemen, fireman firemen, fisherman fishermen, snowman snowmen, businessman businessmen, cowman cowmen,
-sportsman sportsmen
-"""
-_VERBS = """
-become became, begin began begun, bend bent, bite bit bitten, blow blew blown, break broke broken, bring
-brought, build built, buy bought, catch caught, choose chose chosen, come came, creep crept, deal dealt,
-die dying, dig dug, draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell
-fallen, feed fed, feel felt, fight fought, find found, fly flew flown, get got gotten, give gave given, go
-went gone goes, grow grew grown, hang hung, hear heard, hide hid hidden, hold held, keep kept, kneel
-knelt, know knew known, lay laid, lead led, leap leapt, leave left, lie lying lain, light lit, lose lost,
-make made, meet met, ride rode ridden, ring rang rung, rise rose risen, run ran, say said, see saw seen,
-sell sold, send sent, shake shook shaken, shine shone, shoot shot, show shown, sing sang sung, sink sank
-sunk, sit sat, sleep slept, slide slid, speak spoke spoken, spend spent, spin spun, spring sprang sprung,
-stand stood, stick stuck, strike struck, sweep swept, swim swam swum, swing swung, take took taken, teach
-taught, tear tore torn, tell told, think thought, throw threw thrown, tie tying, wake woke woken, wear
-wore worn, weave wove woven, win won, wind wound, write wrote written
-"""
+
+def _irregular(kind: str) -> dict[str, str]:
+    """Form → base form, of a file with a base form a line, then the forms that no rule gives."""
+    lines = (Path(__file__).parent / f"{kind}.txt").read_text("utf-8").splitlines()
+    return {form: base for base, *forms in map(str.split, lines) for form in forms}
 
 
-def _by_form(table: str) -> dict[str, str]:
-    """Form → base form."""
-    entries = [entry.split() for entry in table.split(",")]
-    return {form: base for base, *forms in entries for form in forms}
-
-
-IRREGULAR_NOUNS, IRREGULAR_VERBS = _by_form(_NOUNS), _by_form(_VERBS)
+IRREGULAR_NOUNS, IRREGULAR_VERBS = _irregular("nouns"), _irregular("verbs")
 
 
 def kind_of_tag(tag: str) -> Kind | None:
