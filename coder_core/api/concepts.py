@@ -191,12 +191,9 @@ class ConceptGraph:
 
 
 def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array:
-    """The strongest concepts of a kind ("" for all), the strongest first.
-
-    Args:
-        table: of `ConceptView.table`, with the column "read" for that strength.
-        by: train captions that hold the concept, edges to and from it, or the attention it gets.
-    """
+    """The strongest concepts of a kind ("" for all), the strongest first. `table`: of `ConceptView.table`,
+    with the column "read" for that strength. `by`: train captions that hold the concept, edges to and from
+    it, or the attention it gets."""
     table = table[table["kind"] == kind] if kind else table
     columns = {"captions": ["count"], "edges": ["reads", "read_by"], "read": ["read"]}[by]
     order = np.argsort(-table[columns].sum(axis=1).to_numpy(), kind="stable")[:count]

@@ -74,14 +74,10 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
 
 
 def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
-    """`mismatches` of train, each pair by the run that did not see its image, among other pairs that it did not see.
-    Returns the columns of `mismatches`, and judge: the name of the run. InputError: the runs are not such a pair;
-    says what they were trained on.
-
-    Args:
-        first, second: trained on complementary parts of the same train images, and evaluated on train.
-        sample: of a large split.
-    """
+    """`mismatches` of train, each pair by the run that did not see its image, among other pairs that it did
+    not see. Returns the columns of `mismatches`, and judge: the name of the run. InputError: the runs are not
+    such a pair; says what they were trained on. `first`, `second`: trained on complementary parts of the same
+    train images, and evaluated on train. `sample`: of a large split."""
     tables = []
     for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
         images = unseen if sample is None else np.intersect1d(unseen, sample.images)
@@ -130,13 +126,9 @@ def _flags(part: float, seed: int, other: bool) -> str:
 
 
 def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
-    """Suspicion of every pair, and of every caption with a random other image. Returns (m,) and (m,) float64, higher
-    is more suspicious; the second is empty where there is one image.
-
-    Args:
-        part: n images and m captions.
-        spaces: (m, ·) rows of the captions; the inner product of two is how like they are.
-    """
+    """Suspicion of every pair, and of every caption with a random other image. Returns (m,) and (m,) float64,
+    higher is more suspicious; the second is empty where there is one image. `part`: n images and m captions.
+    `spaces`: (m, ·) rows of the captions; the inner product of two is how like they are."""
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
     if n > 1:

@@ -205,12 +205,9 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
 
 
 def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
-    """Folder of the reviews of a run's data: the data folder if it is one of `folders`, else `root`.
-
-    Args:
-        data: as the run's configuration names it. folders: data sets that a person named when starting the program.
-        root: the folder of runs, for built-in data, imported embeddings, and data sets elsewhere.
-    """
+    """Folder of the reviews of a run's data: the data folder if it is one of `folders`, else `root`. `data`:
+    as the run's configuration names it. `folders`: data sets that a person named when starting the program.
+    `root`: the folder of runs, for built-in data, imported embeddings, and data sets elsewhere."""
     path = Path(data).resolve()
     named = (folder for folder in folders if data and folder.resolve() in (path, path.parent))
     return next(named, root)

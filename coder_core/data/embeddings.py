@@ -199,13 +199,10 @@ def _check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
 
 
 def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:
-    """Read a folder of clip-retrieval's `inference`; rows with one image_path are one image with several captions.
-    InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how to fix it.
-
-    Args:
-        folder: with img_emb, text_emb and metadata.
-        pictures: folder in which the image paths are files; where they are absolute, the folder they share.
-    """
+    """Read a folder of clip-retrieval's `inference`; rows with one image_path are one image with several
+    captions. InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how
+    to fix it. `folder`: with img_emb, text_emb and metadata. `pictures`: folder in which the image paths are
+    files; where they are absolute, the folder they share."""
     faults: list[Fault] = []
     folder = Path(folder)
     names: list[str] = []

@@ -67,13 +67,10 @@ class RegionFolder:
     def extract(
         self, split: CaptionedSplit, *, workers: int, skip_broken: bool, progress: Progress
     ) -> list[Fault]:
-        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
-        InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
-
-        Args:
-            workers: decoding processes.
-            skip_broken: leave out pictures that cannot be read, with their captions.
-        """
+        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left
+        out. InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
+        `workers`: decoding processes. `skip_broken`: leave out pictures that cannot be read, with their
+        captions."""
         _check_names(split)
         plan = self._plan(split)
         unfinished = self.folder / f".unfinished-{split.name}-{plan.key}"

@@ -79,12 +79,9 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
 
 
 class BlockArrays:
-    """Mapped arrays of some samples, and a checksum of every finished block. OSError: the disk is full or read-only.
-
-    Args:
-        folder: of the files {name}.npy and done.npy; files that fit are continued.
-        blocks: the rows of every block. layout: name → shape of a row and type.
-    """
+    """Mapped arrays of some samples, and a checksum of every finished block. OSError: the disk is full or
+    read-only. `folder`: of the files {name}.npy and done.npy; files that fit are continued. `blocks`: the
+    rows of every block. `layout`: name → shape of a row and type."""
 
     def __init__(
         self, folder: Path, blocks: Sequence[np.ndarray], layout: Mapping[str, tuple[tuple[int, ...], str]]

@@ -61,12 +61,8 @@ class ScoreTiles:
         return self.pairs(self.image_of_text, torch.arange(self.m))
 
     def fast(self, images: Rows, texts: Rows, out: Tensor | None = None) -> Tensor:
-        """Scores of a tile in float32, with the rounding of a matrix product; exact if a matrix is among the sources.
-
-        Args:
-            images: h images. texts: w captions.
-            out: (h, w) float32 that may be written to.
-        """
+        """Scores of a tile in float32, with the rounding of a matrix product; exact if a matrix is among the
+        sources. `images`: h images. `texts`: w captions. `out`: (h, w) float32 that may be written to."""
         if any(isinstance(source, ScoreMatrix) for source in self.sources):
             return self.exact(images, texts)
         for k, source in enumerate(self.sources):

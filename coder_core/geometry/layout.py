@@ -47,13 +47,10 @@ class Layout:
 def lay_out(
     points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
 ) -> Layout:
-    """Lay out a joint space on a plane. InputError: no point; for UMAP and t-SNE fewer than four points or all points
-    the same; too many for t-SNE.
-
-    Args:
-        points: n images and m captions; `settings.modalities` says which of them are laid out, and how.
-        reference: (N, 2) the layout of another run on the same samples, to be aligned to.
-    """
+    """Lay out a joint space on a plane. InputError: no point; for UMAP and t-SNE fewer than four points or
+    all points the same; too many for t-SNE. `points`: n images and m captions; `settings.modalities` says
+    which of them are laid out, and how. `reference`: (N, 2) the layout of another run on the same samples, to
+    be aligned to."""
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
@@ -262,12 +259,8 @@ def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours
 
 
 class PrintedProgress(io.TextIOBase):
-    """A stream that finds numbers in what is printed to it and reports them.
-
-    Args:
-        pattern: of a progress message, its numbers in groups.
-        report: called with these numbers.
-    """
+    """A stream that finds numbers in what is printed to it and reports them. `pattern`: of a progress
+    message, its numbers in groups. `report`: called with these numbers."""
 
     def __init__(self, pattern: str, report: Callable[..., None]) -> None:
         self._pattern, self._report = re.compile(pattern), report

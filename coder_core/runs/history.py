@@ -22,12 +22,9 @@ TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
 
 class HistoryWriter:
-    """Append events; every line reaches the file in one write.
-
-    Args:
-        path: the run's `history.jsonl`; made when missing. A line torn by a kill is cut off.
-        resume_step: the step training continues from. Events of later steps, written before, no longer count.
-    """
+    """Append events; every line reaches the file in one write. `path`: the run's `history.jsonl`; made when
+    missing. A line torn by a kill is cut off. `resume_step`: the step training continues from. Events of
+    later steps, written before, no longer count."""
 
     def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
         self.path = Path(path)

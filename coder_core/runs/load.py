@@ -48,12 +48,8 @@ class LoadedModel:
     towers: RunTowers | None = None
 
     def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
-        """(k, D) float32 unit rows of the instance branch.
-
-        Args:
-            captions: free texts.
-            scoring: joined with the concept branch, (k, 2 · D), so that inner products are the run's scores.
-        """
+        """(k, D) float32 unit rows of the instance branch. `captions`: free texts. `scoring`: joined with the
+        concept branch, (k, 2 · D), so that inner products are the run's scores."""
         if not captions:
             size = self.config.model.dimension * (2 if scoring and self.concepts else 1)
             return np.empty((0, size), np.float32)

@@ -82,13 +82,10 @@ def start_run(config: Config, root: Path, console: Console, *, fit_warmup: bool 
 
 
 def continue_run(folder: Path, overrides: Config | None, console: Console, *, download: bool = False) -> Path:
-    """Continue a run from its newest save and train it to its end. InputError: not a run, damaged, values that would
-    change the run, or other data than before.
-
-    Args:
-        overrides: the requested configuration; may differ in `MAY_CHANGE` only.
-        download: the run's BERT files if this machine lacks them; another person may have named the model.
-    """
+    """Continue a run from its newest save and train it to its end. InputError: not a run, damaged, values
+    that would change the run, or other data than before. `overrides`: the requested configuration; may differ
+    in `MAY_CHANGE` only. `download`: the run's BERT files if this machine lacks them; another person may have
+    named the model."""
     check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored

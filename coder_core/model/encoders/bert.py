@@ -25,13 +25,10 @@ def check_folder(folder: Path) -> None:
 
 
 def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
-    """Load the tokenizer of a BERT by name or folder; it cuts captions at the model's number of positions (512).
-    InputError: it cannot be loaded, is not a BERT, or has more words than the model.
-
-    Args:
-        name: of the model, or its folder.
-        download: what this machine lacks. Without, nothing is asked of the hub, for the name may be a stranger's.
-    """
+    """Load the tokenizer of a BERT by name or folder; it cuts captions at the model's number of positions
+    (512). InputError: it cannot be loaded, is not a BERT, or has more words than the model. `name`: of the
+    model, or its folder. `download`: what this machine lacks. Without, nothing is asked of the hub, for the
+    name may be a stranger's."""
     from transformers import AutoConfig, AutoTokenizer
 
     source, options = _source(name, download)

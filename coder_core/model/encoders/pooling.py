@@ -22,11 +22,8 @@ SMALL = 1 << 16  # batches of fewer numbers take one thread
 class GeneralisedPooling(nn.Module):
     """Sort every channel in descending order and sum it with learned weights θ that depend on the length only.
 
-    θ = softmax(linear(BiGRU(position codes)) / temperature).
-
-    Args:
-        code_size: size of the position codes and of the GRU (32 in the paper).
-        temperature: of the softmax (0.1).
+    θ = softmax(linear(BiGRU(position codes)) / temperature). `code_size`: size of the position codes and of
+    the GRU (32 in the paper). `temperature`: of the softmax (0.1).
     """
 
     def __init__(self, code_size: int = 32, temperature: float = 0.1) -> None:

@@ -140,12 +140,8 @@ def merge_adapters(module: nn.Module) -> None:
 
 
 def structure_of(module: nn.Module, *, share: bool) -> nn.Module:
-    """A copy of a module whose parts may be replaced.
-
-    Args:
-        module: to copy.
-        share: its weights with the copy. On the device "meta" the copy has none.
-    """
+    """A copy of a module whose parts may be replaced. `module`: to copy. `share`: its weights with the copy.
+    On the device "meta" the copy has none."""
     memo: dict[int, Any] = {}
     for _, tensor in _named_tensors(module):
         if torch.get_default_device().type == "meta":

@@ -122,12 +122,9 @@ class Prototypes(nn.Module):
 
     @torch.no_grad()
     def replace(self, centroids: Tensor, vectors: Tensor) -> None:
-        """Replace the centroids by those of a clustering of all pairs, numbered as the old ones (`recluster`).
-
-        Args:
-            centroids: (K, D) unit rows.
-            vectors: (pairs, D) unit rows in the order of the pairs' ids.
-        """
+        """Replace the centroids by those of a clustering of all pairs, numbered as the old ones
+        (`recluster`). `centroids`: (K, D) unit rows. `vectors`: (pairs, D) unit rows in the order of the
+        pairs' ids."""
         self.centroids.copy_(centroids)
         self.labels.copy_(torch.cat([self.assign(part).labels for part in vectors.split(ROWS_AT_ONCE)]))
         self.members.copy_(torch.bincount(self.labels, minlength=self.count))

@@ -27,12 +27,8 @@ SUMS = ("pairs", "similarity", "labelled before", "label changed", "image correc
 
 
 class PrototypeClassification(Part):
-    """Add L_PGC: classify every pair as its prototype.
-
-    Args:
-        image_of_text: (m,) the image of every caption of the train split.
-        pass_pairs: pairs of a pass.
-    """
+    """Add L_PGC: classify every pair as its prototype. `image_of_text`: (m,) the image of every caption of
+    the train split. `pass_pairs`: pairs of a pass."""
 
     state_file = PROTOTYPES
 
@@ -68,11 +64,8 @@ class PrototypeClassification(Part):
         self, instance: tuple[Tensor, Tensor], classified: tuple[Tensor, Tensor], text_ids: Tensor
     ) -> Tensor | None:
         """Return (B,) L_PGC of this process's pairs, both modalities; None until the prototypes exist.
-
-        Args:
-            instance: v^I and w^I, (B, D) unit rows, which are clustered.
-            classified: v^C and w^C, (B, D), which are classified.
-        """
+        `instance`: v^I and w^I, (B, D) unit rows, which are clustered. `classified`: v^C and w^C, (B, D),
+        which are classified."""
         local = pair_vectors(*instance)
         vectors, text_ids = parallel.gather_rows(local), parallel.gather_rows(text_ids)
         if not self.clusters.ready:
@@ -145,11 +138,7 @@ class PrototypeClassification(Part):
 
     def recluster(self, images: np.ndarray, texts: np.ndarray) -> float:
         """Cluster all pairs at once with the old numbers; return the share of pairs that kept their label.
-
-        Args:
-            images: (n, D) unit rows of the train split.
-            texts: (m, D) unit rows.
-        """
+        `images`: (n, D) unit rows of the train split. `texts`: (m, D) unit rows."""
         vectors = pair_vectors(torch.from_numpy(images[self.image_of_text]), torch.from_numpy(texts))
         sequence = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen)))
         seed = sequence.generate_state(1)[0]
