@@ -27,8 +27,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain, replace_plain
 from coder_core.console.progress import JobProgress, read_progress
 
-PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-"""The folder that holds `coder_core`."""
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]  # The folder that holds `coder_core`
 OUTPUT_BYTES = 4_000
 NICENESS = 5  # of jobs, added to their parent's: a page that somebody waits for comes first
 ATTEMPTS = 5  # to let a session step back

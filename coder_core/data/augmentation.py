@@ -22,8 +22,7 @@ _SIDED = (
     "left right lefts rights leftmost rightmost lefthand righthand lefthanded righthanded leftward rightward leftwards "
     "rightwards lefty righty clockwise counterclockwise anticlockwise"
 )
-SIDED = frozenset(_SIDED.split())
-"""Words that a mirrored picture makes false."""
+SIDED = frozenset(_SIDED.split())  # Words that a mirrored picture makes false
 
 
 class Change(NamedTuple):

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from coder_core.ops import full_precision
 
-HAL_SHARPNESS, HAL_THRESHOLD = 30.0, 0.3
-"""γ and ε of HAL's published program on MS-COCO."""
+HAL_SHARPNESS, HAL_THRESHOLD = 30.0, 0.3  # γ and ε of HAL's published program on MS-COCO
 AMRANI_NEIGHBOURS = 8
 """k: pairs of a batch that say how dense it is around one of them. Our choice; a batch of 128 holds few near ones."""
 

@@ -19,10 +19,8 @@ from torch import Tensor
 from coder_core.objectives.pairs import Direction, Teacher
 from coder_core.ops import full_precision
 
-LARGEST_COSINE = 1.0
-"""d_y of eq. 19: a score lies in [-d_y, d_y]."""
-LARGEST_DISTANCE = 2.0
-"""d_x of eq. 17: the positive's score less a negative's lies in [-d_x, d_x]."""
+LARGEST_COSINE = 1.0  # d_y of eq. 19: a score lies in [-d_y, d_y]
+LARGEST_DISTANCE = 2.0  # d_x of eq. 17: the positive's score less a negative's lies in [-d_x, d_x]
 
 
 def relative_sum(target: Direction, teacher: Teacher, *, margin: float = 0.2, soft: bool = False) -> Tensor:

@@ -10,8 +10,7 @@ from torch.nn.functional import softplus
 from coder_core.objectives.pairs import log_shares
 from coder_core.ops import full_precision, log1p_sum_exp
 
-SMALLEST_SHARE = 1e-8
-"""ε of eq. 4 of CMPM, the share of a pair that does not match."""
+SMALLEST_SHARE = 1e-8  # ε of eq. 4 of CMPM, the share of a pair that does not match
 
 
 def info_nce(

@@ -19,10 +19,8 @@ from torch.nn.functional import huber_loss
 from coder_core.objectives.pairs import LEFT_OUT, Direction, Teacher, log_shares, positive_first
 from coder_core.ops import full_precision, masked_mean
 
-LIST_LENGTH = 4
-"""Negatives of the rank distillation: 4! = 24 orders; its cost grows with the factorial."""
-NO_DISTANCE = 1e-8
-"""A query whose candidates are nearer than this on average has no relations to pass on."""
+LIST_LENGTH = 4  # Negatives of the rank distillation: 4! = 24 orders; its cost grows with the factorial
+NO_DISTANCE = 1e-8  # A query whose candidates are nearer than this on average has no relations to pass on
 
 
 def rank_distillation(

@@ -17,8 +17,7 @@ from coder_core.ops.diversity_scaling import sharpness
 PositiveScale = Literal["one", "temperature"]
 PositiveClamp = Literal["clamp", "relu"]
 
-LOWEST_COSINE = -1 + 1e-4
-"""log(1 + S⁺) is cut here: at a cosine of -1 it has no value."""
+LOWEST_COSINE = -1 + 1e-4  # log(1 + S⁺) is cut here: at a cosine of -1 it has no value
 
 
 def diversity_contrastive(

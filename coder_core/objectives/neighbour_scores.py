@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-ABSENT = -1
-"""Fills a table of neighbours where a caption has fewer."""
+ABSENT = -1  # Fills a table of neighbours where a caption has fewer
 
 COLUMNS_AT_ONCE = 128
 """Sum over some of the embeddings' columns, so that no second copy of all embeddings is held."""

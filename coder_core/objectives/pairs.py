@@ -11,8 +11,7 @@ from torch import Tensor
 
 from coder_core.ops import full_precision
 
-LEFT_OUT = -1e4
-"""A logit whose share is zero in float32 and float64, and whose logarithm is still a number."""
+LEFT_OUT = -1e4  # A logit whose share is zero in float32 and float64, and whose logarithm is still a number
 
 
 class AllExcept(NamedTuple):

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from coder_core.ops import full_precision, normalise
 
-SHARPNESS = 0.5
-"""γ of the kernel in the authors' program."""
+SHARPNESS = 0.5  # γ of the kernel in the authors' program
 
 
 def head_diversity(residuals: Tensor) -> Tensor:

@@ -10,10 +10,8 @@ from torch import Tensor
 from coder_core.objectives.pairs import hardest_negatives
 from coder_core.ops import full_precision
 
-OF_POSITIVE = (0.5, -0.7, 0.2)
-"""a_0, a_1, a_2 of the authors' program, for the positive's score."""
-OF_NEGATIVE = (0.03, -0.4, 0.9)
-"""b_0, b_1, b_2, for the hardest negative's."""
+OF_POSITIVE = (0.5, -0.7, 0.2)  # a_0, a_1, a_2 of the authors' program, for the positive's score
+OF_NEGATIVE = (0.03, -0.4, 0.9)  # b_0, b_1, b_2, for the hardest negative's
 PERFECT = 1 - 1e-5
 """A positive that scores more has nothing left to gain, and its query is passed over (the program)."""
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 Numbers = TypeVar("Numbers", np.ndarray, "Tensor")
 NumbersOrOne = TypeVar("NumbersOrOne", float, np.ndarray, "Tensor")
 
-LARGEST_EXPONENT = 100.0
-"""exp(-100) is lost beside 1 in float32 and float64 alike."""
+LARGEST_EXPONENT = 100.0  # exp(-100) is lost beside 1 in float32 and float64 alike
 
 
 def squash(spread: Numbers, epsilon: float) -> Numbers:

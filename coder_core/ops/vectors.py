@@ -3,11 +3,9 @@
 import torch
 from torch import Tensor
 
-SHORTEST_VECTOR = 1e-8
-"""A vector shorter than this has no direction: it is treated as zero."""
+SHORTEST_VECTOR = 1e-8  # A vector shorter than this has no direction: it is treated as zero
 
-EMPTY_ID = -1
-"""The image id of a bank slot that nothing has been written to."""
+EMPTY_ID = -1  # The image id of a bank slot that nothing has been written to
 
 
 def full_precision(values: Tensor) -> Tensor:

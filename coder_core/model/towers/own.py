@@ -17,8 +17,7 @@ from coder_core.console.faults import InputError
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
 from coder_core.model.towers.pretrained import OWN, WHOLE, View
 
-ALLOWED = "CODER_TOWERS"
-"""Environment variable: own towers that a run may import again, separated by commas."""
+ALLOWED = "CODER_TOWERS"  # Environment variable: own towers that a run may import again, separated by commas
 NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 METHODS = ("encode_pictures", "encode_texts")
 
