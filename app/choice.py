@@ -177,15 +177,16 @@ def set_value(key: str, value: str) -> None:
 
 
 def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` once they change; returns True if one is open. A number in the address stays open until
-    the rows change, also if there are none."""
+    """Open the first of `rows` once they change, unless one of them was chosen since; returns True if one is open. A
+    number in the address stays open until the rows change, also if there are none."""
     shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
-    before, from_link = st.session_state.get(f"{key}-rows", (None, key in st.query_params))
+    number, state = st.session_state.get(key), f"{key}-rows"
+    before, from_link, last = st.session_state.get(state, (None, key in st.query_params, number))
     changed = before not in (None, shown)
     from_link = from_link and not changed
-    st.session_state[f"{key}-rows"] = shown, from_link
-    if changed and len(rows):
+    if changed and len(rows) and (number == last or number not in rows):
         put(key, int(rows[0]))
+    st.session_state[state] = shown, from_link, st.session_state.get(key)
     return bool(len(rows)) or from_link
 
 

@@ -81,12 +81,6 @@ def vagueness(folder: Path, split: str) -> np.ndarray:
     return np.loadtxt(Path(folder) / "side" / f"{split}_vagueness.txt", dtype=np.float64, ndmin=1)
 
 
-def split_sizes(images: int) -> dict[str, int]:
-    """Images of train, dev and test, in this order."""
-    held_out = {split: max(1, round(share * images)) for split, share in SHARES.items()}
-    return {"train": images - sum(held_out.values()), **held_out}
-
-
 def _sample(seed: int, index: int) -> _Sample:
     scene = sample_scene(seed, index)
     file = io.BytesIO()
@@ -105,7 +99,8 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
             samples.append(sample)
             progress(len(samples), images)
     features = region_features(np.stack([sample.cells for sample in samples]))
-    sizes = split_sizes(images)
+    held_out = {split: max(1, round(share * images)) for split, share in SHARES.items()}
+    sizes = {"train": images - sum(held_out.values()), **held_out}
     train = features[: sizes["train"]]
     mean, deviation = train.mean((0, 1)), train.std((0, 1))
     standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}

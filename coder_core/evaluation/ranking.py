@@ -212,7 +212,9 @@ def best_lists(
     def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
         if last is None:
             return candidate_image[candidate] == query_image[query]
-        return _contains(last, query * candidates + candidate)
+        pairs = query * candidates + candidate
+        position = torch.searchsorted(last, pairs).clamp_(max=len(last) - 1)
+        return last[position] == pairs
 
     for rows in slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
@@ -249,12 +251,6 @@ def _likeliest(
         best, order = torch.topk(best, min(count, best.shape[1]), dim=1)
         whose = whose.gather(1, order)
     return best, whose
-
-
-def _contains(values: Tensor, numbers: Tensor) -> Tensor:
-    """True where a number is among the sorted values, of which there is at least one."""
-    position = torch.searchsorted(values, numbers).clamp_(max=len(values) - 1)
-    return values[position] == numbers
 
 
 def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Device, threads, precision and peak memory of a run."""
 
+import os
 import resource
 import sys
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ KIBIBYTES = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of ru_max
 def choose_device(name: str) -> torch.device:
     """Return the named device; "auto" is this process's GPU if there is one, otherwise the CPU. InputError: a GPU is
     requested and PyTorch sees none, or the name is not a device."""
-    local = parallel.local_rank()
+    local = int(os.environ.get("LOCAL_RANK", 0))  # the number of this process on its machine, by torchrun
     if name == "auto":
         return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
     try:

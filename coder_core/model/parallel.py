@@ -152,8 +152,3 @@ def first_process_first() -> Iterator[None]:
     yield
     if rank() == 0:
         barrier()
-
-
-def local_rank() -> int:
-    """Return the number of this process on its machine; 0 without torchrun."""
-    return int(os.environ.get("LOCAL_RANK", 0))

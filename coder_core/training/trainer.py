@@ -16,7 +16,7 @@ from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model import parallel
-from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, score_split
+from coder_core.model.encode import autocast, encode_split, score_split
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.losses import Losses
@@ -167,7 +167,9 @@ class Trainer:
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
         metrics = self._evaluate(stop) if due else None
-        end = EpochEnd(epoch, last, lambda: self._embed_train(stop))
+        train, tokens = self.prepared.data.train, self.prepared.words.train
+        reading = self._reading(stop, "clustering")
+        end = EpochEnd(epoch, last, lambda: encode_split(self.model, train, tokens, **reading))
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
         score = None
         if metrics is not None:  # the first process decides: last bits may differ
@@ -207,10 +209,6 @@ class Trainer:
             first, second = half_metrics(sources, dev.image_of_text)
             metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: second["rsum"]}
         return metrics
-
-    def _embed_train(self, stop: StopRequest) -> SplitEmbeddings:
-        data, words = self.prepared.data, self.prepared.words
-        return encode_split(self.model, data.train, words.train, **self._reading(stop, "clustering"))
 
     def _reading(self, stop: StopRequest, activity: str) -> dict[str, Any]:
         """Return how the model reads a split between two epochs."""

@@ -26,7 +26,7 @@ PAIRS = {
     "split": ("holder", "run"),
 }
 SECTIONS = {  # a page → its sections
-    "overview?": 6,
+    "overview?": 8,
     "diversity?": 7,
     "diversity?anchors=Images&": 7,
     "weights?": 6,

@@ -217,7 +217,7 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
     run = open_run(runs / "demo")
     inside = np.flatnonzero(select(expression, slice_columns(run, "dev"))).tolist()
     visit.follow("Overview")
-    assert visit.page.get_by_text(re.compile(rf"\b{len(inside)} queries")).count() > 0
+    assert visit.page.get_by_text(re.compile(rf"\b{len(inside)} captions")).count() > 0
     visit.follow("Diversity")
     visit.show(f"1–{min(50, len(inside))} of {len(inside)} captions")
     numbers = re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())

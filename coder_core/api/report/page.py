@@ -41,15 +41,15 @@ class Report:
 def render(report: Report) -> str:
     """The page. Every value is escaped; the only markup is the template's own."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    helpers: Mapping[str, Any] = {"numeric": _numeric, "cell": _cell, "shade": _shade}
+    helpers: Mapping[str, Any] = {
+        "numeric": lambda column: not column.map(type).eq(str).any(),
+        "cell": _cell,
+        "shade": _shade,
+    }
     template, style = (HERE.with_suffix(ending).read_text("utf-8") for ending in (".html", ".css"))
     return environment.from_string(template).render(
         report=report, style="\n" + style, policy=POLICY, **helpers
     )
-
-
-def _numeric(column: Any) -> bool:
-    return not column.map(type).eq(str).any()
 
 
 def _cell(value: Any) -> str:

@@ -193,11 +193,11 @@ def _count(
                 of_form[base][form] += 1
         for base, kind in kinds.items():
             of_base[base][kind] += 1
-    return of_base, {base: _most_frequent_first(counts) for base, counts in of_form.items()}
-
-
-def _most_frequent_first(counts: Counter[str]) -> tuple[str, ...]:
-    return tuple(sorted(counts, key=lambda form: (-counts[form], form)))
+    ranked = (
+        (base, sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        for base, counts in of_form.items()
+    )
+    return of_base, {base: tuple(form for form, _ in counts) for base, counts in ranked}
 
 
 def _longest(forms: Iterable[str]) -> int:

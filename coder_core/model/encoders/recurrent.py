@@ -198,7 +198,8 @@ def _run(
                 _add_product(into, hidden[k, previous : previous + height], recurrent[k])
         c, rz, n = step_gates.split([size, 2 * size, size], dim=-1)
         r, z = rz.sigmoid_().split(size, dim=-1)
-        _tanh(n.addcmul_(r, c))
+        values = n.addcmul_(r, c).numpy()
+        np.tanh(values, out=values)  # a tenth of the time of PyTorch's on a CPU
         state = torch.lerp(n, state[:, :running], z, out=hidden[:, packed])
         start, previous = start + running, start
     return gates, hidden
@@ -228,11 +229,6 @@ def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
         into.addmm_(states, recurrent)
     else:
         into += torch.mm(states.to(recurrent.dtype), recurrent)
-
-
-def _tanh(values: Tensor) -> None:
-    """In place, by NumPy: a tenth of the time of PyTorch's on a CPU."""
-    np.tanh(values.numpy(), out=values.numpy())
 
 
 def _run_back(
