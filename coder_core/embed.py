@@ -54,10 +54,8 @@ class EmbedArguments:
 
 @dataclass(frozen=True)
 class FolderArguments:
-    """Make a run of a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata.
-
-    Rows with one image_path are one image with several captions.
-    """
+    """Make a run of a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with one
+    image_path are one image with several captions."""
 
     folder: tyro.conf.Positional[Path]  # The folder.
     name: str  # Name of a new run, or of an imported one that gets another split.

@@ -169,10 +169,8 @@ def between(
 
 
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:
-    """Rename `others` (N,) to the labels (N,) they share most samples with, each name once (Hungarian method).
-
-    Groups without a partner get numbers above all of `labels`; with more than `most` clusters nothing is renamed.
-    """
+    """Rename `others` (N,) to the labels (N,) they share most samples with, each name once (Hungarian method). Groups
+    without a partner get numbers above all of `labels`; with more than `most` clusters nothing is renamed."""
     count, other_count = int(labels.max(initial=0)) + 1, int(others.max(initial=0)) + 1
     if max(count, other_count) > most:
         return others

@@ -211,10 +211,8 @@ def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
 
 
 def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
-    """These concepts with the edges among them and where to draw them; the same input is drawn the same.
-
-    Concepts without an edge here are drawn in rows at the bottom.
-    """
+    """These concepts with the edges among them and where to draw them; the same input is drawn the same. Concepts
+    without an edge here are drawn in rows at the bottom."""
     table, edges = view.table(), view.edges()
     among = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
     nodes = table.iloc[np.asarray(concepts, dtype=int)].reset_index(drop=True)

@@ -152,10 +152,8 @@ class Draw:
 
 
 def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
-    """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random.
-
-    None for settings with other candidates than "batch". ValueError: the batch is smaller than 2.
-    """
+    """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random. None
+    for settings with other candidates than "batch". ValueError: the batch is smaller than 2."""
     if settings.candidates != "batch":
         return None
     if settings.batch_size < 2:
@@ -181,10 +179,8 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
 
 
 def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
-    """Candidates in a bank of pairs (or of all pairs), drawn without repetition: captions, or their images.
-
-    An image is in the bank once for each of its pairs, as in the coupled queues. ValueError: the bank holds nothing.
-    """
+    """Candidates in a bank of pairs (or of all pairs), drawn without repetition: captions, or their images. An image
+    is in the bank once for each of its pairs, as in the coupled queues. ValueError: the bank holds nothing."""
     if settings.bank_size < 1:
         raise ValueError(f"a bank holds at least 1 pair, got {settings.bank_size}")
     count, rng = len(part.owner), np.random.default_rng(settings.seed)

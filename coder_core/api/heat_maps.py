@@ -59,10 +59,8 @@ class Laid(NamedTuple):
 
 
 def cosines(words: Array, regions: Array) -> Array:
-    """(T, L): s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k. Lee et al. 2018 (SCAN), section 3.1.
-
-    A region of zeros is missing and has NaN.
-    """
+    """(T, L): s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k. Lee et al. 2018 (SCAN), section
+    3.1. A region of zeros is missing and has NaN."""
     values = np.where(regions.any(1), unit_rows(words) @ unit_rows(regions).T, np.nan)
     return np.asarray(values, dtype=np.float32)
 

@@ -167,10 +167,8 @@ def near_miss_pairs(margins: pd.DataFrame) -> list[tuple[int, int]]:
 
 
 def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None) -> list[tuple[int, int]]:
-    """(image, caption): results that are probably matches though no label says so, the likeliest first.
-
-    `likely` is of captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all).
-    """
+    """(image, caption): results that are probably matches though no label says so, the likeliest first. `likely` is
+    of captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all)."""
     likeness = np.where(likely.likely(), likely.likeness, -1)
     column, largest = likeness.argmax(1), likeness.max(1)
     order = np.argsort(-largest, kind="stable")

@@ -136,10 +136,8 @@ class Pair:
 def open_pair(
     s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
 ) -> Pair:
-    """Every number behind one cell, in float64; anchor and candidate are positions in `s`.
-
-    `paired`: candidate k is the partner of anchor k. IndexError: there is no such cell.
-    """
+    """Every number behind one cell, in float64; anchor and candidate are positions in `s`. `paired`: candidate k is
+    the partner of anchor k. IndexError: there is no such cell."""
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
     mu, diversity = loss.temperature, float(spread.diversity[anchor])
@@ -211,9 +209,7 @@ def ordered(
 
 def _alike(vectors: Array) -> Array:
     """An order in which alike vectors are neighbours: the leaves of an average-linkage tree of cosine distances.
-
-    Above 2,000 of them: by angle in the plane of the two largest principal components.
-    """
+    Above 2,000 of them: by angle in the plane of the two largest principal components."""
     unit = unit_rows(np.asarray(vectors))
     if len(unit) < 3:
         return np.arange(len(unit))
@@ -263,10 +259,8 @@ def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tupl
 
 
 def positions(samples: MatrixSamples, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
-    """The cell (anchor, candidate) of an image and a caption; None when one of them is not shown.
-
-    An image that is in a batch of pairs more than once is taken beside this caption, when it is its own.
-    """
+    """The cell (anchor, candidate) of an image and a caption; None when one of them is not shown. An image that is in
+    a batch of pairs more than once is taken beside this caption, when it is its own."""
     rows, columns = np.flatnonzero(samples.images == image), np.flatnonzero(samples.texts == text)
     if not len(rows) or not len(columns):
         return None
@@ -276,10 +270,8 @@ def positions(samples: MatrixSamples, direction: Direction, image: int, text: in
 
 
 def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> pd.DataFrame:
-    """One row a cell: anchor, candidate (rows in the split; of a block its first), and the four values.
-
-    Own pairs have no exponent, change or share. Of blocks every value is a mean.
-    """
+    """One row a cell: anchor, candidate (rows in the split; of a block its first), and the four values. Own pairs
+    have no exponent, change or share. Of blocks every value is a mean."""
     axes = _axes(scaled, samples, direction)
     names = [f"first {name}" if step > 1 else name for _, name, step in axes]
     anchors, candidates = (rows[::step] for rows, _, step in axes)

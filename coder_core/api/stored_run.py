@@ -100,10 +100,8 @@ class StoredRun:
         return analysis.image_embeddings, analysis.text_embeddings
 
     def scoring(self, split: str) -> tuple[Array, Array]:
-        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked.
-
-        The instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8).
-        """
+        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked. The
+        instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8)."""
         concepts = self.analysis(split).concepts
         if concepts is None:
             return self.embeddings(split)

@@ -65,10 +65,8 @@ def start_process(
 
 
 def step_back(process: psutil.Process) -> None:
-    """Let a process that leads a session of its own wait for others, by NICENESS.
-
-    Linux weighs sessions against each other (sched_autogroup) and processes only within one, so both are set.
-    """
+    """Let a process that leads a session of its own wait for others, by NICENESS. Linux weighs sessions against each
+    other (sched_autogroup) and processes only within one, so both are set."""
     with suppress(psutil.Error):  # it is over
         process.nice(min(process.nice() + NICENESS, 19))
     with suppress(OSError):  # it is over, another system, or one without autogroups

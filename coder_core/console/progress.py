@@ -24,10 +24,8 @@ SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
 
 
 class Progress(Protocol):
-    """Called with the amount done and the total, and with the present phase where the work has several.
-
-    It may raise to stop the work.
-    """
+    """Called with the amount done and the total, and with the present phase where the work has several. It may raise
+    to stop the work."""
 
     def __call__(self, done: float, total: float, phase: str = "") -> None: ...
 

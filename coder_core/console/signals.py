@@ -17,10 +17,8 @@ class StoppedBySignalError(Exception):
 
 
 class StopSignals:
-    """Context in which SIGTERM, SIGHUP (a closed terminal) and Ctrl-C only call `noted`, so that work can be saved first.
-
-    A process that ignores SIGHUP (nohup) goes on ignoring it.
-    """
+    """Context in which SIGTERM, SIGHUP (a closed terminal) and Ctrl-C only call `noted`, so that work can be saved
+    first. A process that ignores SIGHUP (nohup) goes on ignoring it."""
 
     def __init__(self) -> None:
         self._before: dict[int, object] = {}
@@ -75,10 +73,8 @@ class StopRequest(StopSignals):
 
 
 class Interrupts:
-    """Context of a command in which Ctrl-C raises KeyboardInterrupt and is remembered in `came`.
-
-    A library that is being imported may answer it with an error of its own.
-    """
+    """Context of a command in which Ctrl-C raises KeyboardInterrupt and is remembered in `came`. A library that is
+    being imported may answer it with an error of its own."""
 
     def __init__(self) -> None:
         self.came = False

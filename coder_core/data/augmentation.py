@@ -35,10 +35,8 @@ class Change(NamedTuple):
 
 
 def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator) -> list[Change]:
-    """Draw a change for each of B pictures; one whose caption names a side is not mirrored.
-
-    As many numbers are drawn whatever the captions are.
-    """
+    """Draw a change for each of B pictures; one whose caption names a side is not mirrored. As many numbers are drawn
+    whatever the captions are."""
     draws = random.random((len(captions), 4))
     sides = np.sqrt(SMALLEST_SHARE + (1 - SMALLEST_SHARE) * draws[:, 0])
     crops = np.column_stack([sides, draws[:, 1:3]]).tolist()

@@ -126,10 +126,8 @@ def _is_precomp(folder: Path, annotated: bool) -> bool:
 
 
 def leaves(path: Path, root: Path) -> bool:
-    """True if a link leads a data set, its folder of precomp files, or a file of them out of `root`.
-
-    A command follows such links for whoever types it; the app offers no data set that has one.
-    """
+    """True if a link leads a data set, its folder of precomp files, or a file of them out of `root`. A command
+    follows such links for whoever types it; the app offers no data set that has one."""
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
     read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
     real_root = os.path.realpath(root)
@@ -157,10 +155,8 @@ def _no_split(layout: Path, split: str, present: list[str]) -> InputError:
 
 
 def _read_karpathy(root: Path, path: Path, split: str) -> Split:
-    """Read one split of a Karpathy JSON file and its features, in `root` or a precomp folder in it.
-
-    restval belongs to "train"; of COCO, "test" is the first 1,000 images and "testall" has all.
-    """
+    """Read one split of a Karpathy JSON file and its features, in `root` or a precomp folder in it. restval belongs
+    to "train"; of COCO, "test" is the first 1,000 images and "testall" has all."""
     faults: list[Fault] = []
     dataset, annotated = read_annotations(path, faults)
     name = {"val": "dev", "testall": "test"}.get(split, split)

@@ -77,9 +77,7 @@ def read_judgements(
     caption_ids: np.ndarray | None = None,
 ) -> Judgements:
     """Read the judged pairs of a split: "eccv", "cxc", or a file of `read_positives`, to which the labels are added.
-
-    Arguments and errors as for `coco_judgements` and `read_positives`.
-    """
+    Arguments and errors as for `coco_judgements` and `read_positives`."""
     import numpy as np
 
     if str(source) in COCO_JUDGEMENTS:

@@ -152,10 +152,8 @@ def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
 
 
 def _reduce(picture: Image.Image, size: int | None) -> Image.Image:
-    """As RGB and, where it stays twice as large as asked for, smaller by a whole factor, a band of rows at a time.
-
-    So a large picture is held once, as it was decoded, and not once more for every conversion.
-    """
+    """As RGB and, where it stays twice as large as asked for, smaller by a whole factor, a band of rows at a time. So
+    a large picture is held once, as it was decoded, and not once more for every conversion."""
     width, height = picture.size
     factor = max(1, max(width, height) // (2 * size)) if size is not None else 1
     reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))

@@ -38,10 +38,8 @@ class PairingFiles(NamedTuple):
 
 
 def read_precomp(root: Path, folder: Path, split: str) -> Split:
-    """Read the split whose files in `folder` start with this name; `root` is the folder the user named.
-
-    An InputError has every fault of the captions, the ids, the features' header and the counts.
-    """
+    """Read the split whose files in `folder` start with this name; `root` is the folder the user named. An InputError
+    has every fault of the captions, the ids, the features' header and the counts."""
     faults: list[Fault] = []
     files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))
     captions = collect(lambda: read_lines(files.captions, "caption", faults), faults)

@@ -145,9 +145,7 @@ def image_keys(
     names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int
 ) -> list[str]:
     """Names of n images in reviews: the file name, or without names a hash of an image's captions in any order.
-
-    Numbers of rows do not count as names, nor does a name that two images share.
-    """
+    Numbers of rows do not count as names, nor does a name that two images share."""
     names = names or [""] * n
     numbers = [_UNNAMED.fullmatch(name) for name in names]
     if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
@@ -171,10 +169,8 @@ def judge_split(
     image_of_text: np.ndarray,
     n: int,
 ) -> JudgedSplit:
-    """Find the pairs of the verdicts in a split; arguments as for `image_keys`.
-
-    A caption that its image has twice gets the verdict both times.
-    """
+    """Find the pairs of the verdicts in a split; arguments as for `image_keys`. A caption that its image has twice
+    gets the verdict both times."""
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
         return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)

@@ -88,10 +88,8 @@ class Split:
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
-    """(k,) int64 rows, ascending: a share of n images drawn at random, at least one; or with `other` all but those.
-
-    A larger share holds the images of a smaller one.
-    """
+    """(k,) int64 rows, ascending: a share of n images drawn at random, at least one; or with `other` all but those. A
+    larger share holds the images of a smaller one."""
     order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
     return np.sort(order[count:] if other else order[:count])
 

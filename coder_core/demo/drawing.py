@@ -104,10 +104,8 @@ def _bands(along: Field, period: np.float32) -> Field:
 
 
 def signed_distance(shape: str, u: Field, v: Field, radius: float) -> Field:
-    """(h, w) float32 distance of every point to the outline of a shape that about fills the circle of this radius.
-
-    u, v: (h, w) pixels right of and below the centre.
-    """
+    """(h, w) float32 distance of every point to the outline of a shape that about fills the circle of this radius. u,
+    v: (h, w) pixels right of and below the centre."""
     if shape == "circle":
         return length(u, v) - np.float32(0.92 * radius)
     if shape == "ring":

@@ -43,10 +43,8 @@ def cell_features(picture: NDArray[np.uint8]) -> Array:
 
 
 def region_features(cells: Array) -> Array:
-    """Describe the windows of n pictures: (n, CELLS, CELLS, channels) -> (n, REGIONS, WIDTH) float32.
-
-    Not yet standardised. The last four columns are the window's box in 0 … 1.
-    """
+    """Describe the windows of n pictures: (n, CELLS, CELLS, channels) -> (n, REGIONS, WIDTH) float32. Not yet
+    standardised. The last four columns are the window's box in 0 … 1."""
     return np.stack([_describe(cells[:, box[1] : box[3], box[0] : box[2]], box) for box in BOXES], 1)
 
 

@@ -99,10 +99,8 @@ def _apart(one: Thing, other: Thing) -> bool:
 
 
 def relations(one: Thing, other: Thing) -> list[str]:
-    """Every relation that plainly holds from `one` to `other`: a person looking at the picture would not argue.
-
-    "left of" asks that the two don't overlap horizontally and that the sideways distance is the larger one.
-    """
+    """Every relation that plainly holds from `one` to `other`: a person looking at the picture would not argue. "left
+    of" asks that the two don't overlap horizontally and that the sideways distance is the larger one."""
     across, down = other.x - one.x, other.y - one.y
     clear = 0.8 * max(one.radius, other.radius)
     names = []

@@ -33,10 +33,8 @@ COPIED_ROWS = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows of every block of images and of captions, (≤ size,) int64 each; captions are sorted by length, longest first.
-
-    The key changes with the data, the model and the size of the blocks.
-    """
+    """Rows of every block of images and of captions, (≤ size,) int64 each; captions are sorted by length, longest
+    first. The key changes with the data, the model and the size of the blocks."""
 
     images: list[np.ndarray]
     texts: list[np.ndarray]
@@ -106,10 +104,8 @@ class BlockArrays:
     def put(
         self, number: int, rows: Sequence[int] | np.ndarray, values: Mapping[str, Any], note: int = 0
     ) -> None:
-        """Write the rows of the samples that could be computed; `values` maps names to arrays of these rows.
-
-        With all its rows a block is finished, and marked with its note within twenty seconds.
-        """
+        """Write the rows of the samples that could be computed; `values` maps names to arrays of these rows. With all
+        its rows a block is finished, and marked with its note within twenty seconds."""
         if len(rows):
             for name, array in values.items():
                 self._arrays[name][rows] = array

@@ -158,10 +158,8 @@ def _count_clear(
 
 
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
-    """(2, h) and (2, w): entries of every row and of every column at or above each of its two ends.
-
-    NumPy counts booleans, a byte each, several times faster than PyTorch.
-    """
+    """(2, h) and (2, w): entries of every row and of every column at or above each of its two ends. NumPy counts
+    booleans, a byte each, several times faster than PyTorch."""
     values, row_ends, column_ends = tile.numpy(), by_row.numpy(), by_column.numpy()
     rows, columns = np.empty(by_row.shape, np.int64), np.zeros(by_column.shape, np.int64)
     flags = np.empty((_COUNTED_ROWS, tile.shape[1]), bool)

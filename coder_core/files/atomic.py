@@ -88,10 +88,8 @@ def remove(path: Path) -> None:
 
 
 def clean(parent: Path) -> None:
-    """Remove what killed writers left in a folder, and put back what one of them had set aside.
-
-    The caller is the only one that writes there.
-    """
+    """Remove what killed writers left in a folder, and put back what one of them had set aside. The caller is the
+    only one that writes there."""
     for path in sorted(parent.glob(".tmp-*")):
         if path.is_symlink() or not path.is_dir():
             continue
@@ -103,10 +101,8 @@ def clean(parent: Path) -> None:
 
 
 def locate(path: Path) -> Path:
-    """Readable path of the folder of this name: its own, or the one aside while it is being replaced.
-
-    A folder that is replaced again and again can move between two looks, so a missing one is looked for several times.
-    """
+    """Readable path of the folder of this name: its own, or the one aside while it is being replaced. A folder that
+    is replaced again and again can move between two looks, so a missing one is looked for several times."""
     return next((folder for folder in (path, _aside(path)) * LOOKS if folder.is_dir()), path)
 
 
@@ -120,10 +116,8 @@ def identity(path: Path) -> tuple[Path, int, int] | None:
 
 
 def folder_names(parent: Path) -> list[str]:
-    """The folders in `parent` that `locate` finds, sorted, without links.
-
-    A folder renamed while the names are read can be missed, so they are read until two readings agree.
-    """
+    """The folders in `parent` that `locate` finds, sorted, without links. A folder renamed while the names are read
+    can be missed, so they are read until two readings agree."""
     before, names = None, _folder_names(parent)
     while names != before:
         before, names = names, _folder_names(parent)
@@ -143,10 +137,8 @@ def _folder_names(parent: Path) -> list[str]:
 
 @contextmanager
 def _only_writer(parent: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel drops when its process dies.
-
-    Whoever holds it removes what killed writers left. On a file system without such locks nobody waits, and it stays.
-    """
+    """Hold the folder's lock, which the kernel drops when its process dies. Whoever holds it removes what killed
+    writers left. On a file system without such locks nobody waits, and it stays."""
     descriptor = os.open(parent, os.O_RDONLY)
     try:
         with suppress(OSError):

@@ -248,10 +248,8 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
 
 
 def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours: int) -> Array:
-    """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance.
-
-    UMAP's own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2).
-    """
+    """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance. UMAP's
+    own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2)."""
     rows, distances = nearest(queries, points, neighbours)
     weights = 1.0 / np.maximum(distances, 1e-6)
     weights /= weights.sum(1, keepdims=True)
@@ -282,10 +280,8 @@ STARTING = 5.0  # seconds until a process has imported what it needs
 
 
 def layout_seconds(method: Method, points: int) -> float:
-    """Seconds that a layout of so many points takes, the start of its process included.
-
-    Between and beyond the measured sizes a power law holds: a straight line through the nearest two, both logarithmic.
-    """
+    """Seconds that a layout of so many points takes, the start of its process included. Between and beyond the
+    measured sizes a power law holds: a straight line through the nearest two, both logarithmic."""
     measured = np.log(list(MEASURED[method].items()))
     sizes, seconds = measured.T
     at = float(np.log(max(points, 1)))

@@ -70,9 +70,7 @@ def initial_word_vectors(
     config: Config, vocabulary: Vocabulary, train_captions: Sequence[str]
 ) -> tuple[Tensor | None, list[Fault]]:
     """Initial word vectors, None (random), learned from the captions or from a GloVe file; and warnings and notes.
-
-    Words a file lacks start random, with the standard deviation of the others.
-    """
+    Words a file lacks start random, with the standard deviation of the others."""
     source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
     if source == "random":
         return None, []

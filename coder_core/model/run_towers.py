@@ -47,9 +47,7 @@ class RunTowers:
         self, side: Literal["image", "text"], dimension: int, checkpointing: bool = False
     ) -> TunedTower | None:
         """The encoder of a side with a new layer on top; a copy, but for what is not trained. None without a tower.
-
-        Of images (B, 3, H, W), (B,) -> (B, L, D), of texts (B, T) ids, (B,) -> (B, T, D).
-        """
+        Of images (B, 3, H, W), (B,) -> (B, L, D), of texts (B, T) ids, (B,) -> (B, T, D)."""
         half: ImageHalf | TextHalf | None = self.image if side == "image" else self.text
         tuning = self.config.image_tuning if side == "image" else self.config.text_tuning
         if half is None:

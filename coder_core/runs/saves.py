@@ -48,10 +48,8 @@ class Save(sealed.SealedFolder):
 
 
 class SaveStore:
-    """The saves of one kind, `<run>/state` or `<run>/best`, named by step; the last `keep` stay.
-
-    The caller holds the run's lock: one writer at a time. Readers need no lock.
-    """
+    """The saves of one kind, `<run>/state` or `<run>/best`, named by step; the last `keep` stay. The caller holds the
+    run's lock: one writer at a time. Readers need no lock."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         if keep < 1:

@@ -78,10 +78,8 @@ def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: B
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step".
-
-    Rates and weight decay follow from the configuration and the step, so they are not in it.
-    """
+    """Return the state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step". Rates
+    and weight decay follow from the configuration and the step, so they are not in it."""
     named = _named_parameters(optimizer).items()
     states = ((name, optimizer.state.get(parameter, {})) for name, parameter in named)
     return {f"{name}.{key}": value for name, state in states for key, value in state.items()}

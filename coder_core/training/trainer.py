@@ -80,10 +80,8 @@ class Trainer:
             self.reporter.display.say(f"warning: {fault}")
 
     def run(self) -> str:
-        """Train to the end or to a signal; return "finished" or "stopped".
-
-        If the features cannot be read any more, the state is saved before the error is raised.
-        """
+        """Train to the end or to a signal; return "finished" or "stopped". If the features cannot be read any more,
+        the state is saved before the error is raised."""
         self.model.train()
         with StopRequest() as stop, self.reporter.open(self.position):
             try:

@@ -128,9 +128,7 @@ class Slice(NamedTuple):
 
 def usual_slices(columns: Columns) -> list[Slice]:
     """Slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
-
-    Members too long for an expression, as a word of 500 letters, are left out.
-    """
+    Members too long for an expression, as a word of 500 letters, are left out."""
     words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
     concepts = _frequent(columns.labels.get("concept", {}))
     expressions = {

@@ -45,10 +45,8 @@ class Option:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that may be trained on: the name a person sees, and its folder ("demo" is built in).
-
-    `pictures`: it holds pictures with captions and no region features, so that it takes a preset with an image tower.
-    """
+    """A data set that may be trained on: the name a person sees, and its folder ("demo" is built in). `pictures`: it
+    holds pictures with captions and no region features, so that it takes a preset with an image tower."""
 
     name: str
     path: str
@@ -122,10 +120,8 @@ def options(preset: str) -> list[Option]:
 
 
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
-    """The built-in data, and every data set that is, or is right inside, one of these folders, by name.
-
-    Leaves out hidden folders and data sets that a link takes out of a root. Looks at names only: training reads.
-    """
+    """The built-in data, and every data set that is, or is right inside, one of these folders, by name. Leaves out
+    hidden folders and data sets that a link takes out of a root. Looks at names only: training reads."""
     data_sets = {DEMO: DataSet(DEMO, DEMO)}
     for root in (Path(folder).resolve() for folder in roots):
         entries = sorted(root.iterdir()) if root.is_dir() else []

@@ -81,10 +81,8 @@ def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> l
 
 
 def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
-    """Return n sha256 (hex) of the picture files, and image → why it cannot be decoded.
-
-    Unchanged files (name, size, time of change) are not read again: the result is kept in $CODER_CACHE.
-    """
+    """Return n sha256 (hex) of the picture files, and image → why it cannot be decoded. Unchanged files (name, size,
+    time of change) are not read again: the result is kept in $CODER_CACHE."""
     identity = _identity(split)
     cached = cache_folder() / "pictures" / f"{identity}.json"
     if identity and (contents := _read(cached, len(split.rows))) is not None:

@@ -71,9 +71,7 @@ def prepared_blocks(
     workers: int,
 ) -> Iterator[PreparedBlock]:
     """Yield the blocks of these numbers, in this order, decoded by `workers` processes; with 0 here, on request.
-
-    blocks: the images of every block. prepare: of one picture, see `Towers`.
-    """
+    blocks: the images of every block. prepare: of one picture, see `Towers`."""
     yield from in_workers(partial(_prepare_block, split, blocks, prepare), numbers, workers)
 
 
@@ -98,10 +96,8 @@ def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int)
 
 
 def _begin_worker(parent: int, worker: int) -> None:
-    """Let a worker end with the command: when it is killed, the rows that nobody takes would hold the worker for ever.
-
-    Ctrl-C and a closed terminal reach every process of the group; the command answers them for all.
-    """
+    """Let a worker end with the command: when it is killed, the rows that nobody takes would hold the worker for
+    ever. Ctrl-C and a closed terminal reach every process of the group; the command answers them for all."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):

@@ -121,10 +121,8 @@ class TarMembers(_Packed):
 
 @dataclass
 class ParquetRows(_Packed):
-    """Rows of parquet files: file, row group and row in it.
-
-    Rows are read a few at a time from the row group in use, so pictures requested in order are read once each.
-    """
+    """Rows of parquet files: file, row group and row in it. Rows are read a few at a time from the row group in use,
+    so pictures requested in order are read once each."""
 
     rows_at_once: int = PARQUET_ROWS  # rows in memory
     largest_group: int | None = None  # bytes of the pictures of a row group, unpacked; None allows any

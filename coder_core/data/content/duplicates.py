@@ -76,10 +76,8 @@ def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
 
 
 def duplicate_captions(captions: Sequence[str]) -> Groups:
-    """Groups of captions that are the same but for case, punctuation, articles and the spelling of one word.
-
-    Linear in the number of captions: those that differ in one word share the hash of the others.
-    """
+    """Groups of captions that are the same but for case, punctuation, articles and the spelling of one word. Linear
+    in the number of captions: those that differ in one word share the hash of the others."""
     from rapidfuzz.fuzz import ratio
 
     words = [tuple(word for word in plain_words(caption) if word not in ARTICLES) for caption in captions]

@@ -125,10 +125,8 @@ def _finding(item: Any) -> Finding:
 
 
 def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
-    """Look at every picture and compare all pictures and captions, or take the report from the cache.
-
-    InputError if the report cannot be kept.
-    """
+    """Look at every picture and compare all pictures and captions, or take the report from the cache. InputError if
+    the report cannot be kept."""
     progress(0, 1, "reading the captions")
     key = content_key(splits)
     report = cached_report(key)

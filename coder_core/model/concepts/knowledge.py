@@ -40,10 +40,8 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
 
 
 def conditional(together: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """P_ij = B_ij / N_i, the probability of concept j in a caption that names concept i.
-
-    (The paper's prose has it the other way round.) (g, g) float64; the row of a concept in no caption is zero.
-    """
+    """P_ij = B_ij / N_i, the probability of concept j in a caption that names concept i. (The paper's prose has it
+    the other way round.) (g, g) float64; the row of a concept in no caption is zero."""
     return np.asarray(together / np.maximum(occurrences, 1)[:, None], dtype=np.float64)
 
 

@@ -59,10 +59,8 @@ def position_codes(length: int, size: int) -> Tensor:
 
 
 def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
-    """Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions.
-
-    (B, L, D), (B,), (B, P, L) for P sums, zero from each length on -> (B, P, D).
-    """
+    """Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions. (B, L, D), (B,),
+    (B, P, L) for P sums, zero from each length on -> (B, P, D)."""
     if features.device.type != "cpu" or features.dtype == torch.float64:
         return sorted_sum(features, lengths, weights)
     # On a CPU half precision becomes float32, which sorts faster.

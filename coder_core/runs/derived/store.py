@@ -63,10 +63,8 @@ def write_derived(
     notes: Sequence[str] = (),
     facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Store a result: arrays, notes (sentences for the reader) and facts (other values).
-
-    A damaged one under the same name is replaced, stale ones beside it are removed.
-    """
+    """Store a result: arrays, notes (sentences for the reader) and facts (other values). A damaged one under the same
+    name is replaced, stale ones beside it are removed."""
     manifest = {**folder.about, "key": folder.key, "notes": list(notes), "facts": dict(facts or {})}
     files = {f"{name}.npy": array for name, array in arrays.items()}
     sealed.write_sealed(folder.path, files, about=manifest, replace=True)

@@ -194,10 +194,8 @@ def cohort_losses(
     config: Config,
     raw: Callable[[Anchors], Losses],
 ) -> Losses:
-    """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target.
-
-    Each has the `raw` loss, and all branches before it as teachers; under mutual learning all others.
-    """
+    """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target. Each has
+    the `raw` loss, and all branches before it as teachers; under mutual learning all others."""
     for number, branch in enumerate(earlier):
         teachers = list(earlier[:number])
         if config.boosting.boosting == "dml":

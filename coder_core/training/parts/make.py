@@ -158,10 +158,8 @@ class MomentumMemory(Part):
 
     @torch.no_grad()
     def encode_keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys.
-
-        Keys are of the instance branch only (eq. 6); the update covers the concept branch, whose keys nothing reads.
-        """
+        """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys. Keys are of the
+        instance branch only (eq. 6); the update covers the concept branch, whose keys nothing reads."""
         update_momentum(self.twin, model, self.momentum)
         twin, size = self.twin, self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
