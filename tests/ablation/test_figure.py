@@ -28,8 +28,7 @@ def test_seeds_means_differences_and_the_papers():
     assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
     assert list(by_name["mean ± spread"].x) == [252.0, 262.0]
     assert by_name["mean ± spread"].error_x.array == pytest.approx((8**0.5, 0.0))
-    differences = next(trace for trace in drawing.data if trace.name is None)
-    assert list(differences.x) == [10.0]
+    assert list(next(trace for trace in drawing.data if trace.name is None).x) == [10.0]
     assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
 
 

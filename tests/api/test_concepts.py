@@ -137,8 +137,7 @@ def test_every_concept_has_a_place_of_its_own_and_only_edges_inside_are_kept(vie
     graph = graph_of(view, np.arange(5))
     places = graph.nodes[["x", "y"]].to_numpy()
     assert ((places >= 0) & (places <= 1)).all()
-    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)[~np.eye(5, dtype=bool)]
-    assert apart.min() > 0.05
+    assert np.linalg.norm(places[:, None] - places[None], axis=-1)[~np.eye(5, dtype=bool)].min() > 0.05
     assert len(graph.edges) == len(view.edges())
     np.testing.assert_array_equal(places, graph_of(view, np.arange(5)).nodes[["x", "y"]])
     alone = graph_of(view, np.array([1]))

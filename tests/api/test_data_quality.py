@@ -133,8 +133,7 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
 
 
 def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged):
-    one = synthetic(1, noise=1.0, per_image=1)
-    score, random = data_quality.suspicion(whole_split(*one), [])
+    score, random = data_quality.suspicion(whole_split(*synthetic(1, noise=1.0, per_image=1)), [])
     assert (score.tolist(), random.tolist()) == ([0.0], [])
     run = open_run(exchanged[0])
     v, w = run.embeddings("dev")

@@ -197,8 +197,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
     wide, tall, left_over = chart.evaluate(f"chart => ({sizes})(chart._fullLayout)")
     assert abs(wide - tall) < 2
     assert left_over < 70  # the axis title, and no blank space below it
-    charts = check_narrow(visit)
-    assert visit.page.locator(".st-key-pair-panel").bounding_box()["y"] < charts[0]["y"]
+    assert visit.page.locator(".st-key-pair-panel").bounding_box()["y"] < check_narrow(visit)[0]["y"]
 
 
 def check_narrow(visit):

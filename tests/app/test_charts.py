@@ -130,19 +130,16 @@ def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice():
 
 
 def test_more_points_than_are_drawn_stand_on_a_ground_of_all():
-    rng = np.random.default_rng(0)
-    plane = rng.normal(size=(500, 2))
+    plane = np.random.default_rng(0).normal(size=(500, 2))
     drawn = np.arange(0, 500, 10)
     ramp = charts.ramp("similarity", plane[:, 0], LIGHT)
     figure = charts.joint_map([Map("a", plane, ramp)], 100, drawn, [""] * 50, Marks(), LIGHT)
-    ground = figure.data[0]
-    assert np.expm1(np.nan_to_num(ground.z)).sum() == pytest.approx(500)
+    assert np.expm1(np.nan_to_num(figure.data[0].z)).sum() == pytest.approx(500)
     assert sum(len(trace.customdata) for trace in figure.data[1:]) == 50
 
 
 def test_many_kinds_leave_one_grey_for_the_rest():
-    values = pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50)
-    colouring = charts.kinds(values, DARK)
+    colouring = charts.kinds(pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50), DARK)
     assert (colouring.names[0], colouring.names[-1]) == ("0", OTHER)
     assert len(colouring.names) == len(set(colouring.colours)) == MOST_KINDS + 1
     assert (colouring.codes == MOST_KINDS).sum() == 40

@@ -126,8 +126,7 @@ def test_outcomes_are_counted_and_filtered_by_change():
 def test_tenths_by_hand():
     """Twenty anchors, the two lowest are missed."""
     spread = np.arange(20.0)[::-1]
-    ranks = np.where(spread < 2, 50, 0)
-    tenths = selection.recall_by_tenth(spread, ranks, 10)
+    tenths = selection.recall_by_tenth(spread, np.where(spread < 2, 50, 0), 10)
     rows = [[tenth, 100.0 * (tenth > 1), 2] for tenth in range(1, 11)]
     assert tenths[["tenth", "recall", "anchors"]].to_numpy().tolist() == rows
     assert selection.recall_by_tenth(np.zeros(0), np.zeros(0), 10).empty

@@ -212,10 +212,8 @@ def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
     expression = row.locator("td, th").first.inner_text().strip()
     row.click()
     visit.reach("[?&]slice=")
-    field = visit.page.get_by_label("Search or slice", exact=True)
-    assert field.input_value() == expression
-    run = open_run(runs / "demo")
-    inside = np.flatnonzero(select(expression, slice_columns(run, "dev"))).tolist()
+    assert visit.page.get_by_label("Search or slice", exact=True).input_value() == expression
+    inside = np.flatnonzero(select(expression, slice_columns(open_run(runs / "demo"), "dev"))).tolist()
     visit.follow("Overview")
     assert visit.page.get_by_text(re.compile(rf"\b{len(inside)} captions")).count() > 0
     visit.follow("Diversity")

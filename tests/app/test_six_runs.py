@@ -65,8 +65,7 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
         assert row["text → image R@1"] == gain_cell(gain.mean, gain.low, gain.high)
         assert row["text → image R@1"].endswith(" may be noise") is not gain.beyond_noise
     [rows] = app.rows("rank in base")
-    spread = (ranks.max(axis=1) - ranks.min(axis=1)).to_numpy()
-    order = np.argsort(-spread, kind="stable")[: len(rows)]
+    order = np.argsort(-(ranks.max(axis=1) - ranks.min(axis=1)).to_numpy(), kind="stable")[: len(rows)]
     shown = [[int(row[f"rank in {name}"]) for name in NAMES] for row in rows]
     assert shown == ranks.iloc[order].to_numpy().tolist()
     assert names_of_traces(app.figures()[0]) == NAMES

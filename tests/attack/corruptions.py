@@ -171,8 +171,7 @@ def meet(case, folder, listener, base):
     for door in DOORS:
         run = Path(shutil.copytree(base / "runs" / case.run, folder / door))
         (run / case.path).write_bytes(case.content)
-        expected = torch.load(base / f"{door}-{case.run}.facts")
-        yield judge(case, door, run, expected, listener)
+        yield judge(case, door, run, torch.load(base / f"{door}-{case.run}.facts"), listener)
 
 
 def judge(case, door, run, expected, listener):

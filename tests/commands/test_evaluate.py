@@ -95,8 +95,7 @@ def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path):
     scores = 0.5 * one.image_embeddings @ one.text_embeddings.T
     scores += 0.5 * beta * two.image_embeddings @ two.text_embeddings.T
     scores += 0.5 * (1 - beta) * two.concepts.image_embeddings @ two.concepts.text_embeddings.T
-    positives = scores[one.image_of_text, np.arange(len(one.captions))]
-    ranks = (scores >= positives).sum(0) - 1
+    ranks = (scores >= scores[one.image_of_text, np.arange(len(one.captions))]).sum(0) - 1
     assert rows["ensemble"]["t2i_r1"] == pytest.approx(100 * float((ranks < 1).mean()))
     assert rows["ensemble"]["t2i_meanr"] == pytest.approx(1 + float(ranks.mean()))
     assert rows[str(runs[1])] == two.metrics

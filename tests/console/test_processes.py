@@ -54,8 +54,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
         folder.stop()
     assert over(folder).output == "hello\n"
     ProgressFile(folder.progress_file).write(JobProgress(1.0, "of the job before", "finished"))
-    second = folder.start(NOTHING)
-    assert second.pid != first.pid
+    assert folder.start(NOTHING).pid != first.pid
     assert over(folder).progress is None
     folder.forget()
     assert folder.current() is None

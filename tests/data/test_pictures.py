@@ -70,8 +70,7 @@ def test_photo_formats_are_read_and_made_smaller_and_a_cut_one_is_refused(folder
     small = open_picture(folder, path.name, size=100)
     assert (small.mode, small.size) == ("RGB", (100, 50))
     assert np.abs(np.array(small).astype(int) - [200, 30, 30]).max() < 12
-    random = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(random).save(path)
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert refusal(open_picture, folder, path.name).faults[0].place == str(path)
 

@@ -142,8 +142,7 @@ def test_broken_pictures_and_a_disk_without_room(base, whole, tmp_path, monkeypa
     assert extract(base, tmp_path / "out", *flags, data=str(data)) == 1
     assert "train: 1 of 6 pictures cannot be read" in capsys.readouterr().err
     assert extract(base, tmp_path / "out", *flags, "--skip-broken", data=str(data)) == 0
-    split = read_split(tmp_path / "out", "train")
-    assert split.image_names == [TRAIN[0], *TRAIN[2:]]
+    assert read_split(tmp_path / "out", "train").image_names == [TRAIN[0], *TRAIN[2:]]
     for first, second in zip(arrays(tmp_path / "out"), arrays(whole), strict=True):
         np.testing.assert_array_equal(first, second[[0, 2, 3, 4, 5]])
     usage = namedtuple("usage", "total used free")

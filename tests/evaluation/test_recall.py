@@ -73,8 +73,7 @@ def test_halves_share_no_image_and_leave_none_out(images):
         half.sort()
         inside = np.isin(owner, half)
         rows = [list(half).index(image) for image in owner[inside]]
-        expected = retrieval_metrics(image_embeddings[half], texts[inside], rows)
-        assert metrics == pytest.approx(expected)
+        assert metrics == pytest.approx(retrieval_metrics(image_embeddings[half], texts[inside], rows))
         assert scored["rsum"] == metrics["rsum"]
 
 

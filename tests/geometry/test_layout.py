@@ -108,8 +108,7 @@ def test_a_layout_keeps_groups_fits_another_and_takes_longer_with_more_points(me
     assert shares == sorted(shares)
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(12, 12)))[0].astype(np.float32)
     turned = Points(points.images @ turn, points.texts @ turn)
-    second = lay_out(turned, settings(method), reference=first.plane)
-    assert second.disparity < 0.12
+    assert lay_out(turned, settings(method), reference=first.plane).disparity < 0.12
     if method == "umap":
         np.testing.assert_array_equal(first.plane, lay_out(points, settings(method)).plane)
         assert any("numba" in phase for _, phase in seen)

@@ -67,8 +67,7 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
     cosines = vectors @ vectors.T
     counts = fitting_images(vectors, owner, likeness=0.6)
     for text in range(23):
-        alike = np.unique(owner[(cosines[text] >= 0.6) & (owner != owner[text])])
-        assert counts[text] == len(alike)
+        assert counts[text] == len(np.unique(owner[(cosines[text] >= 0.6) & (owner != owner[text])]))
 
 
 def test_a_caption_that_others_share_fits_their_images():

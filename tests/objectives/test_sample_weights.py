@@ -47,8 +47,7 @@ def test_by_hand():
     """
     angles = torch.tensor([0.0, 60.0, 90.0], dtype=torch.float64).deg2rad()
     values = torch.stack([angles.cos(), angles.sin()], 1)
-    neighbours = torch.tensor([[1, 2], [0, 2], [0, 1]])
-    actual = scores_of(values, torch.arange(3), neighbours)
+    actual = scores_of(values, torch.arange(3), torch.tensor([[1, 2], [0, 2], [0, 1]]))
     assert actual.diversity[0].item() == pytest.approx((2 + 2 * 0.8660254037844387) / 4)
     assert actual.discrepancy[0].item() == pytest.approx(2.5 / 4)
 

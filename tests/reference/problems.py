@@ -8,10 +8,8 @@ from torch import Tensor
 
 @dataclass
 class Problem:
-    """One direction's anchors against a batch and a bank, all float64 and ready for gradients.
-
-    Ids repeat, so same-image entries occur; some slots are empty. Row i's positive is column i.
-    """
+    """One direction's anchors against a batch and a bank, all float64 and ready for gradients. Ids repeat, so
+    same-image entries occur; some slots are empty. Row i's positive is column i."""
 
     scores: Tensor
     ids: Tensor

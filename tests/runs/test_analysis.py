@@ -37,8 +37,7 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_pat
     """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
-    analysis = open_analysis(run, "test")
-    rows = analysis.text_embeddings
+    rows = open_analysis(run, "test").text_embeddings
     assert isinstance(rows, np.memmap)
     assert not rows.flags.writeable
     file = run / "analysis" / "test" / "text_embeddings.npy"

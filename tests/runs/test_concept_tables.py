@@ -34,8 +34,7 @@ def written():
 
 def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version_2(tmp_path):
     """A reader of version 1 would take the ranks of the mixture for those of the instance branch."""
-    plain = fill_analysis(tmp_path / "plain")
-    assert json.loads((plain / "manifest.json").read_text())["version"] == 1
+    assert json.loads((fill_analysis(tmp_path / "plain") / "manifest.json").read_text())["version"] == 1
     assert open_analysis(tmp_path / "plain", "test").concepts is None
     both = open_analysis(write_concept_run(tmp_path, "both"), "dev", verify=True)
     assert (both.manifest["version"], both.manifest["beta"]) == (2, 0.6)

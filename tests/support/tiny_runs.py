@@ -32,10 +32,8 @@ def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):
 
 
 def tiny_config(data, name="tiny", **values):
-    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank.
-
-    `values` are settings of any section.
-    """
+    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank. `values` are
+    settings of any section."""
     settings = {"data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2}
     settings |= {"image_dropout": 0.1, "word_dropout": 0.1, "embedding_dropout": 0.1, "bank_size": 13}
     settings |= {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2}

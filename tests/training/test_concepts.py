@@ -88,8 +88,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
 
 
 def test_the_twin_follows_the_branch_and_never_runs_it(data):
-    config = concept_config(data)
-    prepared, memory = with_memory(config)
+    prepared, memory = with_memory(concept_config(data))
     twin = memory.twin.concepts
     twin.register_forward_hook(lambda *_: pytest.fail("the twin read the concepts"))
     twin.network.register_forward_hook(lambda *_: pytest.fail("the twin ran the graph network"))

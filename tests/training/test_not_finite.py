@@ -41,8 +41,7 @@ def fail(folder, config, prepared, *, spoil=None, value=0.0):
                 trainer.model.get_parameter(spoil).view(-1)[0] = value
         with pytest.raises(NotFiniteError) as stopped:
             trainer.run()
-    store = SaveStore(folder / "state", keep=2)
-    assert set(names) & set(store.names())
+    assert set(names) & set(SaveStore(folder / "state", keep=2).names())
     assert newest_state(folder).skipped == []
     assert all(tensor.isfinite().all() for tensor in state_tensors(folder).values())
     assert SaveStore(folder / "best", keep=1).names() == [str(PER_EPOCH)]

@@ -84,8 +84,7 @@ def test_a_piece_is_encoded_once_for_the_loss_and_once_for_its_gradient(data):
 
 def test_the_size_of_a_piece_may_change(data, tmp_path):
     config, console = changed(tiny_config(data, epochs=1), **PIECES), quiet()
-    run = start_run(config, tmp_path, quiet())
-    continue_run(run, changed(config, piece_size=4), console)
+    continue_run(start_run(config, tmp_path, quiet()), changed(config, piece_size=4), console)
     assert "is 4, was 3" in printed(console)
 
 

@@ -38,8 +38,7 @@ def test_the_twin_gets_its_own_precision_or_the_steps():
         expected = step if twin == "auto" else twin
         if expected == "auto":
             expected = "bfloat16" if faster else "float32"
-        training = TrainingConfig(precision=step, twin_precision=twin)
-        assert no_grad_precision(training, CPU) == expected
+        assert no_grad_precision(TrainingConfig(precision=step, twin_precision=twin), CPU) == expected
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")

@@ -94,8 +94,7 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
 def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
-    config = tiny_config(data, epochs=7, **values, **SHORT)
-    folder = start_run(config, tmp_path / "whole", quiet())
+    folder = start_run(tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", quiet())
     rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
     whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
     assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2)
@@ -179,8 +178,7 @@ def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
     config, about = read_config(stopped)
     moved, console = shutil.copytree(data, tmp_path / "moved"), quiet()
     twin = "float32" if about["twin_precision"] == "bfloat16" else "bfloat16"
-    other = changed(config, threads=2, twin_precision=twin, data=str(moved))
-    continue_run(stopped, other, console)
+    continue_run(stopped, changed(config, threads=2, twin_precision=twin, data=str(moved)), console)
     assert "CPU threads: is 2, was 1" in printed(console)
     assert f"without gradients: is {twin}, was {about['twin_precision']}" in printed(console)
     assert position(stopped) == position(whole)

@@ -59,8 +59,7 @@ def prepared(config):
 def test_an_empty_file_changes_no_bit(data, tmp_path):
     empty = written(tmp_path / "empty.jsonl", {})
     plain = start_run(tiny_config(data, epochs=1), tmp_path / "plain", quiet())
-    with_empty = start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet())
-    assert_same_run(with_empty, plain)
+    assert_same_run(start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet()), plain)
     assert events(plain), "the histories, which are equal too, hold the losses"
 
 
@@ -92,9 +91,7 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     assert "elsewhere: 1" in str(result.faults[-1])
     repeated = UsedReviews(judge(train, (5, 2, "duplicate")))
     assert apply_reviews(train, repeated, off.data).split is train
-    lighter = replace(off.data, duplicate_weight=0.25)
-    weights = apply_reviews(train, repeated, lighter).weights
-    assert weights[5] == 0.25
+    assert apply_reviews(train, repeated, replace(off.data, duplicate_weight=0.25)).weights[5] == 0.25
 
 
 def test_a_weight_multiplies_the_loss_of_its_pair_alone(train, data, tmp_path):
@@ -137,10 +134,8 @@ def test_a_caption_of_two_images_is_a_negative_of_neither(train, data, reviews):
 
 def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     source = shutil.copy(reviews, tmp_path / "reviews.jsonl")
-    config = reviewed(data, source, epochs=2)
-    whole = start_run(config, tmp_path / "whole", quiet())
-    files = json.loads((whole / "manifest.json").read_text())["files"]
-    assert "reviews.json" in files
+    whole = start_run(reviewed(data, source, epochs=2), tmp_path / "whole", quiet())
+    assert "reviews.json" in json.loads((whole / "manifest.json").read_text())["files"]
     assert "anna" not in (whole / "reviews.json").read_text(), "a run names no reviewer"
     stopped = stop_during(whole, tmp_path / "tiny", 7)
     append_review(source, Review("x.jpg", "another one", "wrong-caption", "ben"))

@@ -65,8 +65,7 @@ def losses(run):
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
 def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, model):
-    ready = prepared(tower_config(towers_folder, model=model))
-    actual = encode_dev(ready)
+    actual = encode_dev(prepared(tower_config(towers_folder, model=model)))
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
     images, texts = embedded_by_transformers(towers_folder / model, pictures, TEXTS, pad=model == "siglip")
     expected = images @ texts.T
@@ -102,8 +101,7 @@ def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible, tmp_path):
     flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
     assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
-    ready = prepared(config)
-    start = encode_dev(ready)
+    start = encode_dev(prepared(config))
     np.testing.assert_allclose(start.images, zero.image_embeddings, atol=1e-6)
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
     assert losses(flexible)[-1] < losses(flexible)[0]
