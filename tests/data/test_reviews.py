@@ -9,6 +9,7 @@ import pytest
 
 from coder_core.data import reviews as module
 from coder_core.data.reviews import Review, append_review, append_undo, read_reviews
+from coder_core.reviews import main
 from tests.support.precomp_folders import refusal
 
 HOSTILE = "<img src=x onerror=alert(1)> ![x](http://a.b/c) \u202egnp.exe \x1b[31m \x00 \u2028 $x$"
@@ -196,3 +197,21 @@ def test_merging_keeps_every_line_once(tmp_path):
     assert module.merge([merged, left]) == text
     other = json.dumps(shared.document() | {"verdict": "duplicate"}).encode()
     assert shared.id in refusal(module.merge, [merged, module.parse_reviews(other, "other")]).faults[0].place
+
+
+def test_merge_writes_every_line_once_and_overwrites_nothing(tmp_path, capsys):
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    append_review(paths[0], Review("x.jpg", "a dog", "wrong-caption", "anna"))
+    append_review(paths[1], Review("x.jpg", "a cat", "too-vague", "ben"))
+    paths[1].write_bytes(paths[1].read_bytes() + b'{"version"')
+    out = tmp_path / "c.jsonl"
+    command = ["merge", *map(str, paths), "--out", str(out)]
+    assert main(command) == 0
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert "lines: 2, pairs judged: 2 (" in printed
+    assert "b.jsonl line 2: " in printed
+    assert len(read_reviews(out).verdicts) == 2
+    assert main(command) == 1
+    assert "--out" in capsys.readouterr().err
+    assert main(["merge", str(paths[0]), "--out", str(tmp_path / "d.jsonl")]) == 1
+    assert "FILE: " in capsys.readouterr().err

