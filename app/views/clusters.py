@@ -74,8 +74,7 @@ def choose_settings(choice: Choice) -> Settings | None:
         if choose_one("Clusters", kinds, "clusters-of", cards.tip("prototype")) == "learned":
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
-    usual = min(Settings().clusters, most)
-    number = whole_number("Number of clusters", LEAST, most, usual, "k", 150)
+    number = whole_number("Number of clusters", LEAST, most, min(Settings().clusters, most), "k", 150)
     return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
 
 

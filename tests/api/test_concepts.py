@@ -43,8 +43,7 @@ def test_searches_and_margins_are_those_of_the_mixture(both, scores):
         again = both.search(both.scoring("dev")[1][text], split="dev", top=30)
         np.testing.assert_array_equal(again["candidate"], results["candidate"])
     instance, _ = two_branches(30)
-    by_instance = np.argsort(-(instance.images @ instance.texts.T), axis=0)
-    assert (np.argsort(-scores, axis=0) != by_instance).any()
+    assert (np.argsort(-scores, axis=0) != np.argsort(-(instance.images @ instance.texts.T), axis=0)).any()
     table = margins(both, "dev", "t2i")
     own = scores[both.image_of_text("dev"), np.arange(150)]
     np.testing.assert_allclose(table["match_score"], own, atol=1e-5)

@@ -85,8 +85,7 @@ def changed(folder, to, **values):
     shutil.copytree(folder, to)
     document = tomllib.loads((to / "config.toml").read_text())
     for key, value in values.items():
-        section = next(name for name in ("data", "training", "about") if key in document[name])
-        document[section][key] = value
+        document[next(name for name in ("data", "training", "about") if key in document[name])][key] = value
     (to / "config.toml").write_text(tomli_w.dumps(document))
     (to / "status.json").unlink()  # it names the configuration it belongs to
     reseal(to)

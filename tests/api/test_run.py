@@ -80,8 +80,7 @@ def test_search_finds_what_a_full_matrix_finds(run):
 def test_outcomes_by_hand():
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}
-    after = {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])}
-    changes = comparison.rank_changes(before, after)
+    changes = comparison.rank_changes(before, {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])})
     assert changes["query"].tolist() == [0, 1, 2, 3, 0]
     assert changes["outcome"].tolist() == ["both right", "fixed", "both wrong", "broken", "broken"]
     assert changes["change"].tolist() == [0, 1, -4, -3, -2]
@@ -100,8 +99,7 @@ def test_differences_name_only_what_differs(root):
     table = comparison.config_differences({"a": boosted, "b": today})
     assert table.loc["boosting.boosting"].tolist() == ["rm", "none"]
     assert table.loc["boosting.boosting_weight"].tolist() == ["0.2", "1"]
-    unknown = {"objective": {"loss": "dcl", "of_tomorrow": 3}}
-    table = comparison.config_differences({"a": unknown, "b": {}})
+    table = comparison.config_differences({"a": {"objective": {"loss": "dcl", "of_tomorrow": 3}}, "b": {}})
     assert table.loc["objective.of_tomorrow"].tolist() == ["3", "—"]
 
 

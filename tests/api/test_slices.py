@@ -101,8 +101,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
     noises = {"first": 3.0, "second": 2.0}
     runs = [open_run(write_run(tmp_path, name, noise=noise, **shared)) for name, noise in noises.items()]
     columns = slices.slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
-    both = '"dog" in words and colours'
-    expressions = ['"cat" in words', "colours", "image == 3", both, "tenth <= 3"]
+    expressions = ['"cat" in words', "colours", "image == 3", '"dog" in words and colours', "tenth <= 3"]
     entries = [Slice("kind", expression) for expression in expressions]
     recalls = slices.slice_table(runs, "dev", direction, 5, entries, columns).set_index("expression")
     assert set(recalls.index) == {*expressions} - {"image == 3"}  # that one has too few queries

@@ -23,8 +23,7 @@ FURTHER = "a:-999,-999,999,-999,999,999,-999,999"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    base = write_pair(tmp_path_factory.mktemp("joint") / "runs")
-    return base
+    return write_pair(tmp_path_factory.mktemp("joint") / "runs")
 
 
 def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root, opened):

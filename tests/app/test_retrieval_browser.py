@@ -128,8 +128,7 @@ def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visi
     fullest = int(np.argmax(counts))
     click_bar(visit, "margins", 1, fullest)
     visit.reach("query-text=")
-    table = margin_table(second, "dev", "t2i").set_index("query")
-    margin = table["margin"][visit.number("Caption number")]
+    margin = margin_table(second, "dev", "t2i").set_index("query")["margin"][visit.number("Caption number")]
     assert abs(margin - margins[fullest]) < margins[1] - margins[0]
     assert visit.page.locator("tbody tr[aria-selected=true]").count() == 1
     visit.page.get_by_role("radio", name="Hubs").click()

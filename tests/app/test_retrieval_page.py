@@ -30,8 +30,7 @@ def test_likely_matches_are_a_filter_and_a_number(roots, opened):
     app = opened(roots["two"], "retrieval", query_text=str(query))
     assert LIKELY not in app.texts()
     app.change(guess=True)
-    marks = sum(matches.likely()[query].sum() for matches in (first, guesses))
-    assert app.texts().count(LIKELY) == marks > 0
+    assert app.texts().count(LIKELY) == sum(matches.likely()[query].sum() for matches in (first, guesses)) > 0
     app.change(likely=True)
     assert app.saying("demo", f"{labelled:.1f} %", f"{with_likely:.1f} %")
     if guesses.probably_right(1).any():

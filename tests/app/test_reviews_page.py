@@ -28,8 +28,7 @@ def file(root):
 
 def done(app):
     """Pairs of the queue that are judged or skipped."""
-    progress = app.get("progress")[0].proto.text
-    return int(progress.split(" of 50")[0].split()[-1])
+    return int(app.get("progress")[0].proto.text.split(" of 50")[0].split()[-1])
 
 
 def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):

@@ -118,8 +118,7 @@ def test_the_built_in_data_has_no_fault(tmp_path, monkeypatch, capsys):
 
 def test_real_flickr8k_is_fit_for_training(capsys):
     folder = real_flickr8k()
-    vectors = ["--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50]
-    out = run(capsys, folder, *vectors)
+    out = run(capsys, folder, *["--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50])
     for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
 

@@ -87,8 +87,7 @@ def test_the_api_knows_it_as_imported(files, runs):
         {},
     )
     shown = facts(summary)
-    expected = {"loss": "imported", "data": "c.txt", "dimension": 32, "epochs": None}
-    assert expected.items() <= shown.items()
+    assert {"loss": "imported", "data": "c.txt", "dimension": 32, "epochs": None}.items() <= shown.items()
     assert shown["created"].startswith("20")
     run = open_run(runs / "clip")
     assert run.history.empty

@@ -103,8 +103,7 @@ def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path):
 
 def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
-    ways = ["--ways", "2", "4", "500", "--ways-repeats", "4"]
-    rows = rows_of(tmp_path, *runs, *ways, "--csv", sheet)
+    rows = rows_of(tmp_path, *runs, *["--ways", "2", "4", "500", "--ways-repeats", "4"], "--csv", sheet)
     assert "warning: t2i 500-way: " in printed(capsys)
     one, first = open_analysis(runs[0], "dev"), rows[str(runs[0])]
     pair = EmbeddingPair(one.image_embeddings, one.text_embeddings)
@@ -173,8 +172,7 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
         ("i2t", analysis.text_embeddings, train.image_embeddings, 0),
     ):
         k, alpha = stored.strengths[way]
-        bias = np.sort(candidates @ queries.T, 1)[:, -k:].mean(1)
-        corrected = scores - alpha * np.expand_dims(bias, axis)
+        corrected = scores - alpha * np.expand_dims(np.sort(candidates @ queries.T, 1)[:, -k:].mean(1), axis)
         positives = corrected[owner, np.arange(len(analysis.captions))]
         best = np.array([positives[owner == image].max() for image in range(analysis.n_images)])
         ranks = (corrected > positives).sum(0) if way == "t2i" else (corrected > best[:, None]).sum(1)

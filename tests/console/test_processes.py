@@ -62,8 +62,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
 
 def test_a_recycled_pid_is_another_process_and_a_damaged_record_no_running_job(tmp_path):
     this = psutil.Process()
-    record = {"pid": this.pid, "created": this.create_time() - 100}
-    (tmp_path / "job.json").write_text(json.dumps(record))
+    (tmp_path / "job.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time() - 100}))
     job = JobFolder(tmp_path).current()
     assert not job.running
     JobFolder(tmp_path).stop()  # signals nobody: this test would end here

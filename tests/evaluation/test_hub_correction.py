@@ -51,8 +51,7 @@ def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone():
     train = unit_rows(random, 200, 16)
     shared = np.concatenate([np.ones((1, 1)), np.zeros((59, 1))])
     hub = EmbeddingPair(np.hstack([images, 1.5 * shared]), np.hstack([texts, np.ones((60, 1))]))
-    reference = np.hstack([train, np.ones((200, 1))])
-    image_biases = hub_biases([EmbeddingPair(hub.image, reference)], (1, 4, 16))
+    image_biases = hub_biases([EmbeddingPair(hub.image, np.hstack([train, np.ones((200, 1))]))], (1, 4, 16))
     i2t, t2i = choose_strengths([hub], np.arange(60), image_biases, np.zeros((60, 3)), (1, 4, 16))
     assert i2t == Strength(1, 0.0)
     assert t2i.alpha > 0

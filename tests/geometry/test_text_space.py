@@ -53,8 +53,7 @@ def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch):
         return rows
 
     expected, first, second = map(neighbours, (2000, 0, 0))
-    shared = np.mean([len(np.intersect1d(a, b)) / 50 for a, b in zip(expected, first, strict=True)])
-    assert shared > 0.99
+    assert np.mean([len(np.intersect1d(a, b)) / 50 for a, b in zip(expected, first, strict=True)]) > 0.99
     assert np.array_equal(first, second)
     assert not (owner[first] == owner[:, None])[first >= 0].any()
 

@@ -29,8 +29,7 @@ def split(tmp_path_factory):
     array[5, 1] = 0
     words = ["red", "dog", "runs", "far", "box"]
     captions = [" ".join(words[: row % 4 + 1]) for row in range(3 * len(array))]
-    folder = write_split(tmp_path_factory.mktemp("data"), array=array, captions=captions)
-    return read_split(folder, "train")
+    return read_split(write_split(tmp_path_factory.mktemp("data"), array=array, captions=captions), "train")
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +85,7 @@ def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(split, toke
             real, words = regions_of(split, i), words_of(tokens, j)
             lengths = length(real), length(words)
             sides = model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1])
-            alone = model.scorer(*sides, *lengths).item()
-            np.testing.assert_allclose(scored.scores[i, j], alone, atol=1e-5)
+            np.testing.assert_allclose(scored.scores[i, j], model.scorer(*sides, *lengths).item(), atol=1e-5)
     again = score_texts(model, scored.images, tokens, device=CPU)
     np.testing.assert_allclose(again, scored.scores.T, atol=1e-6)
 

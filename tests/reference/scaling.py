@@ -12,8 +12,7 @@ def scaled(s, negative, *, temperature, gamma, epsilon):
     for i in range(q):
         values = [s[i, j] for j in range(c) if negative[i, j]]
         mean = sum(values) / len(values)
-        deviation = math.sqrt(sum((x - mean) ** 2 for x in values) / len(values))
-        raw.append(1 + math.exp(-epsilon / deviation))
+        raw.append(1 + math.exp(-epsilon / math.sqrt(sum((x - mean) ** 2 for x in values) / len(values))))
     diversity = np.array([x / max(raw) for x in raw])
     exponent, plain, share = (np.full((q, c), np.nan) for _ in range(3))
     for i in range(q):

@@ -185,8 +185,7 @@ def interrupted(number, store, step):
 
 def killed(number, store, step):
     """A kill leaves everything as it is."""
-    result = in_a_child(lambda: stopped_at_line(number, store, step, lambda: os._exit(9)))
-    return result != "False"
+    return in_a_child(lambda: stopped_at_line(number, store, step, lambda: os._exit(9))) != "False"
 
 
 @pytest.mark.parametrize("step", [30, 20])

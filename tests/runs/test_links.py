@@ -25,8 +25,7 @@ class Heard:
         self.output = output
 
     def hear(self, call):
-        status = call()
-        return status, "".join(self.output.readouterr())
+        return call(), "".join(self.output.readouterr())
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

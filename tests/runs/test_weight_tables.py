@@ -45,8 +45,7 @@ def test_raw_scores_and_weights_are_those_of_the_loops_on_the_neighbours_in_the_
     folder = run / "analysis" / "dev"
     images, texts, diversity, discrepancy, weights = arrays(folder, *embeddings, *scores, "sample_weight")
     config, _ = read_config(run)
-    space = run_text_space(run, config)
-    near = caption_neighbours(space.encode(split.captions), split.image_of_text, COUNT)
+    near = caption_neighbours(run_text_space(run, config).encode(split.captions), split.image_of_text, COUNT)
     near = [[j for j in row if j >= 0] for row in near.tolist()]
     exponents = []
     for column, side in enumerate((images[split.image_of_text], texts)):

@@ -40,8 +40,7 @@ def scores(model, batch):
         images = model.encode_images(batch.regions, batch.region_lengths)
         texts = model.encode_texts(batch.words, batch.word_lengths)
     if images.ndim == 2:
-        cosines = (images.double() @ texts.double().T).tolist()
-        return cosines
+        return (images.double() @ texts.double().T).tolist()
     rows, local = [], model.scorer.local
     for i, r in enumerate(batch.region_lengths.tolist()):
         image = images[i : i + 1, :r] if local else images[i : i + 1]

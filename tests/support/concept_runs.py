@@ -20,8 +20,7 @@ NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "pr
 
 def some_concepts(names=NAMES):
     """Five concepts; a dog is in every caption that holds a ball, and runs in most."""
-    captions = [[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]]
-    together, occurrences = count_together(captions, 5)
+    together, occurrences = count_together([[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]], 5)
     entries = tuple(
         Concept(word, kind, int(count), (word, f"{word}s"))
         for (word, kind), count in zip(names, occurrences, strict=True)

@@ -21,8 +21,7 @@ def reported_by(program, *arguments, timeout):
     threads = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=ROOT, env=threads, capture_output=True, text=True, timeout=timeout)
     assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout.splitlines()[-1])
-    return report
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 def run_two(*arguments, timeout=500):

@@ -80,8 +80,7 @@ def test_it_waits_for_its_start_and_the_teacher_follows_meanwhile(data):
     waiting, plain = take(prepared, boosting, config, batch), take(prepared, None, config, batch)
     assert torch.equal(waiting.total, plain.total)
     assert waiting.parts == plain.parts
-    at_once = take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch)
-    assert "boosting-am" in at_once.parts
+    assert "boosting-am" in take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch).parts
     before = weights(boosting.branch)
     boosting.after_step(prepared.model, 0)
     assert not same(before, weights(boosting.branch))

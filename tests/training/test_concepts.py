@@ -36,8 +36,7 @@ def whole(data, tmp_path_factory):
 
 
 def first_losses(prepared, config):
-    batch = prepared.batches(0)
-    return compute_losses(prepared.model, batch, config, [ConceptLoss()], epoch=5.0)
+    return compute_losses(prepared.model, prepared.batches(0), config, [ConceptLoss()], epoch=5.0)
 
 
 @pytest.mark.parametrize(

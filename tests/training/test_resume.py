@@ -205,8 +205,7 @@ def refused_files(run, data):
 def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path):
     """More images than the 64 that a sample compares, and the one changed is none of these."""
     data = write_tiny_data(tmp_path / "data", images=500)
-    config = tiny_config(data, epochs=1, batch_size=250, bank_size=250)
-    run = start_run(config, tmp_path / "runs", quiet())
+    run = start_run(tiny_config(data, epochs=1, batch_size=250, bank_size=250), tmp_path / "runs", quiet())
     names = [f"{split}_{part}" for split in ("train", "dev") for part in ("ims.npy", "caps.txt")]
     for name in names:
         other = Path(shutil.copytree(data, tmp_path / name))

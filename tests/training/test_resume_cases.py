@@ -39,8 +39,7 @@ def over_a_finished_run(data, folder):
 
 
 def with_bert(data, folder):
-    bert = write_tiny_bert(folder / "bert", WORDS)
-    return tiny_config(data, epochs=1, text_encoder="bert", bert=str(bert))
+    return tiny_config(data, epochs=1, text_encoder="bert", bert=str(write_tiny_bert(folder / "bert", WORDS)))
 
 
 def with_towers(folder, *, every_part=False):

@@ -44,8 +44,7 @@ def written(path, verdicts):
 def reviews(train, tmp_path_factory):
     """Caption 0 is wrong and belongs to image 3, caption 4 is vague, caption 6 also matches image 9."""
     rows = (0, 0, "wrong-caption"), (0, 3, "also-matches"), (4, 2, "too-vague"), (6, 9, "also-matches")
-    verdicts = judge(train, *rows)
-    return written(tmp_path_factory.mktemp("reviews") / "reviews.jsonl", verdicts)
+    return written(tmp_path_factory.mktemp("reviews") / "reviews.jsonl", judge(train, *rows))
 
 
 def reviewed(data, file, **values):
@@ -85,8 +84,7 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     without = changed(off, vague_weight=0.0)
     result = apply_reviews(train, named_reviews(without), without.data)
     assert result.split.captions == [*train.captions[:4], *train.captions[5:]]
-    elsewhere = UsedReviews({("x.jpg", "no such caption"): "wrong-caption"})
-    result = apply_reviews(train, elsewhere, off.data)
+    result = apply_reviews(train, UsedReviews({("x.jpg", "no such caption"): "wrong-caption"}), off.data)
     assert result.split is train
     assert "elsewhere: 1" in str(result.faults[-1])
     repeated = UsedReviews(judge(train, (5, 2, "duplicate")))

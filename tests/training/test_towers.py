@@ -132,8 +132,7 @@ def test_patches_of_pictures_of_any_shape_are_regions(flexible, tmp_path):
         features, boxes = loaded.patch_features(picture)
         assert len(features) == len(boxes) == grid[0] * grid[1]
         np.testing.assert_allclose(boxes[-1], [1 - 1 / grid[1], 1 - 1 / grid[0], 1, 1], atol=1e-6)
-        pixels = torch.from_numpy(image_tower.prepare(picture))[None]
-        assert image_tower.lengths(pixels) == len(features)
+        assert image_tower.lengths(torch.from_numpy(image_tower.prepare(picture))[None]) == len(features)
 
 
 def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(full):
@@ -227,8 +226,7 @@ def test_broken_pictures_are_named_at_once_or_left_out(towers_folder, tmp_path):
     (data / "Flicker8k_Dataset" / train[2]).unlink()
     with pytest.raises(UnreadableRowsError, match=train[2]):
         list(ready.batches.stream(0, 5))
-    pictures = replace(ready.data.train.pictures, workers=1)
-    ready.batches.split = replace(ready.data.train, pictures=pictures)
+    ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=1))
     with pytest.raises(UnreadableRowsError, match=train[2]):
         list(ready.batches.stream(0, 5))
 

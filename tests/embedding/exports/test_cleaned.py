@@ -52,8 +52,7 @@ def test_precomp_with_named_images(tmp_path, capsys):
     assert report["added"] == [["train", "c.jpg", "first of a.jpg", "also-matches"]]
     assert main(command) == 1
     assert str(tmp_path / "clean") in capsys.readouterr().err
-    more = [*command[:-1], str(tmp_path / "more"), "--leave-out", "too-vague", "--no-add-matches"]
-    assert main(more) == 0
+    assert main([*command[:-1], str(tmp_path / "more"), "--leave-out", "too-vague", "--no-add-matches"]) == 0
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
 
 
@@ -102,7 +101,6 @@ def test_text_files_of_flickr(tmp_path, write):
 
 def test_other_layouts_are_refused_by_name(tmp_path, capsys):
     coco(tmp_path / "data")
-    verdict = (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption")
-    assert main(export(tmp_path / "data", tmp_path, verdict)) == 1
+    assert main(export(tmp_path / "data", tmp_path, (NAMES[0], CAPTIONS[NAMES[0]][0], "wrong-caption"))) == 1
     assert WRITTEN in capsys.readouterr().err
     assert not (tmp_path / "clean").exists()

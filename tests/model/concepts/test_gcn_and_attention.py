@@ -10,8 +10,7 @@ from tests.reference import concepts as reference
 
 
 def draw(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 NETWORK = ConceptGraphNetwork(torch.eye(6), draw(6, 4).float(), 8)

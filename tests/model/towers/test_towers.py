@@ -216,8 +216,7 @@ CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    words = " ".join(CAPTIONS).split()
-    return write_tiny_bert(tmp_path_factory.mktemp("sentences") / "model", words)
+    return write_tiny_bert(tmp_path_factory.mktemp("sentences") / "model", " ".join(CAPTIONS).split())
 
 
 def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_encoded(model):
