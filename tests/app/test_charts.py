@@ -117,8 +117,7 @@ def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice():
         assert sorted(ids) == [0, 2]
     rings = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is None]
     assert [list(trace.x) for trace in rings] == [[1, 2], [3], [2, 3], [4]]  # matches, then the opened one
-    assert figure.layout.xaxis2.matches == "x"
-    assert figure.layout.shapes[0].xref == "x2"
+    assert (figure.layout.xaxis2.matches, figure.layout.shapes[0].xref) == ("x", "x2")
     low, high = figure.layout.xaxis.range
     assert low < 0 < 4 < high
     lines = [trace for trace in figure.data if trace.mode == "lines"]

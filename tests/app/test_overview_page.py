@@ -100,5 +100,4 @@ def test_what_the_second_run_fixed_and_broke_is_listed_and_opens_in_retrieval(ro
     for rows, expected in ((fixed, (False, True)), *((rows, (True, False)) for rows in broken)):
         assert {(row["before"] == "1", row["now"] == "1") for row in rows} == {expected}
     app.session_state["changed-caption"] = 7
-    assert app.again().value("query-text") == 7
-    assert app.query_params["query-text"] == "7"
+    assert (app.again().value("query-text"), app.query_params["query-text"]) == (7, "7")

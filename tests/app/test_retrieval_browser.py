@@ -162,8 +162,7 @@ def test_a_third_run_is_chosen_shown_and_carried_on(visit, runs):
     visit.settle()
     columns = visit.page.locator("[data-testid=stColumn]").filter(has=visit.page.locator(".cl-grid"))
     boxes = [column.bounding_box() for column in columns.all()]
-    assert len(boxes) == 3
-    assert len({box["y"] for box in boxes}) == 1
+    assert (len(boxes), len({box["y"] for box in boxes})) == (3, 1)
     assert boxes[-1]["x"] + boxes[-1]["width"] <= 1280
     first = open_run(runs / "demo-late").ranks("dev")["t2i"] == 0
     click_bar(visit, "ranks", 1, 0)  # of the run in the middle

@@ -37,8 +37,7 @@ def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):
     app.click("queue-also-matches")
     [review] = read_reviews(file).all
     assert (review.verdict, review.reviewer) == ("also-matches", "anna")
-    assert done(app) == 1
-    assert done(app.click("queue-skip")) == 2
+    assert (done(app), done(app.click("queue-skip"))) == (1, 2)
     assert done(app.click("queue-undo-last")) == 1
     assert read_reviews(file).verdicts == {}
     assert len(file.read_text().splitlines()) == 2

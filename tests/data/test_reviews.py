@@ -210,8 +210,7 @@ def test_merge_writes_every_line_once_and_overwrites_nothing(tmp_path, capsys):
     printed = " ".join("".join(capsys.readouterr()).split())
     assert "lines: 2, pairs judged: 2 (" in printed
     assert "b.jsonl line 2: " in printed
-    assert len(read_reviews(out).verdicts) == 2
-    assert main(command) == 1
+    assert (len(read_reviews(out).verdicts), main(command)) == (2, 1)
     assert "--out" in capsys.readouterr().err
     assert main(["merge", str(paths[0]), "--out", str(tmp_path / "d.jsonl")]) == 1
     assert "FILE: " in capsys.readouterr().err

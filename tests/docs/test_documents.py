@@ -1,4 +1,4 @@
-"""The programs of README and docs run as printed, and the files, commands and tests they name exist."""
+"""Programs of README and docs run as printed, the files and tests they name exist, docstrings open plainly."""
 
 import ast
 import importlib.util
@@ -19,6 +19,8 @@ README, APP, TRAINING, EQUATIONS = (
     (PROJECT / name).read_text("utf-8")
     for name in ("README.md", "docs/app.md", "docs/training.md", "docs/equations.md")
 )
+FOLDERS = ("coder_core", "app", "pages", "benchmarks", "tests")
+OPENERS = re.compile(r"(What|Whether|How|Which|Where|When|Those|With|Of|By|Who)\b")
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ADAPTERS = PROGRAM.findall(TRAINING)[1:]  # the first program is a pair of towers to train
 
@@ -91,14 +93,9 @@ def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path):
         "assert len(shown) == 1 and len(shown[0].data) == 2",
         "print('streamlit' in sys.modules, 'torch' in sys.modules)",
     ]
-    result = subprocess.run(
-        [sys.executable, "-c", "\n".join(check)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(PROJECT), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, environment = [sys.executable, "-c", "\n".join(check)], {"PYTHONPATH": str(PROJECT), "PATH": ""}
+    printed = {"capture_output": True, "text": True, "check": False}
+    result = subprocess.run(command, cwd=tmp_path, env=environment, **printed)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip().endswith("False False")
 
@@ -116,3 +113,23 @@ def test_every_test_and_file_the_document_names_exists():
     assert mentioned - written == set()
     files = re.findall(r"`((?:tests|coder_core)/[\w/]+\.py)", EQUATIONS)
     assert [file for file in files if not (PROJECT / file).exists()] == []
+
+
+def docstrings(path):
+    """Line and text of every string that is a statement, as docstrings of fields are."""
+    return [
+        (node.lineno, node.value.value)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+
+
+def test_no_docstring_opens_with_a_relative_clause():
+    files = [path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*.py"))]
+    assert len(files) > 300
+    openers = [
+        (path, line) for path in files for line, text in docstrings(path) if OPENERS.match(text.strip())
+    ]
+    assert openers == []
