@@ -98,11 +98,7 @@ def show_changed(choice: Choice) -> None:
     changes = changes[choice.inside("text", changes["query"])]
     for outcome in side_by_side(("fixed", "broken")):
         cards.heading(f"{outcome.capitalize()} captions", second=choice.last.name)
-        rows = by_outcome(changes, outcome)[:CHANGED]
-        if rows.empty:
-            cards.note(f"No caption is {outcome}.")
-        else:
-            _changed_table(choice, rows, outcome)
+        _changed_table(choice, by_outcome(changes, outcome)[:CHANGED], outcome)
     if (query := st.session_state.pop(OPENED, None)) is not None:
         st.session_state.pop("query-text-rows", None)  # of the list that was open there
         address = links.address("", choice, **{"query-text": query})
@@ -110,16 +106,16 @@ def show_changed(choice: Choice) -> None:
 
 
 def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
+    if rows.empty:
+        cards.note(f"No caption is {outcome}.")
+        return
     ids, owner, captions = rows["query"].to_numpy(), choice.ask(Run.image_of_text), choice.ask(Run.captions)
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
         samples = (("text", row, int(owner[row]), captions[row]) for row in ids[positions].tolist())
         return cells_of(choice.last, choice.split, samples)  # type: ignore[arg-type]
 
-    open_query = partial(put, OPENED)
-    rows_table(
-        rows, CHANGES, ids, f"{outcome}-captions", "captions", -1, open_query, height=360, samples=cells
-    )
+    rows_table(rows, CHANGES, ids, outcome, "captions", -1, partial(put, OPENED), samples=cells)
 
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
