@@ -8,14 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from coder_core.console.processes import (
-    NICENESS,
-    PACKAGE_FOLDER,
-    JobFolder,
-    find_process,
-    module_command,
-    start_process,
-)
+from coder_core.console import processes
 from coder_core.console.progress import JobProgress, ProgressFile
 
 WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
@@ -38,16 +31,16 @@ def over(folder):
 
 
 def test_one_job_at_a_time_in_its_own_session(tmp_path):
-    folder = JobFolder(tmp_path / "job")
+    folder = processes.JobFolder(tmp_path / "job")
     assert folder.current() is None
     first = folder.start(WAIT)
     try:
         assert folder.start(WAIT).pid == first.pid
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
         until(lambda: "hello" in folder.current().output)
-        assert psutil.Process(first.pid).nice() == min(os.nice(0) + NICENESS, 19)
+        assert psutil.Process(first.pid).nice() == min(os.nice(0) + processes.NICENESS, 19)
         session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions as well
-        assert not session.exists() or session.read_text().split()[-1] == str(NICENESS)
+        assert not session.exists() or session.read_text().split()[-1] == str(processes.NICENESS)
         folder.forget()  # a running job keeps its files
         assert (tmp_path / "job" / "job.json").exists()
     finally:
@@ -63,14 +56,14 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
 def test_a_recycled_pid_is_another_process_and_a_damaged_record_no_running_job(tmp_path):
     this = psutil.Process()
     (tmp_path / "job.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time() - 100}))
-    job = JobFolder(tmp_path).current()
+    job = processes.JobFolder(tmp_path).current()
     assert not job.running
-    JobFolder(tmp_path).stop()  # signals nobody: this test would end here
-    assert find_process(this.pid, this.create_time()) == this
+    processes.JobFolder(tmp_path).stop()  # signals nobody: this test would end here
+    assert processes.find_process(this.pid, this.create_time()) == this
     no_numbers = ('{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}')
     for content in ("", "{", "[]", *no_numbers):
         (tmp_path / "job.json").write_text(content)
-        job = JobFolder(tmp_path).current()
+        job = processes.JobFolder(tmp_path).current()
         assert job is None or not job.running
 
 
@@ -78,17 +71,17 @@ def test_a_zombie_is_over():
     pid = os.posix_spawn(sys.executable, NOTHING, os.environ)
     created = psutil.Process(pid).create_time()
     until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    assert find_process(pid, created) is None
+    assert processes.find_process(pid, created) is None
     os.waitpid(pid, 0)
 
 
 def test_commands_see_the_package_and_not_the_working_folder(tmp_path):
     """-P keeps a numpy.py beside the data out of sys.path; the folder of `coder_core` is named instead."""
-    assert module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
+    assert processes.module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
-    folder = JobFolder(tmp_path / "job")
+    folder = processes.JobFolder(tmp_path / "job")
     folder.start((sys.executable, "-P", "-c", program))
-    assert over(folder).output.split() == ["False", "True", str(PACKAGE_FOLDER)]
+    assert over(folder).output.split() == ["False", "True", str(processes.PACKAGE_FOLDER)]
 
 
 def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path):
@@ -96,5 +89,7 @@ def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path):
     output = tmp_path / "log"
     for _ in range(2):
         command = (sys.executable, "-c", program)
-        start_process(command, output, append=True, folder=tmp_path, environment={"EXTRA": "yes"}).wait(20)
+        processes.start_process(
+            command, output, append=True, folder=tmp_path, environment={"EXTRA": "yes"}
+        ).wait(20)
     assert output.read_text() == 2 * f"{tmp_path} yes True\n"

@@ -23,19 +23,9 @@ from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
+from tests.support import tiny_runs as tiny
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
-from tests.support.tiny_runs import (
-    assert_same_run,
-    events,
-    newest_state,
-    position,
-    printed,
-    quiet,
-    stopping,
-    tiny_config,
-    write_tiny_data,
-)
 
 PER_EPOCH, STEPS = 5, 15
 SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
@@ -44,7 +34,7 @@ SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
     """A run that was never stopped."""
-    return start_run(tiny_config(data), tmp_path_factory.mktemp("whole"), quiet())
+    return start_run(tiny.tiny_config(data), tmp_path_factory.mktemp("whole"), tiny.quiet())
 
 
 @pytest.mark.parametrize("evaluation", [1, 3])
@@ -59,10 +49,10 @@ def test_a_signal_during_an_evaluation_repeats_it(whole, tmp_path, monkeypatch, 
     monkeypatch.setattr("coder_core.training.trainer.score_split", signalled)
     folder, config, prepared = begin(whole, tmp_path / "tiny")
     assert train(folder, config, prepared) == "stopped"
-    at = position(folder)
+    at = tiny.position(folder)
     assert (at["step"], at["evaluated"]) == (evaluation * PER_EPOCH, evaluation - 1)
-    continue_run(folder, None, quiet())
-    assert_same_run(folder, whole)
+    continue_run(folder, None, tiny.quiet())
+    tiny.assert_same_run(folder, whole)
 
 
 def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path, request):
@@ -72,11 +62,11 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
     config, prepared = prepared_again(folder)
-    batches = stopping(prepared.batches, 1, signal.SIGHUP)
+    batches = tiny.stopping(prepared.batches, 1, signal.SIGHUP)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
-    assert events(folder) == []
-    continue_run(folder, None, quiet())
-    assert_same_run(folder, whole)
+    assert tiny.events(folder) == []
+    continue_run(folder, None, tiny.quiet())
+    tiny.assert_same_run(folder, whole)
 
 
 def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
@@ -84,26 +74,28 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     for kind in ("state", "best"):
         shutil.copytree(whole / kind, again / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
-    continue_run(again, None, quiet())
+    continue_run(again, None, tiny.quiet())
     assert list(again.glob("*/.tmp-*")) == []
-    assert newest_state(again).fingerprint == newest_state(whole).fingerprint  # no step was taken twice
+    assert (
+        tiny.newest_state(again).fingerprint == tiny.newest_state(whole).fingerprint
+    )  # no step was taken twice
     assert (read_status(again) or {})["state"] == "finished"
-    assert_same_run(again, whole)
+    tiny.assert_same_run(again, whole)
 
 
 def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
-    folder = start_run(tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", quiet())
-    rates = {line["epoch"]: line["learning_rate"] for line in events(folder, "step")}
+    folder = start_run(tiny.tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", tiny.quiet())
+    rates = {line["epoch"]: line["learning_rate"] for line in tiny.events(folder, "step")}
     whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
     assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2)
-    at = position(folder)
+    at = tiny.position(folder)
     assert (at["step"], at["without_gain"], at["reductions"]) == (5 * 2, 4, 2)
     assert_resumes(folder, tmp_path / "stopped", 4 * 2 + 1)
-    before = newest_state(folder).fingerprint
-    continue_run(folder, None, quiet())
-    assert newest_state(folder).fingerprint == before
+    before = tiny.newest_state(folder).fingerprint
+    continue_run(folder, None, tiny.quiet())
+    assert tiny.newest_state(folder).fingerprint == before
     assert read_history(folder / HISTORY)[-1]["state"] == "finished"
 
 
@@ -111,23 +103,23 @@ def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_s
 def test_settings_that_need_dev_are_refused_without(data, tmp_path, key, value):
     alone = Path(shutil.copytree(data, tmp_path / "alone", ignore=shutil.ignore_patterns("dev_*")))
     with pytest.raises(InputError, match=f"--{key.replace('_', '-')} {value}"):
-        start_run(tiny_config(alone, **{key: value}), tmp_path, quiet())
+        start_run(tiny.tiny_config(alone, **{key: value}), tmp_path, tiny.quiet())
 
 
 def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
-    data = write_tiny_data(tmp_path / "data", images=60)
-    console = quiet()
-    config = tiny_config(data, epochs=3, choose_on="half", name="dcl-s0", **SHORT)
+    data = tiny.write_tiny_data(tmp_path / "data", images=60)
+    console = tiny.quiet()
+    config = tiny.tiny_config(data, epochs=3, choose_on="half", name="dcl-s0", **SHORT)
     folder = start_run(config, tmp_path, console)
-    epochs = events(folder, "epoch")
+    epochs = tiny.events(folder, "epoch")
     chosen = [line["metrics"]["chosen_half_rsum"] for line in epochs]
     assert len(set(chosen)) > 1
     best = best_save(folder).document("metrics")
     assert best["epoch"] == 1 + chosen.index(max(chosen))
     assert best["metrics"] == epochs[best["epoch"] - 1]["metrics"]
     for metrics in (line["metrics"] for line in epochs):  # or the best epoch would look like one with less
-        assert f"{metrics['rsum']:.1f}, " in printed(console)
-        assert f" {metrics['chosen_half_rsum']:.1f}" in printed(console)
+        assert f"{metrics['rsum']:.1f}, " in tiny.printed(console)
+        assert f" {metrics['chosen_half_rsum']:.1f}" in tiny.printed(console)
     table = collect(TABLES["objectives"], tmp_path, "dev")
     (row,) = table.rows
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
@@ -137,7 +129,7 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
 def test_changed_values_are_named_together(whole):
     config, _ = read_config(whole)
     with pytest.raises(InputError) as refused:
-        continue_run(whole, changed(config, dimension=4, bank_size=99, seed=6), quiet())
+        continue_run(whole, changed(config, dimension=4, bank_size=99, seed=6), tiny.quiet())
     places = {fault.place for fault in refused.value.faults}
     assert places == {"--dimension", "--bank-size", "--seed"}
 
@@ -151,11 +143,11 @@ def test_changed_values_are_named_together(whole):
 )
 def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_path, values, named):
     """As after copying a state folder from one run to another."""
-    other = start_run(tiny_config(data, epochs=1, **values), tmp_path, quiet())
+    other = start_run(tiny.tiny_config(data, epochs=1, **values), tmp_path, tiny.quiet())
     shutil.rmtree(other / "state")
     shutil.copytree(whole / "state", other / "state")
     with pytest.raises(InputError, match=named):
-        continue_run(other, None, quiet())
+        continue_run(other, None, tiny.quiet())
 
 
 @pytest.mark.parametrize(
@@ -168,7 +160,7 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_pa
 )
 def test_a_state_without_a_part_is_refused(whole, stem, values):
     config = changed(read_config(whole)[0], **values)
-    trainer = Trainer(config, whole, prepare(config), torch.device("cpu"), quiet())
+    trainer = Trainer(config, whole, prepare(config), torch.device("cpu"), tiny.quiet())
     with pytest.raises(InputError, match=rf"{stem}\.safetensors"):
         trainer.resume()
 
@@ -176,12 +168,12 @@ def test_a_state_without_a_part_is_refused(whole, stem, values):
 def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, about = read_config(stopped)
-    moved, console = shutil.copytree(data, tmp_path / "moved"), quiet()
+    moved, console = shutil.copytree(data, tmp_path / "moved"), tiny.quiet()
     twin = "float32" if about["twin_precision"] == "bfloat16" else "bfloat16"
     continue_run(stopped, changed(config, threads=2, twin_precision=twin, data=str(moved)), console)
-    assert "CPU threads: is 2, was 1" in printed(console)
-    assert f"without gradients: is {twin}, was {about['twin_precision']}" in printed(console)
-    assert position(stopped) == position(whole)
+    assert "CPU threads: is 2, was 1" in tiny.printed(console)
+    assert f"without gradients: is {twin}, was {about['twin_precision']}" in tiny.printed(console)
+    assert tiny.position(stopped) == tiny.position(whole)
 
 
 def spoil(file):
@@ -198,26 +190,28 @@ def spoil(file):
 def refused_files(run, data):
     """Return the places of the faults that keep a run from being continued on other data."""
     with pytest.raises(InputError) as refused:
-        continue_run(run, changed(read_config(run)[0], data=str(data)), quiet())
+        continue_run(run, changed(read_config(run)[0], data=str(data)), tiny.quiet())
     return [fault.place for fault in refused.value.faults]
 
 
 def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path):
     """More images than the 64 that a sample compares, and the one changed is none of these."""
-    data = write_tiny_data(tmp_path / "data", images=500)
-    run = start_run(tiny_config(data, epochs=1, batch_size=250, bank_size=250), tmp_path / "runs", quiet())
+    data = tiny.write_tiny_data(tmp_path / "data", images=500)
+    run = start_run(
+        tiny.tiny_config(data, epochs=1, batch_size=250, bank_size=250), tmp_path / "runs", tiny.quiet()
+    )
     names = [f"{split}_{part}" for split in ("train", "dev") for part in ("ims.npy", "caps.txt")]
     for name in names:
         other = Path(shutil.copytree(data, tmp_path / name))
         spoil(other / name)
         assert refused_files(run, other) == [str(other / name)]
-    other = write_tiny_data(tmp_path / "other", images=400)
+    other = tiny.write_tiny_data(tmp_path / "other", images=400)
     assert refused_files(run, other) == [str(other / name) for name in names]
 
 
 def test_a_dev_split_that_went_or_came_is_refused(whole, data, tmp_path):
     bare = Path(shutil.copytree(data, tmp_path / "bare", ignore=shutil.ignore_patterns("dev_*")))
-    without = start_run(tiny_config(bare, epochs=1), tmp_path, quiet())
+    without = start_run(tiny.tiny_config(bare, epochs=1), tmp_path, tiny.quiet())
     assert refused_files(whole, bare) == [str(bare)]
     assert refused_files(without, data) == [str(data)]
 
@@ -230,8 +224,8 @@ def test_a_damaged_state_is_named_and_one_before_continued(whole, tmp_path, file
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 4
     damaged.write_bytes(bytes(content))
-    console = quiet()
+    console = tiny.quiet()
     continue_run(again, None, console)
-    assert str(damaged) in printed(console)
+    assert str(damaged) in tiny.printed(console)
     assert int(older) < STEPS
-    assert_same_run(again, whole)
+    tiny.assert_same_run(again, whole)

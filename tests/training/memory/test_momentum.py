@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from coder_core.ops import EMPTY_ID
-from coder_core.training.memory.momentum import (
-    CoupledBank,
-    cosine_momentum,
-    momentum_encoder,
-    share_of_start,
-    start_that_leaves,
-    update_momentum,
-)
+from coder_core.training.memory import momentum as memory
 from tests.reference.ring import Ring
 
 
@@ -28,12 +21,12 @@ def small():
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
 def test_every_parameter_follows(momentum):
     module = small()
-    encoder = momentum_encoder(module)
+    encoder = memory.momentum_encoder(module)
     before = copy.deepcopy(encoder.state_dict())
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_()
-    update_momentum(encoder, module, momentum)
+    memory.update_momentum(encoder, module, momentum)
     for name, parameter in module.named_parameters():
         expected = momentum * before[name] + (1 - momentum) * parameter
         torch.testing.assert_close(encoder.get_parameter(name), expected)
@@ -42,7 +35,7 @@ def test_every_parameter_follows(momentum):
 def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
     """Buffers are not averaged; its statistics train, and the module's parameters keep their gradient."""
     module = small().eval()
-    encoder = momentum_encoder(module)
+    encoder = memory.momentum_encoder(module)
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
     assert all(part.training for part in encoder.modules())
     pairs = zip(encoder.parameters(), module.parameters(), strict=True)
@@ -50,39 +43,39 @@ def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
     module.train()
     for _ in range(3):
         module(torch.randn(8, 3))
-    update_momentum(encoder, module, 0.995)
+    memory.update_momentum(encoder, module, 0.995)
     for name, buffer in module.named_buffers():
         assert torch.equal(encoder.get_buffer(name), buffer), name
     assert int(encoder.get_buffer("1.num_batches_tracked")) == 3
     for momentum in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="momentum"):
-            update_momentum(encoder, module, momentum)
+            memory.update_momentum(encoder, module, momentum)
 
 
 def test_the_cosine_by_hand():
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
-    momenta = [cosine_momentum(step, 4, 0.9) for step in range(4)]
+    momenta = [memory.cosine_momentum(step, 4, 0.9) for step in range(4)]
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
 
 
 def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k():
     """145,000 pairs in batches of 128 from 0.99995, the values of DBL. Of a module that is zero after its start of one
     the encoder is the share itself."""
-    assert share_of_start(40 * (145_000 // 128), 0.99995) == pytest.approx(0.32, abs=0.005)
+    assert memory.share_of_start(40 * (145_000 // 128), 0.99995) == pytest.approx(0.32, abs=0.005)
     module = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(module.weight)
-    encoder = momentum_encoder(module)
+    encoder = memory.momentum_encoder(module)
     nn.init.zeros_(module.weight)
     for step in range(30):
-        update_momentum(encoder, module, cosine_momentum(step, 30, 0.8))
-    assert encoder.weight.item() == pytest.approx(share_of_start(30, 0.8))
+        memory.update_momentum(encoder, module, memory.cosine_momentum(step, 30, 0.8))
+    assert encoder.weight.item() == pytest.approx(memory.share_of_start(30, 0.8))
 
 
 def test_the_start_that_is_advised_leaves_no_more_than_was_asked():
     for steps in (1, 3, 50, 1872, 45_000):
-        start = start_that_leaves(0.05, steps)
-        assert share_of_start(steps, start) <= 0.05
-        assert steps <= 50 or share_of_start(steps, start + 2 / steps) > 0.05
+        start = memory.start_that_leaves(0.05, steps)
+        assert memory.share_of_start(steps, start) <= 0.05
+        assert steps <= 50 or memory.share_of_start(steps, start + 2 / steps) > 0.05
 
 
 def entries_in_order(bank):
@@ -102,7 +95,7 @@ def keys(first, count):
 @settings(max_examples=40)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
 def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
-    bank, ring = CoupledBank(size, 2), Ring(size)
+    bank, ring = memory.CoupledBank(size, 2), Ring(size)
     seen = 0
     for count in batches:
         images, texts, ids = keys(seen, count)
@@ -115,7 +108,7 @@ def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
 
 
 def test_keys_carry_no_gradient_into_the_bank_and_are_as_many():
-    bank = CoupledBank(4, 2)
+    bank = memory.CoupledBank(4, 2)
     images, texts, ids = keys(0, 3)
     bank.enqueue(images.requires_grad_(), texts.requires_grad_(), ids)
     assert not bank.images.requires_grad
@@ -123,4 +116,4 @@ def test_keys_carry_no_gradient_into_the_bank_and_are_as_many():
     with pytest.raises(ValueError, match=r"3 .*2 .*3"):
         bank.enqueue(images, texts[:2], ids)
     with pytest.raises(ValueError, match="0"):
-        CoupledBank(0, 2)
+        memory.CoupledBank(0, 2)
