@@ -152,14 +152,14 @@ def value_of(key: str, default: str = "") -> str:
 
 
 def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
-    """The value of a widget that is not bound: of the URL's value, `in_url`, and the widget's, the one that changed
-    since the last script run; `accept` makes it one that may be. None in the URL leaves the widget as it is. A value
-    that nobody changed follows the default. Streamlit removes a bound value from the URL if it is the default or unknown."""
+    """The value of a widget that is not bound, because Streamlit removes a bound one from the URL if it is the default
+    or unknown. Of the URL's value, `in_url` (None: none), and the widget's, the one that changed since the last script
+    run; a default that no link named and nobody changed follows the default. `accept` makes it one that may be."""
     seen, usual = f"{key}-{_SEEN}", f"{key}-default"
     before, value = st.session_state.get(usual, default), st.session_state.get(key, default)
     if in_url is not None and in_url != st.session_state.get(seen, default):
         value = in_url
-    elif before != default and value == before:
+    elif before != default and value == before and key not in linked():
         value = default
     value = accept(value)
     if key not in st.session_state or st.session_state[key] != value:

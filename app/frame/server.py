@@ -49,7 +49,7 @@ def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) ->
     if first in named:
         added["split"] = default_split([named[name] for name in added.values() if name in named])
     if len(named) == 1:  # a second run may be on its way, and will be the default then
-        added.pop("run"), added.pop("versus")
+        added = {key: value for key, value in added.items() if key == "split"}
     missing = {key: value for key, value in added.items() if key not in values}
     if not missing and path != HOME:
         return None

@@ -96,9 +96,9 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
     unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
     problems = [unavailable.run(name, runs.get(name)) for name in unknown]
     pair = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
-    query: Query = (
-        {"run": first, "versus": second} if names != [first] else {}
-    )  # a second one may be on its way
+    query: Query = {"run": first, "versus": second}
+    if names == [first]:  # a second run may be on its way
+        query = {}
     if first not in names:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
@@ -179,7 +179,7 @@ def _sliced(shown: Choice, expression: str) -> Choice:
 
 
 def _picker(label: str, key: str, names: Sequence[str], default: str, help_text: str) -> str:
-    """A picker whose value is in the URL, always; a name from the URL stays, also where there is nothing under it. No
+    """A picker whose value `draw` puts into the URL; a name from there stays, also where there is nothing under it. No
     bound widget: Streamlit removes a value from the URL that is the default or none of the options."""
     value = followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default)
     st.selectbox(label, [*names, *([] if value in names else [value])], help=help_text, key=key)
