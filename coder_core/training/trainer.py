@@ -16,7 +16,7 @@ from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model import parallel
-from coder_core.model.encode import autocast, encode_split, score_split
+from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, score_split
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.losses import Losses
@@ -165,9 +165,12 @@ class Trainer:
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
         metrics = self._evaluate(stop) if due else None
-        train, tokens = self.prepared.data.train, self.prepared.words.train
-        reading = self._reading(stop, "clustering")
-        end = EpochEnd(epoch, last, lambda: encode_split(self.model, train, tokens, **reading))
+
+        def embed_train() -> SplitEmbeddings:
+            train, tokens = self.prepared.data.train, self.prepared.words.train
+            return encode_split(self.model, train, tokens, **self._reading(stop, "clustering"))
+
+        end = EpochEnd(epoch, last, embed_train)
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
         score = None
         if metrics is not None:  # the first process decides: last bits may differ
