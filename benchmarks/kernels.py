@@ -19,8 +19,8 @@ from coder_core.model.encoders.pooling import LOWEST, GeneralisedPooling, positi
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import Negatives, all_except_same_image, same_image_negatives
+from coder_core.objectives.prototypes import Prototypes
 from coder_core.ops import normalise
-from coder_core.training.memory.prototypes import Prototypes
 
 BATCH, BANK, SIZE = 128, 4_096, 1_024
 IMAGES, COUNT = 29_000, 1_000  # images of Flickr30K's train split, prototypes

@@ -122,10 +122,10 @@ def _embed_pictures(arguments: list[str]) -> int:
     stop_on_errors(parsed.towers.faults())
 
     from coder_core.embedding.embed import embed_split
-    from coder_core.model import parallel
     from coder_core.model.device import choose_device
     from coder_core.model.towers.dual_encoder import DualEncoder, Towers
     from coder_core.model.towers.own import OwnTowers
+    from coder_core.ops import parallel
     from coder_core.runs.analysis.import_embeddings import import_folder
 
     console = open_console()

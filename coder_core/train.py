@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         _print_presets(console)
         read_arguments(["--help"], default)
 
-    from coder_core.model import parallel
+    from coder_core.ops import parallel
 
     named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
     try:

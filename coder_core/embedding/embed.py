@@ -18,8 +18,8 @@ from coder_core.data.embeddings import Embeddings
 from coder_core.embedding import resumable
 from coder_core.evaluation.recall import Metrics
 from coder_core.files import atomic
-from coder_core.model import parallel
 from coder_core.model.towers.dual_encoder import Towers
+from coder_core.ops import parallel
 from coder_core.runs.analysis.import_embeddings import import_run
 
 FOLDER = ".unfinished"  # beside the runs, where none is looked for

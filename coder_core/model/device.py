@@ -9,9 +9,9 @@ import torch
 
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import Fault, InputError
-from coder_core.model import parallel
 from coder_core.model.encode import autocast, in_bfloat16
 from coder_core.model.products import DEFAULT_PRODUCTS, multiplies_bfloat16, product_library, use_onednn
+from coder_core.ops import parallel
 
 KIBIBYTES = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of ru_maxrss
 

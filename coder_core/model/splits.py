@@ -11,8 +11,8 @@ from coder_core.console.progress import Progress, named, silent
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import Split
 from coder_core.demo import DEMO_FOLDER, make_demo
-from coder_core.model import parallel
 from coder_core.model.run_towers import RunTowers
+from coder_core.ops import parallel
 
 OPTIONAL = ("dev",)
 DEMO = "demo"

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from coder_core.console.faults import Fault
 from coder_core.model.coder import Embedded
-from coder_core.training.memory.momentum import BATCH_NORMS
+from coder_core.objectives.memory import BATCH_NORMS
 
 
 def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:

@@ -28,13 +28,13 @@ from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRe
 from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
-from coder_core.model import parallel
 from coder_core.model.device import no_grad_precision, set_up_device
 from coder_core.model.products import product_library
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
 from coder_core.model.towers.own import allow
+from coder_core.ops import parallel
 from coder_core.runs import load
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours

@@ -13,15 +13,14 @@ from torch import Tensor
 
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
-from coder_core.model import parallel
 from coder_core.model.scoring import CosineScorer, Scorer
 from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.memory import CoupledBank
 from coder_core.objectives.pairs import AllExcept, Direction, all_except_same_image, in_batch_direction
 from coder_core.objectives.triplet import npairs_hinge, polynomial_hardest, triplet_hardest, triplet_sum
-from coder_core.ops import mean_of_parts
-from coder_core.training.memory.momentum import CoupledBank
+from coder_core.ops import mean_of_parts, parallel
 
 
 class Lengths(NamedTuple):

@@ -18,7 +18,6 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.geometry.text_space import TextSpace
-from coder_core.model import parallel
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_branch import make_concepts
@@ -26,6 +25,7 @@ from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
 from coder_core.model.run_towers import RunTowers
 from coder_core.model.splits import data_folder, read_splits
+from coder_core.ops import parallel
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training.gradient_caching import check_pieces

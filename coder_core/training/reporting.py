@@ -13,8 +13,8 @@ from torch import Tensor
 from coder_core.config.training import TrainingConfig
 from coder_core.console.display import Display
 from coder_core.console.faults import Fault, InputError
-from coder_core.model import parallel
 from coder_core.model.device import peak_mebibytes
+from coder_core.ops import parallel
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.status import write_status
 from coder_core.training.losses import Losses

@@ -21,7 +21,7 @@ from coder_core.data.reviews import (
 )
 from coder_core.data.split import Split
 from coder_core.files.sealed import read_checked
-from coder_core.model import parallel
+from coder_core.ops import parallel
 
 CPU = torch.device("cpu")
 FILE = "reviews.json"  # in the folder of a run

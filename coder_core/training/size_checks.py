@@ -6,7 +6,7 @@ from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault
 from coder_core.data.words import Tokens
 from coder_core.model.run_towers import RunTowers
-from coder_core.training.memory.momentum import BATCH_NORMS, share_of_start, start_that_leaves
+from coder_core.objectives.memory import BATCH_NORMS, share_of_start, start_that_leaves
 
 PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning

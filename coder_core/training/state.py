@@ -17,10 +17,10 @@ from torch import Tensor
 from coder_core.config.schema import Config
 from coder_core.console.documents import NUMBER, check_values, trusting
 from coder_core.console.faults import Fault, InputError
-from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_precision
 from coder_core.model.products import product_library
+from coder_core.ops import parallel
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.load import load_weights
 from coder_core.runs.saves import Save, SaveStore

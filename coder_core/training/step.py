@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model import parallel
 from coder_core.model.coder import Coder, Embedded
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.objectives.batch_weights import batch_weights
+from coder_core.ops import parallel
 from coder_core.training.gradient_caching import encode_in_pieces
 from coder_core.training.losses import (
     Anchors,

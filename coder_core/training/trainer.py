@@ -15,8 +15,8 @@ from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
-from coder_core.model import parallel
 from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, score_split
+from coder_core.ops import parallel
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.losses import Losses

@@ -20,7 +20,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 TESTS = {
     "coder_core/objectives": ("tests/objectives",),
     "coder_core/evaluation": ("tests/evaluation",),
-    "coder_core/training/memory": ("tests/training/memory",),
     "coder_core/data": ("tests/data",),
 }
 FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from coder_core.objectives import anchor_diversity, diversity_contrastive
+from coder_core.objectives.memory import CoupledBank
 from coder_core.objectives.pairs import all_except_same_image, both_directions, same_image_negatives
 from coder_core.ops import normalise
-from coder_core.training.memory.momentum import CoupledBank
 from tests.reference import step as reference
 from tests.reference.arithmetic import dot
 from tests.reference.problems import Problem, random_problem

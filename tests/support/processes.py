@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from coder_core.model import parallel
+from coder_core.ops import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,9 +10,9 @@ import torch
 
 from coder_core.config.presets import PRESETS
 from coder_core.console.faults import InputError
+from coder_core.objectives.memory import cosine_momentum
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.memory.momentum import cosine_momentum
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import prepare

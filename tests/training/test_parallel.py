@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from coder_core.config.schema import Config, changed_flags
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
-from coder_core.model import parallel
+from coder_core.ops import parallel
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run

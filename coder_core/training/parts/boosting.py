@@ -21,10 +21,11 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
 from coder_core.data.words import Vocabulary
-from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
+from coder_core.objectives.memory import cosine_momentum, normalise_by_batch, update_momentum
+from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
 from coder_core.training.gradient_caching import encode_in_pieces
@@ -36,7 +37,6 @@ from coder_core.training.losses import (
     batch_scores,
     gather_anchors,
 )
-from coder_core.training.memory.momentum import cosine_momentum, normalise_by_batch, update_momentum
 from coder_core.training.step import Part, Step
 
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour, within_modality
+from coder_core.ops import parallel
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
 from coder_core.training.losses import Losses, mean_vectors
 from coder_core.training.step import Part, Step

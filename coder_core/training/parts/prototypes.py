@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
-from coder_core.model import parallel
 from coder_core.model.coder import Coder
 from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
-from coder_core.ops import best_columns
+from coder_core.objectives.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
+from coder_core.ops import best_columns, parallel
 from coder_core.runs.saves import PROTOTYPES
 from coder_core.training.losses import Losses
-from coder_core.training.memory.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors, recluster
+from coder_core.training.reclustering import recluster
 from coder_core.training.step import EpochEnd, Part, Step
 
 START_STREAM = 4  # of the random numbers the classifier starts from

@@ -9,16 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coder_core.geometry.kmeans import nearest_centroid
+from coder_core.objectives.prototypes import NO_LABEL, Prototypes, pair_vectors
 from coder_core.ops import normalise
-from coder_core.training.memory import prototypes
-from coder_core.training.memory.prototypes import (
-    NO_LABEL,
-    Prototypes,
-    match_clusters,
-    mean_cosine,
-    pair_vectors,
-    recluster,
-)
+from coder_core.training import reclustering
+from coder_core.training.reclustering import match_clusters, mean_cosine, recluster
 from tests.reference import prototypes as reference
 
 
@@ -152,7 +146,7 @@ def test_the_exact_matching_keeps_as_many_pairs_as_any():
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
     if not exact:
-        monkeypatch.setattr(prototypes, "MOST_MATCHED_EXACTLY", 1)
+        monkeypatch.setattr(reclustering, "MOST_MATCHED_EXACTLY", 1)
     random = np.random.default_rng(1)
     before = random.integers(30, size=2000)
     order = random.permutation(40)  # ten clusters hold nobody

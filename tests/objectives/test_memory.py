@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from coder_core.objectives import memory
 from coder_core.ops import EMPTY_ID
-from coder_core.training.memory import momentum as memory
 from tests.reference.ring import Ring
 
 

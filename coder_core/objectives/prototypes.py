@@ -2,25 +2,20 @@
 
 Image-caption pairs are clustered by v^I + w^I at length one. The paper gives K, this vector and the word "on-line";
 docs/equations.md 1.6 lists our decisions. K exceeds the batch, so centroids persist from step to step, and a prototype
-keeps its number: row k of the classifier belongs to prototype k. `recluster` clusters all pairs between two epochs; each
-new centroid takes the number of the old prototype it shares most pairs with.
+keeps its number: row k of the classifier belongs to prototype k.
 """
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coder_core.geometry.kmeans import faiss_kmeans, nearest_centroid
 from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
 
 NO_LABEL = -1
 PAIRS_PER_RESEED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
 ROWS_AT_ONCE = 1024
 LEAST_WEIGHT = 1e-6  # of the old direction in a mean: members that cancel out leave it as it was
-ITERATIONS = 10  # of each start of a full clustering
-MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
 
 
 class Assignment(NamedTuple):
@@ -191,52 +186,3 @@ def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
     membership = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
     membership[row, torch.arange(len(row), device=row.device)] = 1.0
     return sums.addmm_(membership, vectors)
-
-
-def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
-    """Return (K, D) new centroids of all pairs with the old numbers: the better of a random start and the old ones.
-
-    Args:
-        vectors: (pairs, D) unit rows.
-        centroids: (K, D) old centroids, unit rows.
-        seed: of faiss.
-    """
-    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    candidates = []
-    for start in (None, centroids):
-        model = faiss_kmeans(vectors, len(centroids), iterations=ITERATIONS, seed=seed)
-        model.train(vectors, init_centroids=start)
-        candidates.append(np.asarray(model.centroids, dtype=np.float32))
-    best = max(candidates, key=lambda means: mean_cosine(vectors, means))
-    before, after = nearest_centroid(vectors, centroids), nearest_centroid(vectors, best)
-    return best[match_clusters(before, after, len(centroids))]
-
-
-def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
-    """Return the mean cosine of a pair to its nearest centroid."""
-    return float(np.einsum("nd,nd->n", vectors, centroids[nearest_centroid(vectors, centroids)]).mean())
-
-
-def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
-    """Give each old number to a new cluster, so that as many pairs as possible keep their number.
-
-    `before` and `after` are the (pairs,) labels under K old and new centroids. Up to 2,048 clusters the matching is
-    optimal (Hungarian method); above, greedy by shared pairs. Returns (K,) int64, a permutation: old number k goes to
-    new cluster result[k].
-    """
-    shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
-    old, new = np.divmod(shared, count)
-    if count <= MOST_MATCHED_EXACTLY:
-        from scipy.optimize import linear_sum_assignment
-
-        overlap = np.zeros((count, count), dtype=np.float32)
-        overlap[old, new] = times
-        return linear_sum_assignment(overlap, maximize=True)[1].astype(np.int64)
-    new_of_old = np.full(count, -1, dtype=np.int64)
-    is_free = np.ones(count, dtype=bool)
-    for row in np.argsort(-times, kind="stable"):
-        if new_of_old[old[row]] < 0 and is_free[new[row]]:
-            new_of_old[old[row]] = new[row]
-            is_free[new[row]] = False
-    new_of_old[new_of_old < 0] = np.flatnonzero(is_free)
-    return new_of_old

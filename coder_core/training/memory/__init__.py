@@ -1,1 +1,0 @@
-"""State without gradients that outlives a step: momentum encoder, banks, prototypes."""
