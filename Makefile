@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+unexport PYTHONDONTWRITEBYTECODE # without compiled files every process would compile PyTorch again
 
 .PHONY: app train-demo test pytest check attack bench setup clean
 

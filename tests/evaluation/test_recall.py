@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation.ranking import rank
@@ -35,6 +34,8 @@ def test_median_ranks_and_ties_by_hand():
 
 
 def test_recall_and_ranks_agree_with_torchmetrics():
+    from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR  # it imports all of torchmetrics
+
     images, texts, owner = correlated(40, 130, seed=1)
     relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
     scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0

@@ -1,7 +1,6 @@
 """A BERT folder as transformers saves one, with 16 numbers a word piece and a vocabulary of a few words."""
 
 import torch
-from transformers import BertConfig, BertModel, BertTokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 POSITIONS = 12
@@ -9,6 +8,8 @@ POSITIONS = 12
 
 def write_tiny_bert(folder, words):
     """Save a model, its configuration and the tokenizer of these words."""
+    from transformers import BertConfig, BertModel, BertTokenizer
+
     folder.mkdir(parents=True)
     pieces = PIECES + sorted(set(words))
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))

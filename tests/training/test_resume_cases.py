@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from coder_core.console.faults import InputError
 from coder_core.runs.history import HISTORY, read_frame, read_history
@@ -131,6 +130,8 @@ def assert_stored(run, in_state, beside_best):
 
 def assert_events_are_the_history(run):
     """TensorBoard has every step once."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     recorded = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
     recorded.Reload()
     for event, column in (("step", "losses.sigmoid"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
