@@ -94,19 +94,20 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first; among these captions, or all."""
-    sample = ask(Run.sample, run, split)
-    captions = np.arange(ask(Run.count, run, split, "text")) if captions is None else captions
+    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and every text once; among these
+    captions, or all."""
+    sample, texts = ask(Run.sample, run, split), ask(Run.captions, run, split)
+    captions = np.arange(len(texts)) if captions is None else captions
     if kind == "ambiguous":
         table = ask(Run.diversity, run, split, sample=sample)
-        return api.ambiguous_pairs(table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split))
+        return api.ambiguous_pairs(table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split), texts)
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
-        return api.near_miss_pairs(table[table["query"].isin(captions)])
+        return api.near_miss_pairs(table[table["query"].isin(captions)], texts)
     likely = likely_matches(run, split, "t2i")
     if likely is None:
         return []
-    return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), captions)
+    return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), texts, captions)
 
 
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """The Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
 
+from collections.abc import Callable
 from urllib.parse import urlencode
 
 import numpy as np
@@ -68,16 +69,11 @@ def show_queue(choice: Choice) -> None:
     elif (sample := choice.ask(Run.query_sample)) is not None:
         cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
     pairs = judging.queue(run, choice.split, kind, choice.captions)
-    skipped: list[tuple[int, int]] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", [])
+    skipped: dict[tuple[int, int], str] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
-    if given := list(judging.own_verdicts(run, reviewing.reviewer()).values()):
-        last = given[-1]
-        undo = (attempt, reviewing.NOT_RECORDED, judging.undo, run, last)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            button("Undo the last", "queue-undo-last", "undo", *undo, shortcut="U")
-            cards.note(f"{WORDS[last.verdict]}: {last.caption[:200] or last.image[:200]}")
+    last = _offer_undo(choice, skipped)
     if not remaining:
         cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
         return
@@ -85,7 +81,26 @@ def show_queue(choice: Choice) -> None:
     _show_pair(choice, image, caption)
     with reviewing.judge(choice, image, caption, "queue", keys=True, undo=False):
         similar_button(choice, "text", caption, "queue")
-    st.button("Skip", key="queue-skip", on_click=skipped.append, args=((image, caption),), shortcut="S")
+    st.button("Skip", key="queue-skip", on_click=skipped.update, args=({(image, caption): last},), shortcut="S")
+
+
+def _offer_undo(choice: Choice, skipped: dict[tuple[int, int], str]) -> str:
+    """A button that takes back the last verdict, or the skip after it; returns the verdict's id, "" for none. `skipped`:
+    pair → the verdict that was the last one then."""
+    given = list(judging.own_verdicts(choice.last, reviewing.reviewer()).values())
+    last = given[-1].id if given else ""
+    action: tuple[Callable[..., object], ...]
+    if skipped and (pair := list(skipped)[-1]) and skipped[pair] == last:
+        action, note = (skipped.pop, pair), f"skipped: {choice.ask(Run.captions)[pair[1]]}"
+    elif given:
+        action = (attempt, reviewing.NOT_RECORDED, judging.undo, choice.last, given[-1])
+        note = f"{WORDS[given[-1].verdict]}: {given[-1].caption or given[-1].image}"
+    else:
+        return last
+    with st.container(horizontal=True, vertical_alignment="center"):
+        button("Undo the last", "queue-undo-last", "undo", *action, shortcut="U")
+        cards.note(note[:220])
+    return last
 
 
 def _is_judged(choice: Choice, image: int, caption: int) -> bool:

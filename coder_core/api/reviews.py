@@ -153,28 +153,40 @@ def _reviewed_answers(
     return right, {"all": asks, "changed": asks & changed}
 
 
-def ambiguous_pairs(diversity: pd.DataFrame, image_of_text: Array) -> list[tuple[int, int]]:
+def ambiguous_pairs(
+    diversity: pd.DataFrame, image_of_text: Array, captions: Sequence[str]
+) -> list[tuple[int, int]]:
     """(image, caption): the captions of the lowest diversity with their own images; `diversity` is of captions."""
-    captions = diversity.sort_values("diversity", kind="stable")["anchor"].to_numpy()[:QUEUE]
-    return [(int(image_of_text[caption]), int(caption)) for caption in captions]
+    anchors = diversity.sort_values("diversity", kind="stable")["anchor"].to_numpy()
+    return _queue(image_of_text[anchors], anchors, captions)
 
 
-def near_miss_pairs(margins: pd.DataFrame) -> list[tuple[int, int]]:
+def near_miss_pairs(margins: pd.DataFrame, captions: Sequence[str]) -> list[tuple[int, int]]:
     """(image, caption): captions that miss their image by the smallest margins, with the image ranked above it."""
     missed = margins[margins["rank"] > 1]
-    nearest = missed.iloc[np.argsort(missed["margin"].abs().to_numpy(), kind="stable")[:QUEUE]]
-    return [(int(wrong), int(query)) for wrong, query in zip(nearest["wrong"], nearest["query"], strict=True)]
+    nearest = missed.iloc[np.argsort(missed["margin"].abs().to_numpy(), kind="stable")]
+    return _queue(nearest["wrong"].to_numpy(), nearest["query"].to_numpy(), captions)
 
 
-def likely_pairs(likely: LikelyMatches, best: Array, within: Array | None = None) -> list[tuple[int, int]]:
+def likely_pairs(
+    likely: LikelyMatches, best: Array, captions: Sequence[str], within: Array | None = None
+) -> list[tuple[int, int]]:
     """(image, caption): results that are probably matches though no label says so, the likeliest first. `likely` is
     of captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all)."""
     likeness = np.where(likely.likely(), likely.likeness, -1)
     column, largest = likeness.argmax(1), likeness.max(1)
     order = np.argsort(-largest, kind="stable")
     order = order if within is None else order[np.isin(order, within)]
-    captions = order[largest[order] > 0][:QUEUE]
-    return [(int(best[caption, column[caption]]), int(caption)) for caption in captions]
+    order = order[largest[order] > 0]
+    return _queue(best[order, column[order]], order, captions)
+
+
+def _queue(images: Array, texts: Array, captions: Sequence[str]) -> list[tuple[int, int]]:
+    """The first `QUEUE` (image, caption) of these rows, best first; a text that several captions have comes once."""
+    first: dict[str, tuple[int, int]] = {}
+    for image, text in zip(images.tolist(), texts.tolist(), strict=True):
+        first.setdefault(captions[text], (image, text))
+    return list(first.values())[:QUEUE]
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:

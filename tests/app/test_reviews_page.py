@@ -39,9 +39,11 @@ def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):
     assert (review.verdict, review.reviewer) == ("also-matches", "anna")
     assert (done(app), done(app.click("queue-skip"))) == (1, 2)
     assert done(app.click("queue-undo-last")) == 1
+    assert read_reviews(file).verdicts, "the skip was taken back, and not the verdict before it"
+    assert done(app.click("queue-undo-last")) == 0
     assert read_reviews(file).verdicts == {}
     assert len(file.read_text().splitlines()) == 2
-    assert done(app.click("queue-wrong-caption")) == 2  # it is about the caption's own image
+    assert done(app.click("queue-wrong-caption")) == 1  # it is about the caption's own image
     run, [review] = open_run(root / "demo"), read_reviews(file).standing
     caption = list(run.captions("dev")).index(review.caption)
     assert review.image == ReviewedSplit.of(run, "dev").keys[run.image_of_text("dev")[caption]]
@@ -56,6 +58,15 @@ def test_a_queue_holds_the_captions_of_the_slice(root):
         assert {caption for _, caption in sliced} <= set(inside.tolist())
         both = [pair for pair in every if pair[1] in inside]
         assert both == sliced[: len(both)]
+
+
+def test_a_queue_holds_every_text_once(tmp_path):
+    texts = [f"caption {k}" if k % 5 < 4 else "some shapes" for k in range(100)]
+    write_run(tmp_path, "demo", images=20, noise=3.0, pictures=False, captions=texts)
+    [run] = list_runs(tmp_path)
+    for queue in judging.QUEUES:
+        judged = [texts[caption] for _, caption in judging.queue(run, "dev", queue)]
+        assert len(judged) == len(set(judged)) > 10
 
 
 @pytest.fixture
