@@ -100,7 +100,8 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
     captions = np.arange(len(texts)) if captions is None else captions
     if kind == "ambiguous":
         table = ask(Run.diversity, run, split, sample=sample)
-        return api.ambiguous_pairs(table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split), texts)
+        table, owner = table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split)
+        return api.ambiguous_pairs(table, owner, texts)
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(captions)], texts)

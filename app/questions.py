@@ -91,18 +91,19 @@ def concept_table(run: Run, split: str) -> pd.DataFrame:
 
 
 def concept_graph(
-    run: Run, split: str, *, around: int | None, by: Strength, kind: str, count: int
+    run: Run, split: str, concept: int | None, *, around: bool, by: Strength, kind: str, count: int
 ) -> tuple[concepts.ConceptGraph, int]:
-    """The strongest concepts, or (`around`) one concept's neighbourhood; and how many there were to choose from."""
+    """The strongest concepts and the chosen one, if it is of the kind, or (`around`) its neighbourhood; and how many
+    there were to choose from."""
     view = view_of(run, split)
-    if around is None:
-        table = concept_table(run, split)
-        selected = concepts.strongest(table, by, kind, count)
-        total = int((table["kind"] == kind).sum()) if kind else len(table)
-    else:
-        neighbourhood = concepts.neighbourhood(view.edges(), around, len(view.words))
-        selected, total = neighbourhood[:count], len(neighbourhood)
-    return concepts.graph_of(view, np.asarray(selected)), total
+    if around and concept is not None:
+        neighbourhood = concepts.neighbourhood(view.edges(), concept, len(view.words))
+        return concepts.graph_of(view, neighbourhood[:count]), len(neighbourhood)
+    table = concept_table(run, split)
+    selected = concepts.strongest(table, by, kind, count)
+    if concept is not None and concept not in selected and kind in ("", view.kinds[concept]):
+        selected = np.append(selected[: count - 1], concept)
+    return concepts.graph_of(view, selected), int((table["kind"] == kind).sum()) if kind else len(table)
 
 
 def same_graph(first: Run, second: Run, split: str) -> bool:

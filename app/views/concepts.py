@@ -28,6 +28,8 @@ LACKING = {
 }
 CONCEPT, CAPTION = "concept", "caption"
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
+LITTLE = 2.0  # percentage points of shared attention above chance
+AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
 BY: dict[Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
@@ -99,7 +101,7 @@ def _graph(run: RunSummary, split: str, position: int, word: str, around: bool, 
     if around and number is None:
         cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
         return
-    graph, total = ask(questions.concept_graph, run, split, around=number if around else None, **by)
+    graph, total = ask(questions.concept_graph, run, split, number, around=around, **by)
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, tone())
     select: dict[str, Any] = {"on_select": partial(_pick, key, names), "selection_mode": "points"}
@@ -150,6 +152,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
                 cards.Metric("shared attention", f"{share:.1f} %", f"{by_chance:.1f} % by chance", "shared"),
             ]
         )
+        if share - by_chance < LITTLE:
+            cards.note(AT_CHANCE)
         if not ask(questions.view_of, run, choice.split).whole:
             cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
     for side in side_by_side(questions.SIDES):

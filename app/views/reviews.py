@@ -1,6 +1,7 @@
 """The Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
 
-from collections.abc import Callable
+from functools import partial
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
@@ -18,6 +19,7 @@ from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 
 SKIPPED = "review-skipped"
+Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
 WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
 WORDS |= {"label-right": "label is right", "none": "remark"}
 HOW = {
@@ -69,7 +71,7 @@ def show_queue(choice: Choice) -> None:
     elif (sample := choice.ask(Run.query_sample)) is not None:
         cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
     pairs = judging.queue(run, choice.split, kind, choice.captions)
-    skipped: dict[tuple[int, int], str] = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
+    skipped: Skipped = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
@@ -81,24 +83,24 @@ def show_queue(choice: Choice) -> None:
     _show_pair(choice, image, caption)
     with reviewing.judge(choice, image, caption, "queue", keys=True, undo=False):
         similar_button(choice, "text", caption, "queue")
-    st.button("Skip", key="queue-skip", on_click=skipped.update, args=({(image, caption): last},), shortcut="S")
+    button("Skip", "queue-skip", "", skipped.update, {(image, caption): last}, shortcut="S")
 
 
-def _offer_undo(choice: Choice, skipped: dict[tuple[int, int], str]) -> str:
-    """A button that takes back the last verdict, or the skip after it; returns the verdict's id, "" for none. `skipped`:
-    pair → the verdict that was the last one then."""
+def _offer_undo(choice: Choice, skipped: Skipped) -> str:
+    """A button that takes back the last verdict, or the skip after it; returns the verdict's id, "" for none."""
     given = list(judging.own_verdicts(choice.last, reviewing.reviewer()).values())
     last = given[-1].id if given else ""
-    action: tuple[Callable[..., object], ...]
-    if skipped and (pair := list(skipped)[-1]) and skipped[pair] == last:
-        action, note = (skipped.pop, pair), f"skipped: {choice.ask(Run.captions)[pair[1]]}"
+    pair = next(reversed(skipped), None)
+    if pair is not None and skipped[pair] == last:
+        undo: Any = partial(skipped.pop, pair)
+        note = f"skipped: {choice.ask(Run.captions)[pair[1]]}"
     elif given:
-        action = (attempt, reviewing.NOT_RECORDED, judging.undo, choice.last, given[-1])
+        undo = partial(attempt, reviewing.NOT_RECORDED, judging.undo, choice.last, given[-1])
         note = f"{WORDS[given[-1].verdict]}: {given[-1].caption or given[-1].image}"
     else:
         return last
     with st.container(horizontal=True, vertical_alignment="center"):
-        button("Undo the last", "queue-undo-last", "undo", *action, shortcut="U")
+        button("Undo the last", "queue-undo-last", "undo", undo, shortcut="U")
         cards.note(note[:220])
     return last
 

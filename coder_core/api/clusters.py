@@ -14,6 +14,7 @@ from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.data.words import tokenise
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.geometry.text_space import unit_rows
+from coder_core.model.concepts.lemmas import STOP_WORDS
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 MOST_MATCHED = 2_000
@@ -241,7 +242,7 @@ def marking(run: Run, split: str, clusters: Clusters) -> Marking:
 
 
 def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking:
-    """Log-odds of every word in a group against all other captions, with an informative Dirichlet prior.
+    """Log-odds of every word but stop words in a group against all other captions, with an informative Dirichlet prior.
 
     Args:
         captions: m strings. groups: (m,) the group of each, from 0. count: K groups.
@@ -253,8 +254,9 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
     rows, columns = [], []
     for group, caption in zip(np.asarray(groups).tolist(), captions, strict=True):
         for word in tokenise(caption):
-            rows.append(group)
-            columns.append(numbers.setdefault(word, len(numbers)))
+            if word not in STOP_WORDS:
+                rows.append(group)
+                columns.append(numbers.setdefault(word, len(numbers)))
     shape = (count, max(len(numbers), 1))
     counts = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts.sum_duplicates()

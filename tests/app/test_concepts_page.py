@@ -6,10 +6,12 @@ import pytest
 
 from app import charts
 from app.charts import LIGHT
+from app.questions import concept_graph
+from app.views.concepts import AT_CHANCE
 from coder_core.api import open_run
-from coder_core.api.concepts import graph_of, summarise_attention
+from coder_core.api.concepts import graph_of, strongest, summarise_attention
 from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, damage, import_run_folder, write_run
 
 NAMES = ["plain", "other"]
 
@@ -50,6 +52,22 @@ def test_every_control(root, opened):
     [best] = view.readers(2, "image", within=np.array([4]))["attention"]
     assert [grid.count('class="cl-card') for grid in app.cards()] == [1, 5]
     assert f"{best:.3f}" in app.cards()[0]
+
+
+def test_the_chosen_concept_is_in_the_graph_and_attention_at_chance_is_said(root, opened, tmp_path):
+    words = [(f"word{i}", "object") for i in range(5)]
+    attention = [np.repeat(np.eye(5), 6 * each, axis=0) for each in (1, CAPTIONS_PER_IMAGE)]
+    write_concept_run(tmp_path, "apart", attention=attention, concepts=words)
+    shared = opened(tmp_path, "concepts")
+    assert AT_CHANCE in opened(root, "concepts", run="one", versus="—").texts()  # its attention is random
+    assert AT_CHANCE not in shared.texts()
+    view = open_run(root / "one").concepts("dev")
+    table = view.table().assign(read=0.0)
+    weakest = int(strongest(table, "captions", "", 5)[-1])
+    graph, total = concept_graph(
+        open_run(root / "one"), "dev", weakest, around=False, by="captions", kind="", count=3
+    )
+    assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 
 
 def test_what_is_absent_and_which_preset_has_it(root, opened):

@@ -43,6 +43,19 @@ def test_a_tagger_that_is_not_installed_says_how_to_get_it(tagger, is_installed,
         list(tag_captions(CAPTIONS, tagger))
 
 
+def test_participles_and_nouns_that_a_lexicon_takes_for_verbs():
+    """The demo had the motions "spot" and "leave"; "left" is a verb before what was left."""
+    lines = (
+        "a spotted red star left of a blossom",
+        "the boy left his bike",
+        "dogs chased by two men dressed in red",
+    )
+    words = [line.split() for line in lines]
+    tags = [dict(line) for line in tag_captions(words)]
+    assert (tags[0]["spotted"], tags[0]["left"], tags[0]["blossom"]) == ("JJ", "NN", "NN")
+    assert {tags[1]["left"], tags[2]["chased"], tags[2]["dressed"]} <= {"VBD", "VBN"}
+
+
 SEEN = {"dog": 50, "ride": 9, "rid": 1, "sing": 4, "singe": 0, "run": 7, "ski": 5, "skiing": 6, "build": 1}
 SEEN |= {"building": 90, "pant": 1, "pants": 60, "box": 3, "lady": 4, "leaf": 4, "old": 5, "large": 5}
 SEEN |= {"big": 3, "happy": 2, "dance": 3}
