@@ -12,7 +12,8 @@ from coder_core.model.encoders.bert import BertWords
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.run_towers import RunTowers
-from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer, Scorer
+from coder_core.model.scoring import InteractionScorer, PVSEScorer
+from coder_core.objectives.anchors import CosineScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {
     "gpo": pooling.GeneralisedPooling,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from coder_core.model.concepts.attention import ConceptBranch
 from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.encoders.pooling import PVSEPooling, pool_each
-from coder_core.model.scoring import CosineScorer, Scorer
+from coder_core.objectives.anchors import CosineScorer, Scorer
 from coder_core.ops import normalise
 
 

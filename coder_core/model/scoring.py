@@ -6,29 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from coder_core.objectives.anchors import Scorer
 from coder_core.ops import normalise, padding_mask
-
-
-class Scorer(nn.Module):
-    """Scores of n images with m captions, from their pooled vectors.
-
-    Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; gives (n, m).
-
-    Attributes:
-        by_pair: scores are no inner products of one vector each, so a split is scored pair by pair into a matrix.
-        local: samples are padded (…, L, D) with lengths; other scorers ignore lengths.
-    """
-
-    by_pair = False
-    local = False
-
-
-class CosineScorer(Scorer):
-    """Inner product of one unit vector each."""
-
-    def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
-        """(n, D), (m, D) -> (n, m)."""
-        return images @ texts.T
 
 
 class PVSEScorer(Scorer):

@@ -16,13 +16,21 @@ Module = TypeVar("Module", bound=nn.Module)
 
 def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
     """Copy a module without gradients, in training mode, if wanted without dropout: batch norm normalises by the batch's
-    own statistics."""
+    own statistics.
+
+    >>> momentum_encoder(nn.Linear(2, 2)).weight.requires_grad
+    False
+    """
     encoder = copy.deepcopy(module).requires_grad_(False)
     return encoder.train() if dropout else normalise_by_batch(encoder)
 
 
 def normalise_by_batch(module: Module) -> Module:
-    """Set evaluation mode, without dropout, except for batch norm, which uses the batch's own statistics."""
+    """Set evaluation mode, without dropout, except for batch norm, which uses the batch's own statistics.
+
+    >>> [part.training for part in normalise_by_batch(nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2)))]
+    [False, True]
+    """
     module.eval()
     for part in module.modules():
         if isinstance(part, BATCH_NORMS):
@@ -36,6 +44,12 @@ def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> N
 
     Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) do not change.
     ValueError: momentum is outside [0, 1].
+
+    >>> encoder, module = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    >>> _ = nn.init.zeros_(encoder.weight), nn.init.ones_(module.weight)
+    >>> update_momentum(encoder, module, momentum=0.75)
+    >>> encoder.weight.item()
+    0.25
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
@@ -48,17 +62,29 @@ def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> N
 
 
 def cosine_momentum(step: int, steps: int, start: float) -> float:
-    """Return the momentum of a step, 0 ≤ step < steps: from `start` towards 1 on half a cosine (DBL eq. 22)."""
+    """Return the momentum of a step, 0 ≤ step < steps: from `start` towards 1 on half a cosine (DBL eq. 22).
+
+    >>> cosine_momentum(0, 10, start=0.9), round(cosine_momentum(5, 10, start=0.9), 3)
+    (0.9, 0.95)
+    """
     return 1 - (1 - start) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def share_of_start(steps: int, start: float) -> float:
-    """Return the share of its initial weights left in an encoder after `steps` steps of `cosine_momentum`."""
+    """Return the share of its initial weights left in an encoder after `steps` steps of `cosine_momentum`.
+
+    >>> share_of_start(1, start=0.9)
+    0.9
+    """
     return math.prod(cosine_momentum(step, steps, start) for step in range(steps))
 
 
 def start_that_leaves(share: float, steps: int) -> float:
-    """Return a start of `cosine_momentum` that leaves at most `share` of the initial weights."""
+    """Return a start of `cosine_momentum` that leaves at most `share` of the initial weights.
+
+    >>> share_of_start(40, start_that_leaves(0.01, 40)) <= 0.01
+    True
+    """
     # The steps' (1 - momentum) add up to (1 - start) · (steps + 1) / 2, and log(momentum) <= momentum - 1.
     return max(0.0, 1 + 2 * math.log(share) / (steps + 1))
 

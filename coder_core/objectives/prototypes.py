@@ -35,7 +35,11 @@ class PrototypeCounts(NamedTuple):
 
 
 def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
-    """v^I + w^I at length one, (B, D) unit rows; no gradient flows back."""
+    """v^I + w^I at length one, (B, D) unit rows; no gradient flows back.
+
+    >>> pair_vectors(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor([[1., 0.]])
+    """
     return normalise(images.detach() + texts.detach())
 
 

@@ -16,21 +16,11 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
 from coder_core.model.encode import SplitEmbeddings
+from coder_core.objectives.anchors import Anchors, Keys, Lengths, batch_scores, gather_anchors, mean_vectors
 from coder_core.objectives.batch_weights import batch_weights
 from coder_core.ops import parallel
 from coder_core.training.gradient_caching import encode_in_pieces
-from coder_core.training.losses import (
-    Anchors,
-    Keys,
-    Lengths,
-    Losses,
-    Scale,
-    batch_scores,
-    gather_anchors,
-    instance_dcl,
-    mean_vectors,
-    plain_losses,
-)
+from coder_core.training.losses import Losses, Scale, instance_dcl, plain_losses
 
 
 @dataclass(frozen=True)

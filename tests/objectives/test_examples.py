@@ -15,6 +15,7 @@ NAMES = [
     name
     for package in (objectives, evaluation, ops)
     for _, name, _ in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    if name != "coder_core.ops.parallel"  # several processes: tests/training/test_parallel.py
 ]
 
 

@@ -10,12 +10,13 @@ from torch.autograd import gradcheck
 
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
+from coder_core.objectives.anchors import Keys, gather_anchors
 from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.memory import CoupledBank
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.training.losses import Keys, concept_dcl, gather_anchors, instance_dcl
+from coder_core.training.losses import concept_dcl, instance_dcl
 from coder_core.training.parts.make import LearnedScale, make_memory, make_parts
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses

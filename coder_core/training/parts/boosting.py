@@ -24,19 +24,13 @@ from coder_core.data.words import Vocabulary
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
+from coder_core.objectives.anchors import Anchors, Lengths, batch_directions, batch_scores, gather_anchors
 from coder_core.objectives.memory import cosine_momentum, normalise_by_batch, update_momentum
 from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
 from coder_core.training.gradient_caching import encode_in_pieces
-from coder_core.training.losses import (
-    Anchors,
-    Lengths,
-    Losses,
-    batch_directions,
-    batch_scores,
-    gather_anchors,
-)
+from coder_core.training.losses import Losses
 from coder_core.training.step import Part, Step
 
 

@@ -14,11 +14,12 @@ from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast, no_grad_precision
+from coder_core.objectives.anchors import Keys, gather_anchors
 from coder_core.objectives.memory import CoupledBank, momentum_encoder, update_momentum
 from coder_core.objectives.several_embeddings import head_diversity, mean_discrepancy
 from coder_core.ops import parallel
 from coder_core.training.gradient_caching import encode_in_pieces
-from coder_core.training.losses import Keys, Losses, Scale, concept_dcl, gather_anchors
+from coder_core.training.losses import Losses, Scale, concept_dcl
 from coder_core.training.optim import SCALE
 from coder_core.training.parts.boosting import Boosting, BoostingTeacher, OnlineBranches
 from coder_core.training.parts.neighbourhoods import Neighbourhoods

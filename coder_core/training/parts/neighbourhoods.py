@@ -14,12 +14,13 @@ from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
+from coder_core.objectives.anchors import mean_vectors
 from coder_core.objectives.combined_weights import shuffled
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.objectives.within_modality import is_neighbour, within_modality
 from coder_core.ops import parallel
 from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
-from coder_core.training.losses import Losses, mean_vectors
+from coder_core.training.losses import Losses
 from coder_core.training.step import Part, Step
 
 DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours

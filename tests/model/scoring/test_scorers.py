@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from coder_core.model import scoring
-from coder_core.model.scoring import CosineScorer, InteractionScorer, PVSEScorer
+from coder_core.model.scoring import InteractionScorer, PVSEScorer
+from coder_core.objectives.anchors import CosineScorer
 from coder_core.ops import normalise
 from tests.reference import scorers as reference
 
