@@ -103,7 +103,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Comparing the captions with one another …": (retrieval.fitting_images, questions.text_vectors),
     "Loading the model …": (heat_maps.load_encoders,),
     "Measuring every sample …": (joint_space.samples,),
-    "Counting similarities …": (joint_space.distributions, joint_space.score_distributions),
+    "Counting similarities …": (joint_space.score_distributions,),
     "Computing the PCA map …": (questions.principal_maps,),
     "Looking at the similarities …": (similarity.values_from_similarities,),
     "Ordering the samples …": (questions.matrix_batch,),

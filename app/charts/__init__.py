@@ -9,9 +9,9 @@ from app.charts.distributions import (
     negative_weights,
     recall_by_diversity,
     similarity_curves,
-    similarity_histogram,
+    similarity_histograms,
 )
-from app.charts.figure import DARK, LIGHT, Tone, plain, run_colour, tone
+from app.charts.figure import DARK, LIGHT, Ends, Tone, common_ends, plain, run_colour, tone
 from app.charts.joint import Map, Marks, joint_map
 from app.charts.matrices import HeatScale, heat_map, heat_scale, region_bars, regions_over_picture
 from app.charts.runs import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from app.charts.figure import DARK, Tone
+from app.charts.figure import DARK, ROOM, ROUNDING, Tone
 
 # Viridis, without the end that is invisible on the background
 _RAMP_LIGHT = ("#440154", "#3E4C8A", "#24868E", "#35B779", "#A8DB34")
@@ -81,9 +81,9 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
         return Ramp(name, logarithms, 0.0, end, _spaced(steps), tuple(ticks), labels)
     finite = numbers[np.isfinite(numbers)]
     low, high = np.quantile(finite, [0.01, 0.99]).tolist() if len(finite) else (0.0, 1.0)
-    high = high if high > low else low + 1e-6
+    high = high if high - low > ROUNDING else low + ROOM
     even = tuple(np.linspace(low, high, 5).tolist())
-    return Ramp(name, numbers, low, high, _spaced(steps), even, tuple(f"{tick:.3g}" for tick in even))
+    return Ramp(name, numbers, low, high, _spaced(steps), even, tuple(f"{tick:z.3g}" for tick in even))
 
 
 def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:

@@ -80,8 +80,17 @@ def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, floa
     return draw.points(x, y, "", "", heads, showlegend=False, mode="lines+markers", line=line)
 
 
-def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:
-    """Share of samples by the effective number of concepts they read, of several runs."""
+def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone) -> list[go.Figure]:
+    """Share of samples by the effective number of concepts they read: unit → run → numbers; a figure for each unit, on
+    one scale."""
+    figures = [_concepts_read(numbers, unit, colours) for unit, numbers in samples.items()]
+    top = 1.05 * max(float(max(bars.y)) for chart in figures for bars in chart.data)
+    for chart in figures:
+        chart.layout.yaxis.range = [0, max(top, 1.0)]
+    return figures
+
+
+def _concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:
     labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
     hover = "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
     traces = []
@@ -89,7 +98,7 @@ def concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -
         counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
         shares = 100 * counts / max(len(values), 1)
         traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
-    axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"rangemode": "tozero"}, "height": BANDS_HEIGHT}
+    axes: Part = {"xaxis": {"type": "category"}, "height": BANDS_HEIGHT}
     x, several = "effective number of concepts read", len(numbers) > 1
     return draw.figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
 

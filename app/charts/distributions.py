@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from app.charts import figure as draw
-from app.charts.figure import Part, Tone
+from app.charts.figure import ROOM, ROUNDING, Part, Tone
 
 ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
 GRID = 44  # cells a side of a density
@@ -75,39 +75,63 @@ def density(
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
+    """The ends of the values; values that differ by rounding alone are one, which gets an axis around it."""
     low, high = float(values.min()), float(values.max())
-    return (low, high) if high > low else (low - 1e-6, high + 1e-6)
+    return (low, high) if high - low > ROUNDING else (low - ROOM, high + ROOM)
 
 
-def similarity_histogram(
-    similarities: np.ndarray, positives: np.ndarray, gamma: float, name: str, colour: str, colours: Tone
-) -> go.Figure:
-    """One anchor's similarities to all negatives, its own matches as diamonds, γ as a line."""
-    counts, edges = np.histogram(similarities, bins=40)
-    negatives = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
-    heights = np.full(len(positives), max(float(counts.max(initial=1)), 1.0) * 0.12)
-    edge = {"color": colours.paper, "width": 1}
-    marker = {"symbol": "diamond", "size": 11, "color": colours.mark, "line": edge}
-    matches = draw.points(positives, heights, "own matches", "own match: %{x:.3f}", marker)
-    note = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
-    note |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
-    layout: Part = {"annotations": [note], "shapes": [draw.vertical_line(gamma, colours.faint, 1.5, "dot")]}
-    labels = ("similarity to the anchor", "negatives per bin")
-    return draw.figure(colours, [negatives, matches], *labels, height=ANCHOR_HEIGHT, bargap=0, **layout)
+def similarity_histograms(
+    anchors: Mapping[str, tuple[np.ndarray, np.ndarray]], gamma: float, colours: Tone
+) -> list[go.Figure]:
+    """One anchor's similarities to all negatives and to its own matches (diamonds) in every run, γ as a line: a figure
+    for each run, with the same bins and axes."""
+    ends = [_range(np.concatenate([*values, [gamma]])) for values in anchors.values()]
+    ends, note = draw.common_ends(ends)
+    bins = [np.histogram(of_run[0], 40, end) for of_run, end in zip(anchors.values(), ends, strict=True)]
+    tops, apart = draw.common_ends([(0.0, max(float(counts.max(initial=1)), 1.0)) for counts, _ in bins])
+    x, y = f"similarity to the anchor{note}", f"negatives per bin{apart}"
+    text = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
+    text |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
+    layout: Part = {"annotations": [text], "shapes": [draw.vertical_line(gamma, colours.faint, 1.5, "dot")]}
+    marker = {
+        "symbol": "diamond",
+        "size": 11,
+        "color": colours.mark,
+        "line": {"color": colours.paper, "width": 1},
+    }
+    figures = []
+    for (name, (_, own), colour), (counts, edges), (_, top) in zip(
+        draw.coloured(anchors, colours), bins, tops, strict=True
+    ):
+        bars = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
+        heights = np.full(len(own), 0.12 * top)
+        matches = draw.points(own, heights, "own matches", "own match: %{x:.3f}", marker)
+        axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
+        size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
+        figures.append(draw.figure(colours, [bars, matches], x, y, **size, **axes, **layout))
+    return figures
 
 
-def negative_weights(nearest: pd.DataFrame, colours: Tone) -> go.Figure:
-    """The nearest negatives' shares of the loss, without and with diversity."""
+def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.Figure]:
+    """The nearest negatives' shares of the loss, without and with diversity: a figure for each run, on one scale."""
     kinds = {"plain": ("without diversity", colours.faint), "diversity": ("with diversity", colours.mark)}
-    ranks, similarity = [str(rank) for rank in range(1, len(nearest) + 1)], nearest["similarity"].to_numpy()
     hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
-    traces = []
-    for kind, style in kinds.items():
-        shares = 100 * nearest[f"weight_{kind}"].to_numpy()
-        traces.append(draw.bar(ranks, shares, *style, hover, customdata=similarity))
-    x, y = "nearest negatives, most similar first", "share of the loss, %"
-    layout: Part = {"xaxis": {"type": "category"}, "bargroupgap": 0.05}
-    return draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout)
+    shares = [{kind: 100 * table[f"weight_{kind}"].to_numpy() for kind in kinds} for table in nearest]
+    highest = [float(np.max([values.max(initial=1e-9) for values in of_run.values()])) for of_run in shares]
+    tops, note = draw.common_ends([(0.0, top) for top in highest])
+    x, y = "nearest negatives, most similar first", f"share of the loss, %{note}"
+    figures = []
+    for table, of_run, (_, top) in zip(nearest, shares, tops, strict=True):
+        ranks, similarity = [str(rank) for rank in range(1, len(table) + 1)], table["similarity"].to_numpy()
+        more: Part = {"customdata": similarity}
+        traces = [draw.bar(ranks, of_run[kind], *style, hover, **more) for kind, style in kinds.items()]
+        layout: Part = {
+            "xaxis": {"type": "category"},
+            "yaxis": {"range": [0, 1.05 * top]},
+            "bargroupgap": 0.05,
+        }
+        figures.append(draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout))
+    return figures
 
 
 def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: Tone) -> go.Figure:

@@ -17,6 +17,9 @@ T = TypeVar("T")
 Ends = tuple[float, float]
 Part = dict[str, Any]  # a trace, a shape or a part of the layout
 HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
+ROUNDING, ROOM = 1e-5, 0.05  # values that differ by rounding alone, and the axis on either side of one value
+SQUEEZED = 0.1  # a figure that fills less of a common axis keeps its own
+OWN_SCALE = " · scale of its own"
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,15 @@ def histogram_bars(edges: np.ndarray, y: Any, name: str, colour: str, opacity: f
     hover = "%{x:.3f}: %{y} " + unit
     more: Part = {"width": np.diff(edges), "opacity": opacity, "marker": marker}
     return bar(middles(edges), y, name, colour, hover, **more)
+
+
+def common_ends(ends: Sequence[Ends]) -> tuple[list[Ends], str]:
+    """The ends of one axis for figures beside each other, and what to add to its title: where a common axis would
+    squeeze one of them into a tenth, every figure keeps its own ends and says so."""
+    low, high = min(end for end, _ in ends), max(end for _, end in ends)
+    if min(b - a for a, b in ends) < SQUEEZED * (high - low):
+        return list(ends), OWN_SCALE
+    return [(low, high)] * len(ends), ""
 
 
 def middles(edges: np.ndarray) -> np.ndarray:

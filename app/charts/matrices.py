@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts import figure as draw
-from app.charts.figure import HIDDEN, Part, Tone
+from app.charts.figure import HIDDEN, Ends, Part, Tone
 
 HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
 MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
@@ -59,7 +59,9 @@ def _ticks(scale: HeatScale) -> dict[str, Any]:
     low, high, centre = scale.low, scale.high, scale.centre
     steps = 10 ** np.floor(np.log10(high - low) - 1) * np.array([1, 2, 5, 10, 20, 50, 100])
     step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
-    marks = {round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step}
+    marks = {
+        round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step + 0.0
+    }
     if scale.name and centre is not None:
         at, label = min(max(centre, low), high), f"{draw.plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
@@ -122,21 +124,22 @@ def regions_over_picture(
     y: np.ndarray,
     picture: str,
     aspect: float,
-    bounds: tuple[float, float],
     box: np.ndarray,
     unit: str,
+    scale: tuple[Ends, str],
     colours: Tone,
 ) -> go.Figure:
     """Regions laid over a picture (a data URL, height ÷ width `aspect`) as light: low values are dark. `values` are
     (rows, columns), NaN where no region lies, between the edges x (columns + 1,) and y (rows + 1,) as shares of the
-    picture's sides; `bounds` are the ends of the colour bar, `box` (4,) is framed."""
-    low, high = bounds
+    picture's sides; `box` (4,) is framed; `scale` holds the ends of the colour bar and what follows the unit above it."""
+    (low, high), note = scale
     left, top, right, bottom = box.tolist()
     hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
     regions = draw.cells(values, x, y, hover, VEIL, zmin=low, zmax=high)
     above = draw.colour_bar(colours, len=0.7, nticks=5) | {"outlinewidth": 1, "outlinecolor": colours.faint}
-    scale = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
-    bar_only = draw.points([None], [None], "", "", scale | {"colorbar": above})
+    above["title"] = {"text": draw.plain(unit) + note, "side": "top", "font": above["tickfont"]}
+    shades = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
+    bar_only = draw.points([None], [None], "", "", shades | {"colorbar": above})
     image = {"source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
     across, down = (HIDDEN | {"constrain": "domain", "range": ends} for ends in ([0, 1], [1, 0]))
     down |= {"scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"}
@@ -144,15 +147,18 @@ def regions_over_picture(
         "images": [image | {"sizing": "stretch", "layer": "below"}],
         "shapes": [draw.frame(left, top, right, bottom, colours.runs[0], 2.5)],
         "height": PICTURE_HEIGHT,
-        "margin": MARGIN,
+        "margin": MARGIN | {"t": 66},
     }
     layout |= {"showlegend": False, "xaxis": across, "yaxis": down}
     return draw.figure(colours, [regions, bar_only], "", "", **layout)
 
 
-def region_bars(values: np.ndarray, bounds: tuple[float, float], unit: str, colours: Tone) -> go.Figure:
+def region_bars(values: np.ndarray, unit: str, scale: tuple[Ends, str], colours: Tone) -> go.Figure:
     """(L,) regions as bars, where it is not known where they lie."""
     numbers = np.arange(1, len(values) + 1)
     bars = draw.bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {draw.plain(unit)} = %{{y:.3f}}")
-    span = {"range": [min(bounds[0], 0.0), max(bounds[1], 0.0)]}
-    return draw.figure(colours, [bars], "region", unit, height=BARS_HEIGHT, showlegend=False, yaxis=span)
+    (low, high), note = scale
+    span = {"range": [min(low, 0.0), max(high, 0.0)]}
+    return draw.figure(
+        colours, [bars], "region", unit + note, height=BARS_HEIGHT, showlegend=False, yaxis=span
+    )

@@ -16,6 +16,7 @@ LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
 CURVE_HEIGHT, RANK_HEIGHT = 250, 360
 EPOCH_TICKS = 8
+BEHIND_TEXT = 0.5  # of a ramp: darker cells would hide their numbers
 ROW_HEIGHT, MARGINS = 34, 90
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
@@ -46,7 +47,7 @@ def _numbers(texts: Any, runs: int) -> Part:
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
     """One line per run over the epochs; `frames` hold the columns "epoch" and `column`."""
     traces: list[Part] = []
-    last = 1.0
+    last = 0.0
     for position, (name, frame, colour) in enumerate(draw.coloured(frames, colours)):
         if column not in frame or "epoch" not in frame:
             continue
@@ -56,7 +57,8 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         x, y = values["epoch"].to_numpy(), values[column].to_numpy()
         dots = len(values) <= 60
         traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
-    ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))}
+    # steps of the first epoch lie between whole epochs
+    ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))} if last >= 2 else {"nticks": EPOCH_TICKS}
     size: Part = {"height": CURVE_HEIGHT, "runs": len(traces)}
     return draw.figure(colours, traces, "epoch", draw.plain(label), xaxis=ticks, **size)
 
@@ -91,8 +93,9 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
     texts = {"customdata": counts, "text": np.where(counts > 0, counts.astype(str), "")}
-    style = {"texttemplate": "%{text}", "textfont": {"size": 13}, "xgap": 3, "ygap": 3}
-    stops = [[0, colours.ramp[0]], [1, colours.ramp[1]]]
+    font = {"size": 13, "color": colours.ink}
+    style = {"texttemplate": "%{text}", "textfont": font, "xgap": 3, "ygap": 3}
+    stops = [[0, colours.ramp[0]], [1, draw.mixed(*colours.ramp, BEHIND_TEXT)]]
     hover = "%{y} → %{x}: %{customdata} queries"
     squares = draw.cells(np.sqrt(counts), RANK_LABELS, RANK_LABELS, hover, stops, **texts, **style)
     ends = (-0.5, size - 0.5)

@@ -156,10 +156,13 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
             cards.note(AT_CHANCE)
         if not ask(questions.view_of, run, choice.split).whole:
             cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
-    for side in side_by_side(questions.SIDES):
+    numbers = {
+        UNITS[side]: {run.name: attention(run, side).perplexity[inside[side]] for run in runs}
+        for side in questions.SIDES
+    }
+    figures = charts.concepts_read(numbers, tone())
+    for side, figure in side_by_side(zip(questions.SIDES, figures, strict=True)):
         cards.label(UNITS[side].capitalize())
-        numbers = {run.name: attention(run, side).perplexity[inside[side]] for run in runs}
-        figure = charts.concepts_read(numbers, UNITS[side], tone())
         downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} read")
 
 

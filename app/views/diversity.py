@@ -242,6 +242,9 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
         plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
     across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
     columns_of_runs = [c for _ in range(0, len(runs), across) for c in st.columns(across, gap="small")]
+    values = {name: (anchor.similarities, anchor.positives) for name, anchor in anchors.items()}
+    similarities = charts.similarity_histograms(values, loss.gamma, tone())
+    weights = charts.negative_weights([anchor.nearest(NEAREST) for anchor in anchors.values()], tone())
     for position, (run, column) in enumerate(zip(runs, columns_of_runs, strict=False)):
         anchor = anchors[run.name]
         with column:
@@ -249,16 +252,12 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
             if not choice.between:
                 _anchor_numbers(anchor, spread)
             parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
-            values = (anchor.similarities, anchor.positives, loss.gamma)
-            colour = charts.run_colour(position, len(runs), tone())
-            similarities = charts.similarity_histogram(*values, run.name, colour, tone())
-            weights = charts.negative_weights(anchor.nearest(NEAREST), tone())
             with parts[0]:
                 alt = f"similarities to the negatives {position + 1}"
-                downloads.chart(similarities, f"similarities-{position}", alt)
+                downloads.chart(similarities[position], f"similarities-{position}", alt)
             with parts[1]:
                 alt = f"weights of the nearest negatives {position + 1}"
-                downloads.chart(weights, f"weights-{position}", alt)
+                downloads.chart(weights[position], f"weights-{position}", alt)
             _nearest(choice, run, anchor, number)
     query: tuple[Modality, int] = (modality, number)
     show_heat_maps(choice, "Negative", query, lambda run: anchors[run.name].nearest(NEAREST), "Own match")

@@ -36,6 +36,11 @@ class Drawn:
     way: heat_maps.Way
     words: list[str]
 
+    @property
+    def ends(self) -> charts.Ends:
+        """The smallest and the largest value of all words, so that words can be compared."""
+        return float(np.nanmin(self.heat.values)), float(np.nanmax(self.heat.values))
+
 
 Pairs = Mapping[str, Pair]
 Search = Callable[[RunSummary], pd.DataFrame]
@@ -61,6 +66,8 @@ def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int],
 
 def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, match: str = "") -> None:
     """Every run's heat map of one word and one of the results that `search` finds, or the `match`, side by side."""
+    if not any(choice.ask_each(heat_maps.heat_map_ways).values()):
+        return
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
         return
@@ -72,10 +79,14 @@ def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, mat
             reasons[run.name] = str(error)
     maps = _maps(choice, label, pairs, reasons)
     word = _choose_word(list(maps.values()))
+    ends, note = [drawn.ends for drawn in maps.values()], ""
+    if len({drawn.way for drawn in maps.values()}) == 1:  # cosines and attention have no common scale
+        ends, note = charts.common_ends(ends)
+    scales = dict(zip(maps, ends, strict=True))
     for position, run in enumerate(side_by_side(choice.runs, "small")):
         cards.label(run.name)
         if run.name in maps:
-            _show(choice, run, position, maps[run.name], word)
+            _show(choice, run, position, maps[run.name], word, (scales[run.name], note))
         else:
             cards.empty("There is no heat map of this run.", reasons.get(run.name, ""))
 
@@ -118,20 +129,23 @@ def numbered(words: list[str]) -> list[str]:
 
 
 def _choose_word(maps: list[Drawn]) -> str:
-    """One of the words of all runs; the one whose map varies most in the last run to begin with."""
+    """One of the words of all runs; the last run's first word with a content to begin with."""
     options = list(dict.fromkeys(name for drawn in maps for name in drawn.words[:MOST_WORDS]))
     if not options:
         return ""
     if st.session_state.get(WORD) not in (None, *options):
         del st.session_state[WORD]
-    first = maps[-1].words[min(maps[-1].heat.most_varied(), MOST_WORDS - 1)]
+    first = maps[-1].words[min(maps[-1].heat.first_content_word(), MOST_WORDS - 1)]
     if any(len(drawn.words) > MOST_WORDS for drawn in maps):
         cards.note(f"The first {MOST_WORDS} words can be picked; the table has all.")
     usual = {"default": first, "required": True, **bound(WORD)}
     return str(st.pills("Word", options, format_func=cards.literal, **usual))
 
 
-def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str) -> None:
+def _show(
+    choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str, scale: tuple[charts.Ends, str]
+) -> None:
+    """Draw the map of a word on a scale: its ends, and a note about them."""
     heat, names, unit = drawn.heat, drawn.words, "cosine" if drawn.way == "cosine" else "attention"
     index = names.index(word) if word in names else 0 if drawn.way == "tower" else None
     if index is None:
@@ -140,12 +154,10 @@ def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: st
     values, strongest = heat.values[index], int(heat.strongest()[index])
     picture = ask(questions.picture_of, run, choice.split, drawn.pair[1])
     if heat.boxes is not None and picture is not None:
-        laid = [heat_maps.lay_over(word_values, heat.boxes) for word_values in heat.values]
-        shown, bounds = (cards.data_url(picture[0]), picture[1]), _bounds([part.values for part in laid])
-        box = heat.boxes[strongest]
-        figure = charts.regions_over_picture(*laid[index], *shown, bounds, box, unit, tone())
+        laid, shown = heat_maps.lay_over(values, heat.boxes), (cards.data_url(picture[0]), picture[1])
+        figure = charts.regions_over_picture(*laid, *shown, heat.boxes[strongest], unit, scale, tone())
     else:
-        figure = charts.region_bars(values, _bounds([heat.values]), unit, tone())
+        figure = charts.region_bars(values, unit, scale, tone())
         cards.note(heat.unknown or "This run has no readable picture of the image.")
     downloads.chart(figure, f"heat-{position}", f"heat map {position + 1}")
     reads = f"reads region {strongest + 1} most ({unit} {values[strongest]:.3f})."
@@ -153,11 +165,6 @@ def _show(choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: st
     with st.expander("All words and regions as a table"):
         st.html(table_html(names, heat.values, unit))
         downloads.table(_long(names, heat), f"heat-map-{position}")
-
-
-def _bounds(values: list[np.ndarray]) -> tuple[float, float]:
-    """The smallest and the largest value of all words, so that words can be compared."""
-    return min(float(np.nanmin(part)) for part in values), max(float(np.nanmax(part)) for part in values)
 
 
 def table_html(words: list[str], values: np.ndarray, unit: str) -> str:

@@ -1,16 +1,16 @@
-"""The Joint space page: which map to draw, how it is computed, and how similar matching and other pairs are."""
+"""The Joint space page: which map to draw, how it is computed, and the modality gap."""
 
 from dataclasses import asdict, replace
 from typing import Any
 
 import streamlit as st
 
-from app import charts, jobs, questions
+from app import jobs, questions
 from app.ask import Run, Sample, ask, ask_all, joint_space, opened_run
-from app.choice import Choice, bound_number, set_value, tone
-from app.components import cards, downloads
+from app.choice import Choice, bound_number, set_value
+from app.components import cards
 from app.components.controls import choose_one, row, show_work, switch
-from app.components.words import count, duration, number
+from app.components.words import count, duration
 from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
 
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
@@ -20,12 +20,6 @@ MODALITIES: dict[joint_space.Modalities, str] = {
     "captions": "Captions",
     "centred": "Both, centred",
 }
-NUMBERS = (
-    ("modality gap", "modality gap", "gap"),
-    ("mean distance", "mean distance", "mean_distance"),
-    ("matching pairs", "mean similarity", "positive"),
-    ("other pairs", "mean similarity", "negative"),
-)
 Layouts = list[joint_space.Layout]
 
 
@@ -52,7 +46,7 @@ def show(choice: Choice | None) -> None:
     if len(planes[0]) > len(points):  # a stored map has all points
         planes = [plane[points - (images if settings.modalities == "captions" else 0)] for plane in planes]
     explore(choice, planes, tables, settings.modalities, remark(choice, layouts))
-    similarities(choice, sample)
+    show_gap(choice, sample)
 
 
 def drawn_sample(choice: Choice) -> Sample | None:
@@ -91,23 +85,11 @@ def choose_settings() -> joint_space.LayoutSettings:
         return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
 
 
-def similarities(choice: Choice, sample: Sample | None) -> None:
-    """The modality gap, and similarity distributions of matching and other pairs."""
-    distributions = choice.ask_each(joint_space.distributions, sample=sample)
-    last, note = distributions[choice.last.name], ""
-    if last.images < last.of_images:
-        captions = "the sample’s captions" if sample is not None else "all captions"
-        note = f" Counted over {last.images:,} of {last.of_images:,} random images and {captions}."
-    cards.heading("How similar are matching pairs, and all others?", note=note)
-    gaps, items = list(choice.ask_each(joint_space.modality_gap, sample=sample).values()), []
-    for label, term, name in NUMBERS:
-        before, after = (number(getattr(gap, name)) for gap in (gaps[0], gaps[-1]))
-        beside = f"{choice.first.name} {before}" if len(gaps) == 2 else ""
-        items.append(cards.Metric(label, after, beside, term))
-    cards.metrics(items)
-    counts = {name: (of_run.positive, of_run.negative) for name, of_run in distributions.items()}
-    figure = charts.similarity_curves(counts, last.edges, tone())
-    downloads.chart(figure, "similarity-curves", "similarities of matching and other pairs")
+def show_gap(choice: Choice, sample: Sample | None) -> None:
+    """The modality gap of every run: of its embeddings, not of the map."""
+    cards.heading("How far apart are images and texts?")
+    gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
+    cards.metrics(cards.Metric(name, f"{gap:.3f}", "", "modality gap") for name, gap in gaps.items())
 
 
 def remark(choice: Choice, layouts: Layouts) -> str:

@@ -20,7 +20,7 @@ from app.views.samples import cells_of, ids_text, sample_card, show_sample
 AREA, FOCUS = "area", "focus"
 CHART, TABLE = "joint-map", "joint-table"
 QUERY_LENGTH, MOST_MATCHES = 200, 2_000
-MOST_DRAWN, MOST_LINES = 20_000, 400
+MOST_DRAWN, MOST_LINES = 20_000, 60
 PICTURES_SHOWN, LABEL_LENGTH = 10, 90
 COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
 KINDS = ("modality", "cluster")
@@ -213,7 +213,7 @@ def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> Non
     if len(selected):
         parts.append(f"{len(selected):,} of {total:,} selected: {', '.join(shown.counted(selected))}.")
         if pairs > MOST_LINES:
-            parts.append(f"Lines show {MOST_LINES:,} of their {pairs:,} pairs.")
+            parts.append(f"Lines show {MOST_LINES} of their {pairs:,} pairs, spread over all.")
     else:
         kind = "Diamonds are images, dots captions." if shown.images and shown.captions else ""
         parts += [kind, "Select points by lasso or box, or switch to Pan and click."]

@@ -14,6 +14,7 @@ from PIL.Image import Image
 from coder_core.api.run import Run
 from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
+from coder_core.data.content import content_words
 from coder_core.data.dataset import read_split
 from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.split import Split
@@ -45,9 +46,9 @@ class HeatMap:
         """(T,) the region that each word reads most."""
         return np.asarray(np.nan_to_num(self.values, nan=-np.inf).argmax(1))
 
-    def most_varied(self) -> int:
-        """The word whose values vary most over the regions."""
-        return int(np.nanstd(self.values, axis=1).argmax())
+    def first_content_word(self) -> int:
+        """The first word that is no article, preposition, pronoun or auxiliary; 0 where every word is one."""
+        return next((row for row, word in enumerate(self.words) if content_words(word)), 0)
 
 
 class Laid(NamedTuple):

@@ -1,7 +1,5 @@
 """The joint space of a run: modality gap, similarity distributions, maps, and every sample in numbers."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -49,24 +47,10 @@ def draw_points(images: int, captions: int, most: int) -> Array:
     return clouds.stratified((images, captions), most, seed=0)
 
 
-@dataclass(frozen=True)
-class ModalityGap(Separation):
-    """Distance of the two modalities; exact for the samples taken."""
-
-    gap: float  # between the mean image and the mean caption
-
-
-def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> ModalityGap:
-    """The modality gap and the mean similarities of a split, or of a sample of it."""
+def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> float:
+    """Distance between the mean image and the mean caption of a split, or of a sample of it."""
     part = run.part(split, sample)
-    means = pairs_apart.separation([EmbeddingPair(part.images, part.texts)], part.owner)
-    return ModalityGap(means.positive, means.negative, clouds.modality_gap(part.images, part.texts))
-
-
-def distributions(run: Run, split: str, *, sample: Sample | None = None) -> Distributions:
-    """Histograms of the instance embeddings' similarities, of a split or a sample of it."""
-    part = run.part(split, sample)
-    return pairs_apart.distributions([EmbeddingPair(part.images, part.texts)], part.owner)
+    return clouds.modality_gap(part.images, part.texts)
 
 
 def score_separation(run: Run, split: str) -> Separation:

@@ -7,6 +7,7 @@ import pytest
 from app import charts
 from app.charts import DARK, LIGHT, Map, Marks
 from app.charts.colouring import MOST_KINDS, OTHER
+from app.charts.figure import OWN_SCALE
 
 EVIL = '<a href="http://127.0.0.1:9/x">%{x}<b>$\\alpha$'
 
@@ -21,7 +22,7 @@ def figures(name):
         "curves": charts.training_curves({name: frame}, "loss", "loss", LIGHT),
         "histogram": charts.histogram({name: np.arange(9.0)}, "diversity", "captions", LIGHT),
         "tenths": charts.recall_by_diversity({name: tenths}, 10, LIGHT),
-        "similarities": charts.similarity_histogram(np.arange(9.0), np.ones(1), 0.3, name, LIGHT.mark, LIGHT),
+        "similarities": charts.similarity_histograms({name: (np.arange(9.0), np.ones(1))}, 0.3, LIGHT)[0],
         "matrix": charts.rank_matrix(changes, name, name, LIGHT),
         "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", LIGHT),
         "margins": charts.margin_histogram({name: np.linspace(-1, 1, 9)}, LIGHT),
@@ -85,6 +86,44 @@ def test_colours_can_be_read_on_their_ground(theme):
         assert contrast(text, colours.paper) >= 4.5, text
     for mark in colours.runs[:3]:
         assert contrast(mark, colours.paper) >= 3, mark
+    cells = charts.rank_matrix(pd.DataFrame({"rank_a": [1], "rank_b": [1]}), "a", "b", colours).data[0]
+    for _, shade in cells.colorscale:
+        assert contrast(cells.textfont.color, shade) >= 4.5, shade
+
+
+def test_figures_beside_each_other_share_their_axes_unless_one_would_be_squeezed():
+    wide, narrow = np.linspace(0.3, 0.5, 99), np.linspace(0.11, 0.3, 99)
+    own = np.array([0.6])
+    figures = charts.similarity_histograms({"a": (wide, own), "b": (narrow, own)}, 0.2, LIGHT)
+    assert {chart.layout.xaxis.range for chart in figures} == {(0.11, 0.6)}
+    assert len({chart.layout.yaxis.range for chart in figures}) == 1
+    assert len({tuple(chart.data[0].x) for chart in figures}) == 1  # the same bins
+    apart = charts.similarity_histograms({"a": (wide, own), "b": (wide / 100, own / 100)}, 0.005, LIGHT)
+    assert apart[1].layout.xaxis.range[1] == pytest.approx(0.006)
+    assert apart[0].layout.xaxis.title.text.endswith(OWN_SCALE)
+    shares = {"similarity": [0.5, 0.4], "weight_plain": [0.01, 0.018], "weight_diversity": [0.01, 0.01]}
+    nearest = pd.DataFrame(shares)
+    for scale, tops in ((4, (7.56, 7.56)), (20, (1.89, 37.8))):
+        larger = nearest.assign(weight_plain=nearest["weight_plain"] * scale)
+        weights = charts.negative_weights([nearest, larger], LIGHT)
+        assert tuple(chart.layout.yaxis.range[1] for chart in weights) == pytest.approx(tops)
+        assert weights[0].layout.yaxis.title.text.endswith(OWN_SCALE) == (scale == 20)
+    samples = {"images": {"a": np.ones(4)}, "captions": {"a": np.array([1.0, 1.7, 3.0, 5.0])}}
+    read = charts.concepts_read(samples, LIGHT)
+    assert {chart.layout.yaxis.range for chart in read} == {(0, 105.0)}
+
+
+def test_axes_of_a_single_value_and_of_the_first_epoch_have_ticks_that_can_be_read():
+    same = np.array([1.0, 1.0000002])
+    bars = charts.histogram({"a": same}, "diversity", "captions", LIGHT).data[0]
+    assert (min(bars.x), max(bars.x)) == (pytest.approx(0.951), pytest.approx(1.049))
+    assert len(set(charts.ramp("similarity", same, LIGHT).labels)) == 5
+    steps = pd.DataFrame({"epoch": [0.1, 0.7], "loss": [2.0, 1.0]})
+    assert charts.training_curves({"a": steps}, "loss", "loss", LIGHT).layout.xaxis.dtick is None
+    values = np.array([[-0.01, 0.5]])
+    scale = {"unit": "x", "row_name": "a", "column_name": "b"}
+    heat = charts.heat_map(values, ["r"], ["c", "d"], charts.heat_scale([values]), LIGHT, **scale)
+    assert "-0" not in heat.data[0].colorbar.ticktext
 
 
 def test_hover_texts_are_what_the_mouse_reads():

@@ -99,7 +99,7 @@ def test_the_graph_draws_every_kind_every_edge_and_the_ring(root):
 
 
 def test_bars_count_every_sample_once_and_sides_have_their_sign():
-    figure = charts.concepts_read({"a": np.array([0.99999, 1.0, 3.0, 500.0])}, "captions", LIGHT)
+    figure = charts.concepts_read({"captions": {"a": np.array([0.99999, 1.0, 3.0, 500.0])}}, LIGHT)[0]
     assert sum(figure.data[0].y) == pytest.approx(100)
     assert figure.data[0].customdata[0] == 2
     words = [("<b>a", "object", 0.7, 0.1), ("b", "motion", 0, 0.9)]

@@ -73,7 +73,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
     words = visit.page.locator(".st-key-word").get_by_role("radio")
     first = drawn(visit)
     assert words.all_inner_texts() == expected[0].words
-    lit = expected[1].most_varied()
+    lit = expected[1].first_content_word()
     assert words.nth(lit).get_attribute("aria-checked") == "true"
     assert_close(first, expected[0].values[lit])
     assert first["images"][0]["source"].startswith("data:image/jpeg;base64,")
@@ -119,7 +119,7 @@ def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):
     visit.page.locator("input[type=file]").set_input_files(upload)
     best = plain.search(1, split="dev", modality="image")["candidate"][0]
     uploaded = heat_map(plain, "dev", plain.captions("dev")[best], 1, "cosine")
-    assert_close(drawn(visit), uploaded.values[uploaded.most_varied()], atol=1e-4)
+    assert_close(drawn(visit), uploaded.values[uploaded.first_content_word()], atol=1e-4)
     visit.open("retrieval?run=tar&versus=—&ask=Picture", charts=False)
     visit.page.locator("input[type=file]").set_input_files(upload)
     visit.page.locator(".cl-card").first.wait_for()
@@ -133,7 +133,7 @@ def test_an_anchor_and_regions_without_boxes(visit, heat):
     figure, run = drawn(visit), open_run(heat / "bare")
     assert figure["type"] == "bar"
     expected = heat_map(run, "dev", CAPTION, 1, "cosine")
-    assert_close(figure, expected.values[expected.most_varied()])
+    assert_close(figure, expected.values[expected.first_content_word()])
     visit.page.get_by_role("radiogroup", name="Negative").get_by_text("2", exact=True).click()
     visit.reach(r"[?&]pair=2(&|$)")
     nearest = run.anchor(3, split="dev").nearest(2)["candidate"].tolist()

@@ -8,6 +8,7 @@ import pytest
 
 from app import jobs
 from coder_core.api import Run, open_run
+from coder_core.api.joint_space import modality_gap
 from coder_core.api.sampling import draw_sample
 from coder_core.api.training import JobFolder
 from coder_core.console.progress import JobProgress, ProgressFile
@@ -15,6 +16,7 @@ from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
 from tests.app.test_jobs import WAIT, until_over
+from tests.support.pages import numbers
 from tests.support.run_folders import flip
 
 EVERYTHING = "a:-9,-9,9,-9,9,9,-9,9"
@@ -40,6 +42,11 @@ def test_every_colour_with_everything_selected(root, opened):
     assert app.value("colour") == "words"
     assert app.saying(120, 120, 20, 100)
     assert app.saying("Caption 7", "image 1")
+    assert app.saying(60, 100)  # lines, pairs
+    lines = [trace for trace in app.figures()[0]["data"] if trace["mode"] == "lines"]
+    assert [len(numbers(trace["x"])) for trace in lines] == [3 * 60] * 2
+    gaps = [f"{modality_gap(open_run(root / name), 'dev'):.3f}" for name in ("demo-baseline", "demo")]
+    assert [metric.value for metric in app.metric] == gaps
     [table] = app.tables()
     assert table["range"].startswith("1–50 of 120 ")
     names = [column["label"] for column in table["columns"]]

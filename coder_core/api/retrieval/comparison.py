@@ -170,8 +170,7 @@ def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
     `recall`: a key of `gains`. `row`, `reference`: what is compared, "of a" and "that of b"."""
     direction, _, rank = recall.partition("_r")
     name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
-    noise = "it may be noise: other images could undo it"
-    verdict = "beyond what other images would change" if gain.beyond_noise else noise
+    verdict = "beyond noise" if gain.beyond_noise else "it may be noise: other images could undo it"
     if not gain.low and not gain.high:
         verdict = "no difference"
     interval = f"95% interval {gain.low:+.1f} to {gain.high:+.1f}, paired bootstrap over images"
