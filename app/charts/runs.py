@@ -1,6 +1,5 @@
 """Figures of runs beside each other: recall, training curves, slices, ranks and occurrences."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,7 +64,7 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
     """A row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent."""
-    labels = [draw.plain(re.sub('"([^"]*)"', r"“\1”", one)) for one in slices]  # Plotly shows no &quot;
+    labels = [draw.plain(label) for label in slices]
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []
     for position, (name, values, colour) in enumerate(draw.coloured(recalls, colours)):

@@ -23,8 +23,9 @@ def show(choice: Choice) -> None:
         at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
     beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
     cards.note(
-        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images. All numbers except queries "
-        "are of the other half, with 95% intervals over images, so the worst of many slices is not worst by chance."
+        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images, and all numbers are of the "
+        "other half, with 95% intervals over images, so the worst of many slices is not worst by chance. The sidebar "
+        "counts both halves."
     )
     counted = len(ask(slices.images_counted, choice.first, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
@@ -37,10 +38,11 @@ def show(choice: Choice) -> None:
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "kind")
     table = table if kind == "all" else table[table["kind"] == kind]
-    pictured, label = table.head(PICTURED), f"R@{at}, %"
+    worst = table[table["excess"] > 0]  # of one kind all are shown
+    pictured, label = (worst if kind == "all" and len(worst) else table).head(PICTURED), f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
-    figure = charts.slice_recalls(pictured["expression"].tolist(), recalls, label, tone())
+    figure = charts.slice_recalls(pictured["label"].tolist(), recalls, label, tone())
     downloads.chart(figure, "slice-recalls", "recall of the first slices")
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
@@ -50,9 +52,9 @@ def show(choice: Choice) -> None:
 
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:
-    values = table[["expression", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
+    values = table[["label", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
     columns = {
-        "expression": Column("slice", "", "slice"),
+        "label": Column("slice", "", "slice"),
         "queries": Column("queries", ",d"),
         "excess": Column("excess misses", "+,.0f", "excess"),
     }

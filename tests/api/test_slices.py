@@ -102,9 +102,12 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
     runs = [open_run(write_run(tmp_path, name, noise=noise, **shared)) for name, noise in noises.items()]
     columns = slices.slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
     expressions = ['"cat" in words', "colours", "image == 3", '"dog" in words and colours', "tenth <= 3"]
-    entries = [Slice("kind", expression) for expression in expressions]
+    entries = [Slice("kind", expression, expression.upper()) for expression in expressions]
     recalls = slices.slice_table(runs, "dev", direction, 5, entries, columns).set_index("expression")
     assert set(recalls.index) == {*expressions} - {"image == 3"}  # that one has too few queries
+    assert recalls["label"].tolist() == [expression.upper() for expression in recalls.index]
+    confirmed = (recalls["excess"] > 0).tolist()
+    assert confirmed == sorted(confirmed, reverse=True)
     owner, ranks = runs[0].image_of_text("dev"), [run.ranks("dev")[direction] for run in runs]
     discovery = set(np.random.default_rng(HALVES_SEED).permutation(150)[:75].tolist())
     image_of = owner if direction == "t2i" else np.arange(150)
@@ -113,10 +116,10 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
     for expression, row in recalls.iterrows():
         mask = slices.select(str(expression), columns)
         queries = np.flatnonzero(mask) if direction == "t2i" else np.unique(owner[mask])
-        assert row["queries"] == len(queries)
         reported = [query for query in queries if query in half]
+        assert row["queries"] == len(reported)
         misses = sum(ranks[1][query] >= 5 for query in reported)
-        expected = {"share": 100 * len(queries) / len(ranks[0]), "gain": row["recall_1"] - row["recall_0"]}
+        expected = {"share": 100 * len(reported) / len(half), "gain": row["recall_1"] - row["recall_0"]}
         expected |= {"excess": misses - len(reported) * (1 - overall)}
         for number, answers in enumerate(ranks):
             recall = expected[f"recall_{number}"] = 100 * np.mean([answers[query] < 5 for query in reported])
@@ -130,10 +133,10 @@ def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "MOST_IMAGES", 60)
     images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")
     assert len(set(images.tolist())) == 60
-    [row] = slices.slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0")], columns).itertuples()
+    [row] = slices.slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0", "")], columns).itertuples()
     right = (run.ranks("dev")["t2i"] < 1).reshape(100, 5)[images]
     reported = np.setdiff1d(np.arange(60), np.random.default_rng(HALVES_SEED).permutation(60)[:30])
-    assert row.queries == 300
+    assert row.queries == 150
     assert row.recall_0 == pytest.approx(100 * right[reported].mean())
 
 
@@ -149,6 +152,8 @@ def test_neighbours_are_those_nearest_to_a_caption_and_the_usual_slices_can_be_s
     columns = slices.slice_columns(run, "dev", tags={3: ["it's", 'a "quote"'], 4: ["\\"]})
     masks = [(one.kind, slices.select(one.expression, columns)) for one in slices.usual_slices(columns)]
     assert {kind for kind, _ in masks} >= {"length", "kind of word", "diversity", "word", "tag"}
+    labels = {one.expression: one.label for one in slices.usual_slices(columns)}
+    assert (labels["tenth == 3"], labels["length <= 6"]) == ("3rd tenth of diversity", "at most 6 words")
     assert all(mask.dtype == bool for _, mask in masks)
     assert [np.flatnonzero(mask).tolist() for kind, mask in masks if kind == "tag"] == [[4], [3], [3]]
 
@@ -164,4 +169,7 @@ def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
     for expression, mask in rows.items():
         np.testing.assert_array_equal(slices.select(expression, columns), mask)
     recalls = slices.slice_table([run], "dev", "t2i", 1, usual, columns).set_index("expression")
-    assert recalls["queries"].to_dict() == {expression: mask.sum() for expression, mask in rows.items()}
+    half = np.random.default_rng(HALVES_SEED).permutation(80)[40:]
+    reported = np.isin(run.image_of_text("dev"), half)
+    expected = {expression: (mask & reported).sum() for expression, mask in rows.items()}
+    assert recalls["queries"].to_dict() == expected

@@ -36,7 +36,7 @@ MOVED = """Queries by rank of their true match in the first run (rows) and in th
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green, the image that belongs to the caption; right the best other one."""
 SLICED = """Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are ordered
-by one half of the images; every number but the queries is of the other half, with 95% intervals over images. R@1 in
+by one half of the images; every number is of the other half, with 95% intervals over images. R@1 in
 percent, text→image. """
 NOISE = "A gain whose interval holds zero may be noise."
 CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption carry the
@@ -105,9 +105,9 @@ def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Ite
         fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
         yield f"{fixed:,} captions find their image first only in the last run, {broken:,} only in the first."
     worst = slices[slices["excess misses"] > 0].head(1)
-    for expression, _, excess, recall in worst.iloc[:, :4].itertuples(index=False, name=None):
+    for label, _, excess, recall in worst.iloc[:, :4].itertuples(index=False, name=None):
         yield (
-            f"{name} misses most beyond its average where “{expression}”: R@1 {recall[0]:.1f} %, {excess:.0f} misses "
+            f"{name} misses most beyond its average on the slice “{label}”: R@1 {recall[0]:.1f} %, {excess:.0f} misses "
             "more than at its overall recall (on images the slice was not chosen by)."
         )
 
@@ -201,11 +201,12 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
 
 
 def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """expression, queries, excess misses, R@1 of the last run and, of several, the gain with their intervals."""
+    """slice, queries, excess misses, R@1 of the last run and, of several, the gain with their intervals."""
     columns = slice_columns(runs[-1], split)
     table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns)
     last = len(runs) - 1
-    shown = table[["expression", "queries"]].assign(**{"excess misses": table["excess"].round(1)})
+    shown = table[["label", "queries"]].rename(columns={"label": "slice"})
+    shown["excess misses"] = table["excess"].round(1)
     if not len(table):
         return shown.assign(**{"R@1": []})
     numbers = {"R@1": (f"recall_{last}", f"low_{last}", f"high_{last}")}

@@ -32,7 +32,22 @@ KINDS = {
     "spatial": frozenset(SPATIAL.split()),
     "negations": frozenset(NEGATIONS.split()),
 }
+LENGTHS = {
+    "length <= 6": "at most 6 words",
+    "7 <= length <= 10": "7 to 10 words",
+    "11 <= length <= 15": "11 to 15 words",
+    "length > 15": "more than 15 words",
+}
+KINDS_OF_WORDS = {
+    "numbers": "a number",
+    "colours": "a colour",
+    "spatial": "a spatial word",
+    "negations": "a negation",
+    "colours >= 2": "two colours or more",
+    "not colours and not numbers and not spatial": "no colour, number or spatial word",
+}
 TENTHS = 10
+ORDINALS = ("lowest", "2nd", "3rd", *(f"{n}th" for n in range(4, TENTHS)), "highest")
 NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
 LEAST_QUERIES = 20  # of a slice that is listed
 MOST_IMAGES = 10_000
@@ -120,10 +135,11 @@ def _rows(members: Iterable[Iterable[str]]) -> dict[str, Array]:
 
 
 class Slice(NamedTuple):
-    """Captions that an expression selects."""
+    """Captions that an expression selects, and their name for readers."""
 
     kind: str
     expression: str
+    label: str
 
 
 def usual_slices(columns: Columns) -> list[Slice]:
@@ -131,16 +147,17 @@ def usual_slices(columns: Columns) -> list[Slice]:
     Members too long for an expression, as a word of 500 letters, are left out."""
     words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
     concepts = _frequent(columns.labels.get("concept", {}))
-    expressions = {
-        "length": ["length <= 6", "7 <= length <= 10", "11 <= length <= 15", "length > 15"],
-        "kind of word": [*KINDS, "colours >= 2", "not colours and not numbers and not spatial"],
-        "diversity": [f"tenth == {n}" for n in range(1, TENTHS + 1)] if "tenth" in columns.numbers else [],
-        "cluster": [f"cluster == {label}" for label in np.unique(columns.numbers.get("cluster", []))],
-        "concept": [f"concept == {json.dumps(concept, ensure_ascii=False)}" for concept in concepts],
-        "word": [f'"{word}" in words' for word in _frequent(words)],
-        "tag": [f"{tag!r} in tags" for tag in sorted(columns.sets.get("tags", {}))],
+    tenths = range(1, TENTHS + 1) if "tenth" in columns.numbers else ()
+    labels = {
+        "length": LENGTHS,
+        "kind of word": KINDS_OF_WORDS,
+        "diversity": {f"tenth == {n}": f"{ORDINALS[n - 1]} tenth of diversity" for n in tenths},
+        "cluster": {f"cluster == {n}": f"cluster {n}" for n in np.unique(columns.numbers.get("cluster", []))},
+        "concept": {f"concept == {json.dumps(c, ensure_ascii=False)}": f"concept “{c}”" for c in concepts},
+        "word": {f'"{word}" in words': f"word “{word}”" for word in _frequent(words)},
+        "tag": {f"{tag!r} in tags": f"tag “{tag}”" for tag in sorted(columns.sets.get("tags", {}))},
     }
-    slices = [Slice(kind, expression) for kind, of_kind in expressions.items() for expression in of_kind]
+    slices = [Slice(kind, *entry) for kind, of_kind in labels.items() for entry in of_kind.items()]
     return [entry for entry in slices if len(entry.expression) <= LONGEST_EXPRESSION]
 
 
@@ -154,9 +171,10 @@ def slice_table(
 ) -> pd.DataFrame:
     """Recall of slices, the one with the most misses beyond the expected ones first.
 
-    A slice is discovered on one half of the images and reported on the other: its position in the table follows from
-    `excess` on the half that is fixed by a seed, every other number is of the other half, so that the worst of many
-    slices is not worst by chance. An image→text query belongs to a slice by any of its captions.
+    A slice is discovered on one half of the images, fixed by a seed, and reported on the other: its position in the
+    table follows from its excess misses on the first half, every number is of the other one, so that the worst of many
+    slices is not worst by chance. Slices without excess misses on the other half come last. An image→text query belongs
+    to a slice by any of its captions.
 
     Args:
         runs: on the same samples; the last is the one that is judged.
@@ -165,7 +183,7 @@ def slice_table(
         columns: of `slice_columns`.
 
     Returns:
-        One row a slice: kind, expression, queries (of the images counted, see `images_counted`), share (% of them),
+        One row a slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of them),
         excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
         and 95% interval, a bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
     """
@@ -185,18 +203,16 @@ def slice_table(
     discovery[np.random.default_rng(HALVES_SEED).permutation(len(images))[: len(images) // 2]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
     rows = np.flatnonzero(halves[0] & halves[1])
-    rows = rows[np.argsort(-_excess(counts, hits[-1], discovery)[rows], kind="stable")]
-    values = {
-        "kind": [slices[row].kind for row in rows.tolist()],
-        "expression": [slices[row].expression for row in rows.tolist()],
-        "queries": counts[rows].sum(1).astype(np.int64),
-        "share": 100 * counts[rows].sum(1) / max(asks.sum(), 1),
-        "excess": _excess(counts, hits[-1], ~discovery)[rows],
-    }
-    frame = pd.DataFrame(values)
+    expected, excess = (_excess(counts, hits[-1], half)[rows] for half in (discovery, ~discovery))
+    order = np.lexsort((-expected, excess <= 0))
+    rows, reported = rows[order], [table[:, ~discovery] for table in (counts, *hits)]
+    queries = reported[0][rows].sum(1)
+    frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
+    share = 100 * queries / max(reported[0][-1].sum(), 1)
+    frame = frame.assign(queries=queries.astype(np.int64), share=share, excess=excess[order])
     if not len(rows):
         return frame
-    of_queries, *of_hits = (table[rows][:, ~discovery] for table in (counts, *hits))
+    of_queries, *of_hits = (table[rows] for table in reported)
     return frame.assign(**_recalls(of_queries, of_hits))
 
 
