@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from coder_core.api.training import Job, JobFolder, JobProgress, module_command
+from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgress, module_command
 
 PROJECT = Path(__file__).resolve().parents[1]
 TRAINING, TRAIN = "training", "coder_core.train"  # the demo's job, and the program
@@ -42,7 +42,7 @@ def current(name: str = TRAINING) -> Job | None:
 
 def start_demo() -> Job:
     """Train the demo runs, unless a job is training them already."""
-    return start(module_command(TRAIN, "--root", str(runs_root())))
+    return start_work(module_command(TRAIN, "--root", str(runs_root())), TRAINING)
 
 
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
@@ -52,7 +52,7 @@ def start(command: Sequence[str], name: str = TRAINING) -> Job:
 
 
 def start_work(command: Sequence[str], name: str) -> Job:
-    """Start a projection or clustering, which writes its progress."""
+    """Start a program that writes its progress; training writes that of its preparation."""
     return start((*command, "--progress", str(JobFolder(folder_of(name)).progress_file)), name)
 
 

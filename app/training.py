@@ -59,8 +59,11 @@ def training_runs() -> list[TrainingRun]:
         run, of_job = by_name.get(name), job_name(name)
         entry = TrainingRun(name, run, jobs.current(of_job), of_job)
         of_demo = run is not None and demo is not None and demo.running and run.status.get("pid") == demo.pid
-        if of_demo and not entry.stoppable:
-            entry = TrainingRun(name, run, demo, jobs.TRAINING)  # one job trains all demo runs
+        trains = run is not None and (
+            run.state != "finished" or not run.splits
+        )  # one job trains all demo runs in turn
+        if of_demo and trains and not entry.stoppable:
+            entry = TrainingRun(name, run, demo, jobs.TRAINING)
         entries.append(entry)
     return sorted(entries, key=lambda entry: (not entry.alive, entry.name))
 
@@ -86,12 +89,12 @@ def free_name(name: str) -> str:
 def start(preset: str, name: str, *settings: Any) -> None:
     """Start a run in a process of its own; InputError as from `arguments`, OSError where it cannot be started."""
     values, _ = starting.arguments(preset, name, *settings)
-    jobs.start(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
+    jobs.start_work(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 
 
 def resume(run: RunSummary) -> None:
     """Continue a run from its newest save; `run` comes from the list of runs."""
-    jobs.start(jobs.module_command(jobs.TRAIN, "--resume", str(run.path)), job_name(run.name))
+    jobs.start_work(jobs.module_command(jobs.TRAIN, "--resume", str(run.path)), job_name(run.name))
 
 
 def evaluate(run: RunSummary) -> None:

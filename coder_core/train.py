@@ -37,6 +37,7 @@ class TrainArguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
     root: Path = ROOT  # Folder of the runs.
     resume: Path | None = None  # Folder of a run to continue.
+    progress: Path | None = None  # Write progress of the preparation into this file (JSON).
     preset: tyro.conf.Positional[str] = ""  # Configuration to start from.
 
 
@@ -66,13 +67,14 @@ def main(arguments: list[str]) -> int:
             problem = "is given with --resume, which continues a run in its folder"
             fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
             stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
-            _resume(parsed.resume, named, console)
+            _resume(parsed.resume, named, console, parsed.progress)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
             config = replace(replaced(default, named), name=name)
-            _start(config, parsed.root, console, fit_warmup="warmup_steps" not in named)
+            fit = "warmup_steps" not in named
+            _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
         else:
-            _train_demo(parsed.root, console)
+            _train_demo(parsed.root, console, parsed.progress)
     finally:
         parallel.finish()
     return 0
@@ -88,32 +90,32 @@ def _print_presets(console: Console) -> None:
     console.print(AFTER_PRESETS)
 
 
-def _start(config: Config, root: Path, console: Console, *, fit_warmup: bool = False) -> None:
+def _start(config: Config, root: Path, console: Console, **options: Any) -> None:
     from coder_core.training.launch import start_run
 
-    start_run(config, root, console, fit_warmup=fit_warmup)
+    start_run(config, root, console, **options)
 
 
-def _resume(folder: Path, named: Mapping[str, Any], console: Console) -> None:
+def _resume(folder: Path, named: Mapping[str, Any], console: Console, progress: Path | None) -> None:
     """Continue a run with the values that the command line names."""
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 
     overrides = replaced(read_config(folder)[0], named) if named else None
-    continue_run(folder, overrides, console, download="bert" in named)
+    continue_run(folder, overrides, console, download="bert" in named, progress_file=progress)
 
 
-def _train_demo(root: Path, console: Console) -> None:
+def _train_demo(root: Path, console: Console, progress: Path | None) -> None:
     from coder_core.runs.status import read_status
 
     for name in DEMO_RUNS:
         folder = root / name
         if not folder.exists() or not any(folder.iterdir()):
-            _start(replace(PRESETS[name].config, name=name), root, console)
+            _start(replace(PRESETS[name].config, name=name), root, console, progress_file=progress)
         elif (read_status(folder) or {}).get("state") == "finished":
             say(console, f"{folder} is finished; it stays as it is.")
         else:
-            _resume(folder, {}, console)
+            _resume(folder, {}, console, progress)
 
 
 if __name__ == "__main__":

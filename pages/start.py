@@ -3,13 +3,13 @@
 import streamlit as st
 
 from app import jobs
-from app.ask import all_runs, curves_of, run_faults
+from app.ask import all_runs, run_faults
 from app.choice import attempt
 from app.components import cards
 from app.components.controls import button
-from app.components.words import latest, steps_done
 from app.frame import pages as frame
 from app.views.training import NOT_STARTED
+from app.views.training.demo import show_demo
 
 frame.require()
 job = jobs.current()
@@ -21,7 +21,15 @@ THE_DEMO = (
     "CODER with concepts and prototypes, and one whose sample weights fill the Weights page. This takes a few minutes "
     "on two cores; then every page has data to show."
 )
-THE_PAGES = "There are trained runs. The overview shows how good they are; the sidebar leads to every page."
+THE_PAGES = "There are trained runs. These pages answer what people ask first; the sidebar leads to all."
+FIRST = {  # page → its question and icon
+    "overview": ("Which run is better, and is it noise?", "leaderboard"),
+    "retrieval": ("Which queries fail, and is the answer wrong?", "image_search"),
+    "diversity": ("Which captions are ambiguous?", "blur_on"),
+    "joint": ("Do images and texts share one space?", "scatter_plot"),
+    "data": ("What is wrong with the data?", "fact_check"),
+    "train": ("Train a run of your own", "model_training"),
+}
 title = "How far is the demo?" if running else HAVE_RUNS if trained else HAVE_NONE
 cards.question(title, THE_PAGES if trained else THE_DEMO)
 
@@ -31,25 +39,17 @@ def watch() -> None:
     job = jobs.current()
     if job is None or not job.running:
         st.rerun()
-    started = [run for run in all_runs() if run.status]
-    if not started:
-        cards.note("Drawing the pictures and computing their features …")
-        st.progress(0.0)
-    for run in started:
-        share, text = steps_done(run)
-        cards.label(run.name)
-        st.progress(share)
-        st.html(f'<p class="cl-how cl-small">{text}{latest(curves_of(run).epochs)}</p>')
+    show_demo(job)
     st.button("Stop", on_click=jobs.stop, help="It saves and exits; nothing is lost.")
     with st.expander("Output of the program"):
-        st.code(job.output if job else "", language=None)
+        st.code(job.output, language=None)
 
 
 if running:
     watch()
 elif trained:
-    st.page_link("pages/overview.py", label="Open the overview", icon=":material/leaderboard:")
-    st.page_link("pages/train.py", label="Train a run of your own", icon=":material/model_training:")
+    for name, (label, icon) in FIRST.items():
+        st.page_link(f"pages/{name}.py", label=label, icon=f":material/{icon}:")
 else:
     if job is not None:
         fix = "The output below says why. Then start it again."

@@ -3,7 +3,6 @@
 import html
 from datetime import timedelta
 
-import numpy as np
 import pandas as pd
 
 from app.ask import RunSummary
@@ -52,16 +51,16 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
 
 
 def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
-    """ " · about 0:03:20 left": the median time of a step in this run times the steps to go; "" before it is known."""
+    """ " · about 0:03:20 left": steps to go at the pace of the newest ones of this process, evaluations included; ""
+    before it is known."""
     step, of = run.status.get("step"), run.status.get("steps")
-    if run.state != "running" or not isinstance(step, int) or not isinstance(of, int) or len(steps) < 2:
+    if run.state != "running" or not isinstance(step, int) or not isinstance(of, int):
         return ""
     if not {"time", "step"} <= set(steps):
         return ""
-    newest = steps[["time", "step"]].tail(RECENT).diff().dropna()
-    newest = newest[newest["step"] > 0]
-    seconds = float(np.median(newest["time"] / newest["step"])) * (of - step) if len(newest) else -1.0
-    return f" · about {timedelta(seconds=round(seconds))} left" if seconds >= 0 else ""
+    newest = steps[steps["time"] >= run.status.get("started", 0.0)][["time", "step"]].tail(RECENT)
+    seconds, taken = (newest.iloc[-1] - newest.iloc[0]) if len(newest) else (0.0, 0)
+    return f" · about {timedelta(seconds=round(seconds / taken * (of - step)))} left" if taken > 0 else ""
 
 
 def latest(epochs: pd.DataFrame) -> str:

@@ -105,6 +105,7 @@ class Job:
     running: bool
     output: str = ""
     progress: JobProgress | None = None
+    started: float = 0.0  # seconds since 1970
 
 
 class JobFolder:
@@ -121,7 +122,7 @@ class JobFolder:
             return None
         running = find_process(*record) is not None  # before the output, which is complete once it ended
         output = last_output(self.folder / "output.log")
-        return Job(record[0], running, output, read_progress(self.progress_file))
+        return Job(record[0], running, output, read_progress(self.progress_file), record[1])
 
     def start(self, command: Sequence[str]) -> Job:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
@@ -139,9 +140,10 @@ class JobFolder:
             self.progress_file.unlink(missing_ok=True)
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
             step_back(process)
-            record = {"pid": process.pid, "created": process.create_time(), "command": list(command)}
+            created = process.create_time()
+            record = {"pid": process.pid, "created": created, "command": list(command)}
             replace_plain(self.folder / "job.json", json.dumps(record))
-            return Job(process.pid, True)
+            return Job(process.pid, True, started=created)
 
     def stop(self) -> None:
         """Send SIGTERM to the running job. Training saves first."""

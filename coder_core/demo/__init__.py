@@ -1,5 +1,5 @@
 """The built-in data set: rendered scenes and captions from exact to vague, in the field's precomp layout."""
 
-from coder_core.demo.making import DEMO_FOLDER, make_demo, vagueness
+from coder_core.demo.making import DEMO_FOLDER, DRAWING, make_demo, vagueness
 
-__all__ = ["DEMO_FOLDER", "make_demo", "vagueness"]
+__all__ = ["DEMO_FOLDER", "DRAWING", "make_demo", "vagueness"]

@@ -29,6 +29,7 @@ from coder_core.demo.scenes import SIDE, Scene, sample_scene
 from coder_core.files.atomic import appearing
 
 DEMO_FOLDER = Path(".cache/demo")
+DRAWING = "drawing the demo pictures"  # phase of a progress
 VERSION = 3  # raise it when the same seed gives other files
 SHARES = {"dev": 0.12, "test": 0.12}  # the rest is train
 CARD = "demo.json"

@@ -54,9 +54,17 @@ CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
 CHECKSUM = "{}_sha256"  # in the table [about]
 
 
-def start_run(config: Config, root: Path, console: Console, *, fit_warmup: bool = False) -> Path:
+def start_run(
+    config: Config,
+    root: Path,
+    console: Console,
+    *,
+    fit_warmup: bool = False,
+    progress_file: Path | None = None,
+) -> Path:
     """Create `root/config.name` and train it to its end; with `fit_warmup`, shorten a warm-up that is long for the run.
-    InputError: impossible values, unusable data, or an existing run of that name. Nothing is written then."""
+    `progress_file`: JSON with the progress of the preparation. InputError: impossible values, unusable data, or an
+    existing run of that name. Nothing is written to the run then."""
     faults = stop_on_errors(problems(config))
     folder = root / config.name
     if folder.exists() and any(folder.iterdir()):
@@ -68,7 +76,7 @@ def start_run(config: Config, root: Path, console: Console, *, fit_warmup: bool 
     towers = open_towers(config)
     config, notes = with_size_of_towers(config, towers)
     inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
-    with watching(console) as progress:
+    with watching(console, file=progress_file) as progress:
         prepared = prepare(config, inputs, progress)
     if fit_warmup:
         config, cut = with_fitting_warmup(config, prepared.batches.per_epoch)
@@ -81,18 +89,25 @@ def start_run(config: Config, root: Path, console: Console, *, fit_warmup: bool 
     return _train(config, folder, prepared, device, console, resume=False)
 
 
-def continue_run(folder: Path, overrides: Config | None, console: Console, *, download: bool = False) -> Path:
+def continue_run(
+    folder: Path,
+    overrides: Config | None,
+    console: Console,
+    *,
+    download: bool = False,
+    progress_file: Path | None = None,
+) -> Path:
     """Continue a run from its newest save and train it to its end. InputError: not a run, damaged, values
     that would change the run, or other data than before. `overrides`: the requested configuration; may differ
     in `MAY_CHANGE` only. `download`: the run's BERT files if this machine lacks them; another person may have
-    named the model."""
+    named the model. `progress_file`: as of `start_run`."""
     check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))
     device = set_up_device(config.training)
     inputs = _stored_inputs(folder, stored, config, about, download=download)
-    with watching(console) as progress:
+    with watching(console, file=progress_file) as progress:
         prepared = prepare(config, inputs, progress)
     notes = _check_data(prepared, about, config)
     notes += inputs.reviews.faults if inputs.reviews is not None else ()

@@ -17,6 +17,7 @@ from coder_core.data.augmentation import make_vague
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
+from coder_core.demo import DRAWING
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import build_model
 from coder_core.model.coder import Coder
@@ -114,7 +115,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
 
 def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:
     """Read the splits and apply reviews and vague captions to train."""
-    folder = data_folder(config.data.data, named(progress, "drawing the demo pictures"))
+    folder = data_folder(config.data.data, named(progress, DRAWING))
     read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
     train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
     faults += _check_dev(config, folder, train, dev, read.names)

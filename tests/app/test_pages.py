@@ -57,7 +57,7 @@ def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
     assert not app.button
-    assert len(app.main.get("page_link")) == 2
+    assert len(app.main.get("page_link")) == 6
     app = opened(roots["two"], "overview")
     assert (app.value("run"), app.value("versus")) == ("demo-baseline", "demo")
     assert app.change(versus="—").query_params["versus"] == "—"

@@ -76,13 +76,14 @@ def test_the_saved_epoch_is_the_one_the_run_calls_best():
 
 
 def test_the_time_left_is_measured(root):
-    run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90})
-    # 2 s a step; an evaluation before step 20, and before that another start of the same run
-    times = ((4, 0.0), (5, 2), (10, 1000), *((step, 1460 + 2 * step) for step in range(20, 60, 10)))
+    status = {"step": 30, "steps": 90, "started": 900}
+    run = RunSummary("mine", root / "mine", "running", status=status)
+    # 2 s a step and an evaluation of 40 s before step 20; before that another start of the same run
+    times = ((4, 0.0), (5, 2), (10, 1000), *((step, 1020 + 2 * step) for step in range(20, 60, 10)))
     records = pd.DataFrame(times, columns=["step", "time"])
-    assert time_left(run, records) == " · about 0:02:00 left"
+    assert time_left(run, records) == " · about 0:03:00 left"  # 120 s for 40 steps
     assert time_left(replace(run, state="stopped"), records) == ""
-    assert time_left(run, records[:1]) == time_left(run, pd.DataFrame()) == ""
+    assert time_left(run, records[:3]) == time_left(run, pd.DataFrame()) == ""
 
 
 def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, opened):

@@ -82,9 +82,10 @@ def _state(entry: training.TrainingRun, run: RunSummary, text: str) -> str:
 
 def _without_run(entry: training.TrainingRun) -> None:
     if entry.stoppable:
+        progress = (entry.job and entry.job.progress) or jobs.JobProgress(0.0, "")
         cards.label(entry.name)
-        st.progress(0.0)
-        cards.note("Reading the data and building the model …")
+        st.progress(progress.fraction)
+        cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
         button("Stop", "train-stop", "stop", jobs.stop, entry.job_name)
     else:
         fix = "The output below says why. Change the values and start again."

@@ -1,4 +1,6 @@
 """Training from outside: what can be started and with which arguments, jobs, and the sample weights of a run."""
 
+from coder_core.config.presets import DEMO_RUNS
 from coder_core.console.processes import Job, JobFolder, module_command
 from coder_core.console.progress import JobProgress
+from coder_core.demo import DRAWING

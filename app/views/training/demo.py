@@ -1,0 +1,63 @@
+"""Progress of the demo: one bar and the time left for the pictures and all runs, and lines that name the runs."""
+
+import html
+import time
+from collections.abc import Mapping
+
+import streamlit as st
+
+from app import jobs
+from app.ask import RunSummary, all_runs, curves_of
+from app.components.words import duration, latest, steps_done
+from app.jobs import DEMO_RUNS, DRAWING
+
+# Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
+COSTS = dict(zip((DRAWING, *DEMO_RUNS), (6, 27, 40, 27), strict=True))
+LEAST_WORK = 1.0  # percent done before the time left is estimated
+
+
+def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> tuple[float, float | None]:
+    """Percent done of everything, and the seconds left; None before they can be estimated.
+
+    The pace is that of the drawing while it lasts; then the time of this job between its first and last measured steps
+    over the work between them.
+    """
+    work, points = 0.0, list[tuple[float, float]]()
+    if runs or (job.progress is not None and job.progress.phase != DRAWING):
+        work = before = COSTS[DRAWING]
+    elif job.progress is not None:
+        work = COSTS[DRAWING] * job.progress.fraction
+        points = [(job.started, 0.0), (now, work)]
+    for name in DEMO_RUNS if runs else ():
+        if name in runs:
+            steps, total = curves_of(runs[name]).steps, runs[name].status.get("steps")
+            if total and {"time", "step"} <= set(steps):
+                steps = steps[steps["time"] >= job.started]
+                shares = before + COSTS[name] * steps["step"] / total
+                points += zip(steps["time"].tolist(), shares.tolist(), strict=True)
+            work += COSTS[name] * steps_done(runs[name])[0]
+        before += COSTS[name]
+    if len(points) < 2 or points[-1][1] - points[0][1] < LEAST_WORK:
+        return work, None
+    (first, start), (last, end) = points[0], points[-1]
+    return work, (last - first) / (end - start) * (100 - work)
+
+
+def show_demo(job: jobs.Job) -> None:
+    """Draw the bar, the run that trains now with those after it, and those that are finished."""
+    runs = {run.name: run for run in all_runs() if run.name in DEMO_RUNS and run.status}
+    work, seconds = demo_progress(job, runs, time.time())
+    st.progress(min(work / 100, 1.0), f"{work:.0f} %{f' · {duration(seconds)} left' if seconds else ''}")
+    told = {name: f"{steps_done(run)[1]}{latest(curves_of(run).epochs)}" for name, run in runs.items()}
+    over = [name for name, run in runs.items() if run.state == "finished"]
+    now, *later = [name for name in DEMO_RUNS if name not in over] or [""]
+    if now not in runs and job.progress is not None:  # it is being prepared
+        told[now] = html.escape(job.progress.phase)
+    lines = [f"Now {now}: {told.get(now, 'starting')}"] if now else []
+    lines += [f"Then {' and '.join(later)}"] if later else []
+    st.html(
+        "".join(
+            f'<p class="cl-how cl-small">{line}.</p>'
+            for line in (*lines, *(f"{name}: {told[name]}" for name in over))
+        )
+    )
