@@ -4,6 +4,7 @@ Patch tokens or feature-map cells of a pretrained tower, in the precomp layout t
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -70,8 +71,14 @@ def main(arguments: list[str]) -> int:
         if folder.is_done(split):
             say(console, f"{split.name} exists and is left alone.")
             continue
-        with watching(console, f"{split.name} pictures", rate=True) as progress:
-            faults = folder.extract(split, workers=workers, skip_broken=skip_broken, progress=progress)
+        with watching(console, rate=True) as progress:
+            faults = folder.extract(
+                split,
+                workers=workers,
+                skip_broken=skip_broken,
+                progress=progress,
+                tell=partial(say, console),
+            )
         print_faults(console, faults)
         say(console, f"{split.name}: {parsed.out / f'{split.name}_ims.npy'}")
     pictures = splits[0].positions.folder

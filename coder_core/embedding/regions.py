@@ -4,7 +4,7 @@ tower.json with the tower and the pictures' folder (of packed ones also {split}_
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,25 @@ class RegionFolder:
         return sum(len(split.rows) for split in splits), left * picture_bytes, free
 
     def extract(
-        self, split: CaptionedSplit, *, workers: int, skip_broken: bool, progress: Progress
+        self,
+        split: CaptionedSplit,
+        *,
+        workers: int,
+        skip_broken: bool,
+        progress: Progress,
+        tell: Callable[[str], None],
     ) -> list[Fault]:
-        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left
-        out. InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
-        `workers`: decoding processes. `skip_broken`: leave out pictures that cannot be read, with their
-        captions."""
+        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
+
+        Args:
+            workers: decoding processes.
+            skip_broken: leave out pictures that cannot be read, with their captions.
+            tell: called with a sentence on the work that is continued.
+
+        Raises:
+            StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work stays.
+            InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
+        """
         _check_names(split)
         plan = self._plan(split)
         unfinished = self.folder / f".unfinished-{split.name}-{plan.key}"
@@ -82,10 +95,13 @@ class RegionFolder:
             left = arrays.unfinished()
             total = len(split.rows)
             finished = total - sum(len(plan.images[number]) for number in left)
-            report = resumable.counted(progress, finished, total)
-            broken = resumable.put_pictures(
-                arrays, split, left, self.tower.prepare, self._encode, workers, report
-            )
+            if finished:
+                tell(f"continues {unfinished}: {finished:,} of {total:,} pictures are finished")
+            with resumable.stoppable(progress) as watched:
+                report = resumable.counted(watched, finished, total, f"{split.name} pictures")
+                broken = resumable.put_pictures(
+                    arrays, split, left, self.tower.prepare, self._encode, workers, report
+                )
             whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
             self._finish(split, unfinished, whole, plan.key)
         shutil.rmtree(unfinished, ignore_errors=True)
