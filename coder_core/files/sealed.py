@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 THREADS = 4  # that read files to compare them with the manifest
 THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
+TOML_BYTES, DOTS = 1 << 16, 200  # of a TOML file, and in a line: a key of n dots takes n² steps to parse
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 
@@ -104,12 +105,12 @@ class SealedFolder:
         if any(faults):
             raise InputError([fault for fault in faults if fault])
 
-    def read(self, name: str) -> bytes:
-        """The bytes of one file, verified."""
+    def read(self, name: str, most: int = DOCUMENT) -> bytes:
+        """The bytes of one file of at most `most` bytes, verified."""
         self.check([name], digest=False)
         path = self.path / name
         try:
-            content = read_plain(path, DOCUMENT)
+            content = read_plain(path, most)
         except OSError as error:
             raise InputError.at(path, f"cannot be read ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
@@ -198,9 +199,13 @@ def read_checked(path: Path, name: str) -> bytes:
 
 
 def read_toml(path: Path, name: str) -> dict[str, Any]:
-    """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML."""
+    """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML, larger than
+    64 KiB or nested too deeply."""
     with _parsing(path / name, "TOML"):
-        return tomllib.loads(read_checked(path, name).decode())
+        text = SealedFolder(path).read(name, TOML_BYTES).decode()
+        if max(line.count(".") for line in text.split("\n")) > DOTS:
+            raise RecursionError
+        return tomllib.loads(text)
 
 
 def map_copy(path: Path, sha256: str) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from coder_core.console.documents import check_values
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import read_plain
 from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.files.arrays import check_header
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
@@ -102,7 +103,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
 def _beside(features: str) -> dict[str, Any]:
     """Description that `coder_core.features` wrote beside a features file; {} for other files."""
     try:
-        description = json.loads((Path(features).parent / "tower.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        description = json.loads(read_plain((Path(features).parent / "tower.json").resolve()))
+    except (OSError, ValueError, RecursionError, InputError):
         return {}
     return description if isinstance(description, dict) else {}

@@ -156,6 +156,20 @@ def test_derived_results_are_read_or_named(root):
     assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
 
 
+def test_keys_that_take_the_parser_long_are_refused_before(root):
+    """50,000 dots in a key take a minute, in a shorter file too; a file of many keys is too large."""
+    config = root / "whole" / "config.toml"
+    for text, fault in (
+        (".".join("a" * 20_000) + " = 1", "nested too deeply"),
+        ("a.b.c = 1\n" * 9_000, "at most 65,536"),
+    ):
+        config.write_text(text)
+        reseal(root / "whole")
+        assert fault in next(run.fault for run in list_runs(root) if run.name == "whole")
+        attempt(lambda: load_model(root / "whole"))
+        use(root, "whole")
+
+
 def test_a_process_number_that_is_none_is_named(root):
     key = run_key(root / "whole")
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):

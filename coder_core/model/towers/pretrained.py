@@ -6,6 +6,7 @@ imported when a model is loaded.
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
+from coder_core.console.documents import shown
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import DOCUMENT, plain_fault
 from coder_core.files.manifest import file_sha256
 
 TRANSFORMERS, OWN = "transformers", "own"  # values of the key "kind" of `about`
@@ -26,6 +29,8 @@ ELSEWHERE = (
     "where its main branch has no safetensors, give both commands the --revision of a pull request that has them "
     "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
 )
+MOST_LAYERS = 1_000  # a model of 300,000 is built for minutes
+ATTENTION = ("eager", "sdpa")  # implementations inside transformers; another name is fetched as a kernel and run
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
@@ -181,15 +186,35 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The config.json of a model folder that runs no code of its own. InputError: it is missing or damaged, or a
-    settings file names code."""
+    """The config.json of a model folder that runs no code of its own. InputError: it is missing or damaged, a settings
+    file names code or more than 1,000 layers, a settings file is vast, or an entry is a pipe or a device, also by
+    a link."""
+    for file in sorted(folder.iterdir()):
+        status = file.stat() if file.exists() else None
+        if status and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise InputError(plain_fault(file, status.st_mode))
+        if status and any(map(file.match, FILES[1:])) and status.st_size > DOCUMENT:
+            raise InputError.at(file, f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}", "download it again")
     settings = _read_json(folder / "config.json")
+    _check_settings(settings, folder / "config.json")
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
             fix = "use a model that transformers knows, or wrap it (docs/training.md)"
             where = f"{file} key auto_map"
             raise InputError.at(where, "names code to run", "no code of the model's own", fix)
     return settings
+
+
+def _check_settings(settings: dict[str, Any], file: Path) -> None:
+    """Refuse attention fetched from elsewhere and models of very many layers, at any depth of the settings."""
+    for key, value in settings.items():
+        where = f"{file} key {key}"
+        if key.lstrip("_") == "attn_implementation" and value not in (None, *ATTENTION):
+            raise InputError.at(where, f"is {shown(value)}", " or ".join(ATTENTION), "remove the key")
+        if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
+            raise InputError.at(where, f"is {shown(value)}", f"at most {MOST_LAYERS:,}", "download it again")
+        if isinstance(value, dict):
+            _check_settings(value, file)
 
 
 def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:

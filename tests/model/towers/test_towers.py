@@ -1,6 +1,7 @@
 """Pretrained towers and sentence models: what is refused before anything is run, and a user's own towers."""
 
 import json
+import os
 import shutil
 import sys
 from functools import partial
@@ -57,6 +58,17 @@ def _config(text):
     return lambda folder: (folder / "config.json").write_text(text)
 
 
+def _nested(key, value):
+    """Give the text tower of the settings another value."""
+
+    def change(folder):
+        settings = json.loads((folder / "config.json").read_text())
+        settings["text_config"][key] = value
+        (folder / "config.json").write_text(json.dumps(settings))
+
+    return change
+
+
 LACKS = "lacks 1 of the model's weights, which would be random; the first: visual_projection.weight"
 
 
@@ -77,6 +89,11 @@ LACKS = "lacks 1 of the model's weights, which would be random; the first: visua
         (_config("[" * 100_000), "config.json: cannot be read as JSON"),
         (_without("preprocessor_config.json"), "expected preprocessor_config.json"),
         (_without("model.safetensors"), "has no weights"),
+        (_nested("num_hidden_layers", 300_000), "config.json key num_hidden_layers: is 300000"),
+        (_nested("_attn_implementation", "evil/kernel"), "key _attn_implementation: is 'evil/kernel'"),
+        (lambda folder: os.mkfifo(folder / "merges.txt"), "merges.txt: is a pipe"),
+        (lambda folder: (folder / "vocab.json").symlink_to("/dev/zero"), "vocab.json: is a device"),
+        (lambda folder: os.truncate(folder / "tokenizer.json", 1 << 29), "has 536,870,912 bytes"),
     ],
 )
 def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, clip, tmp_path):
