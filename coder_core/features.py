@@ -73,11 +73,7 @@ def main(arguments: list[str]) -> int:
             continue
         with watching(console, rate=True) as progress:
             faults = folder.extract(
-                split,
-                workers=workers,
-                skip_broken=skip_broken,
-                progress=progress,
-                tell=partial(say, console),
+                split, workers=workers, skip_broken=skip_broken, progress=progress, tell=partial(say, console)
             )
         print_faults(console, faults)
         say(console, f"{split.name}: {parsed.out / f'{split.name}_ims.npy'}")

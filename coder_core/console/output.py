@@ -1,7 +1,10 @@
 """Print from commands: a console as wide as its output, plain lines, faults."""
 
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from rich.console import Console
 
@@ -9,6 +12,56 @@ from coder_core.console.faults import Fault
 
 UNLIMITED = 1000  # columns of a file or a pipe: no table of ours is wider
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+class Output:
+    """A stream that may fail, on a full disk, without stopping the work: the rest is discarded, `error` says why."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, unless the stream has failed. BrokenPipeError: nobody reads it any more."""
+        self._attempt(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush; errors as for `write`."""
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, action: Any, *arguments: str) -> None:
+        try:
+            action(*arguments)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.error = self.error or error
+            with suppress(OSError):
+                discard(self._stream)
+
+
+def discard(stream: Any) -> None:
+    """Send to nowhere what is still written to a stream; Python itself flushes it at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def lasting_outputs() -> Iterator[list[Output]]:
+    """Context in which stdout and stderr never stop a command, full or closed; yields the two."""
+    before = sys.stdout, sys.stderr
+    with open(os.devnull, "w") as nowhere:
+        outputs = [Output(stream or nowhere) for stream in before]
+        sys.stdout, sys.stderr = outputs
+        try:
+            yield outputs
+        finally:
+            sys.stdout, sys.stderr = before
 
 
 class _CommandConsole(Console):

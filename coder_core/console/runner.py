@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Protocol
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.output import discard, lasting_outputs, open_console, print_faults, say
 from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalError
 
 # in the words of PyTorch, the system, a GPU, Python
-NO_MEMORY = re.compile(r"can(no|')t allocate memory|out of memory|can't start new thread", re.IGNORECASE)
+NO_MEMORY = re.compile(
+    r"can(no|')t allocate memory|out of memory|can't start new thread|could not create a primitive",
+    re.IGNORECASE,
+)
 REQUESTED = re.compile(r"tried to allocate (\d+) bytes")
 UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE
 
@@ -42,19 +45,28 @@ def command(main: Callable[[list[str]], int]) -> Command:
 
     The command takes `sys.argv` by default. It returns that status, or 1 for an input that cannot be used or a file
     that cannot be read or written (the faults go to stderr), 3 when a signal stopped work that was saved, 130 after
-    Ctrl-C, 141 when nobody reads its output any more (`… --help | head`). Torch's environment variables are set first:
-    import torch inside `main`, after parsing, so that --help and a mistyped flag are answered at once.
+    Ctrl-C, 141 when nobody reads its output any more (`… --help | head`). A full disk below its output stops no work:
+    the status is then 1 in the end. Torch's environment variables are set first: import torch inside `main`, after
+    parsing, so that --help and a mistyped flag are answered at once.
     """
 
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
         tune_environment()
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, lasting_outputs() as (output, _):
             try:
                 try:
-                    return main(list(sys.argv[1:] if arguments is None else arguments))
+                    status = main(list(sys.argv[1:] if arguments is None else arguments))
                 finally:
-                    sys.stdout.flush()
+                    output.flush()
+                if output.error is not None:
+                    fact = f"could not be written: {output.error.strerror}"
+                    raise InputError.at(
+                        "standard output",
+                        fact,
+                        fix="free space for what it prints; the files it writes are complete",
+                    )
+                return status
             except (Exception, KeyboardInterrupt) as error:
                 return _end(KeyboardInterrupt() if interrupts.came else error)
 
@@ -73,8 +85,7 @@ def _end(error: BaseException) -> int:
         say(open_console(stderr=True), "interrupted; everything saved before is intact")
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        # What Python still flushes at the end goes nowhere instead of raising once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return READER_GONE
     raise error
 

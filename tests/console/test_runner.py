@@ -2,6 +2,7 @@
 
 import re
 import resource
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +35,12 @@ NO_GPU_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"
         (TWO_FAULTS, 1, "", "error: a.txt: is empty\nerror: --x: is 0; expected 1 or more\n"),
         (MemoryError(), 1, "", f"error: memory: there is not enough. {FIX}\n"),
         (MemoryError("the map needs 9 GiB"), 1, "", f"error: memory: the map needs 9 GiB. {FIX}\n"),
+        (
+            RuntimeError("could not create a primitive"),
+            1,
+            "",
+            f"error: memory: could not create a primitive. {FIX}\n",
+        ),
         (RuntimeError("can't start new thread"), 1, "", f"error: memory: can't start new thread. {FIX}\n"),
         (RuntimeError(NO_GPU_MEMORY), 1, "", f"error: memory: {NO_GPU_MEMORY.splitlines()[0]} {FIX}\n"),
         (StoppedBySignalError("saved [bold]; continue with …"), 3, "saved [bold]; continue with …\n", ""),
@@ -59,6 +66,26 @@ def test_arguments_are_those_of_the_process_by_default_and_another_error_keeps_i
     assert (main(), main(("a",))) == (2, 1)
     with pytest.raises(IndexError):
         main([])
+
+
+@pytest.mark.parametrize("full", ["stdout", "stderr"])
+def test_a_full_disk_below_the_output_stops_no_work(full, monkeypatch, tmp_path, capsys):
+    @command
+    def main(arguments):
+        for stream in (sys.stdout, sys.stderr):
+            print("a line", file=stream, flush=True)
+        (tmp_path / "result").touch()
+        return 0
+
+    with open("/dev/full", "w") as stream:
+        monkeypatch.setattr(sys, full, stream)
+        assert main([]) == (full == "stdout")
+        assert getattr(sys, full) is stream
+    assert (tmp_path / "result").exists()
+    written = capsys.readouterr()
+    assert full == "stderr" or "standard output: could not be written: No space left on device" in written.err
+    monkeypatch.setattr(sys, full, None)  # as after >&-
+    assert main([]) == 0
 
 
 @contextmanager

@@ -30,7 +30,10 @@ ELSEWHERE = (
     "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
 )
 MOST_LAYERS = 1_000  # a model of 300,000 is built for minutes
-ATTENTION = ("eager", "sdpa")  # implementations inside transformers; another name is fetched as a kernel and run
+ATTENTION = (
+    "eager",
+    "sdpa",
+)  # implementations inside transformers; another name is fetched as a kernel and run
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
@@ -194,7 +197,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if status and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(plain_fault(file, status.st_mode))
         if status and any(map(file.match, FILES[1:])) and status.st_size > DOCUMENT:
-            raise InputError.at(file, f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}", "download it again")
+            raise InputError.at(
+                file, f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}", "download it again"
+            )
     settings = _read_json(folder / "config.json")
     _check_settings(settings, folder / "config.json")
     for file in sorted(folder.glob("*config.json")):
