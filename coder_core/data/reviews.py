@@ -12,6 +12,7 @@ before the call returns: several processes may write at once, and a machine that
 
 import fcntl
 import hashlib
+import heapq
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -222,10 +224,6 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
         if not (line := line.strip()):
             continue
         where = f"{file} line {number}"
-        if not line.endswith(b"}"):
-            problem = "is half a line: its writer was stopped, and it is left out"
-            notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
-            continue
         try:
             document = _document(line)
             if "undo" in document:
@@ -234,7 +232,10 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
                 reviews.append(_review(document))
             documents.append(document)
         except ValueError as error:
-            if len(errors) < MOST_FAULTS_SHOWN:
+            if _is_cut(line):
+                problem = "is half a line: its writer was stopped, and it is left out"
+                notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
+            elif len(errors) < MOST_FAULTS_SHOWN:
                 errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))
     if errors:
         raise InputError(errors)
@@ -258,14 +259,37 @@ def append_undo(path: Path, review: str, reviewer: str) -> None:
 
 
 def merge(files: Sequence[Reviews]) -> str:
-    """Join lines of several files into one text: each once, by time; InputError if two have one id and other contents."""
+    """Join lines of several files into one text: each once, those of a file in its order, else by time. InputError: two
+    have one id and other contents, or two files hold the same lines in other orders."""
     lines: dict[str, dict[str, Any]] = {}
-    for document in (line for reviews in files for line in reviews.lines):
-        if lines.setdefault(document["id"], document) != document:
-            problem = "is in two files with different contents"
-            raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
-    ordered = sorted(lines.values(), key=lambda document: str(document["time"]))
-    return "".join(f"{json.dumps(document)}\n" for document in ordered)
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for reviews in files:
+        for document in reviews.lines:
+            if lines.setdefault(document["id"], document) != document:
+                problem = "is in two files with different contents"
+                raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
+        ids = list(dict.fromkeys(document["id"] for document in reviews.lines))
+        for line, *before in zip(ids, ["", *ids], strict=False):  # a clock that went back reorders nothing
+            sorter.add(line, *filter(None, before))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        problem = "are in another order in another file"
+        raise InputError.at(
+            f"ids {shown(', '.join(error.args[1]))}", problem, fix="merge files that nobody reordered"
+        ) from None
+    numbers, ready, merged = (
+        {line: number for number, line in enumerate(lines)},
+        list[tuple[str, int, str]](),
+        [],
+    )
+    while sorter.is_active():
+        for line in sorter.get_ready():
+            heapq.heappush(ready, (lines[line]["time"], numbers[line], line))
+        *_, line = heapq.heappop(ready)
+        merged.append(f"{json.dumps(lines[line])}\n")
+        sorter.done(line)
+    return "".join(merged)
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
@@ -292,6 +316,19 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
     except OSError as error:
         fix = "make room, or start with another file (CODER_REVIEWS=FILE)"
         raise InputError.at(path, f"could not be written ({error.strerror})", fix=fix) from error
+
+
+def _is_cut(line: bytes) -> bool:
+    """True for the beginning of a line that ends inside it, perhaps after a brace of its note."""
+    if not line.endswith(b"}"):
+        return True
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _document(line: bytes) -> dict[str, Any]:

@@ -98,6 +98,13 @@ def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, c
     assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
 
 
+def test_half_a_line_that_ends_in_a_brace_is_half_a_line(tmp_path):
+    path = written(tmp_path / "r.jsonl", review(), Review("x.jpg", "a {cat}", "too-vague", "anna"))
+    path.write_bytes(path.read_bytes().partition(b"{cat}")[0] + b"{cat}")
+    reviews = read_reviews(path)
+    assert (len(reviews.all), [fault.place for fault in reviews.faults]) == (1, [f"{path} line 2"])
+
+
 GOOD = review().document()
 OTHER = [
     ("[]}", "JSON"),
@@ -197,6 +204,24 @@ def test_merging_keeps_every_line_once(tmp_path):
     assert module.merge([merged, left]) == text
     other = json.dumps(shared.document() | {"verdict": "duplicate"}).encode()
     assert shared.id in refusal(module.merge, [merged, module.parse_reviews(other, "other")]).faults[0].place
+
+
+def test_merging_follows_the_order_of_each_file_where_the_clock_went_back(tmp_path):
+    first, second, third = (
+        Review("x.jpg", "a dog", verdict, "anna", time=f"2026-01-01T{hour}:00:00Z")
+        for verdict, hour in (("duplicate", 11), ("too-vague", 10), ("wrong-caption", 9))
+    )
+    elsewhere = Review("y.jpg", "a cat", "duplicate", "ben", time="2026-01-01T10:30:00Z")
+    one = read_reviews(written(tmp_path / "a.jsonl", first, second, third))
+    two = read_reviews(written(tmp_path / "b.jsonl", second, elsewhere, third))
+    for files, ids in (
+        ([one, module.Reviews()], [first, second, third]),
+        ([two, one], [first, second, elsewhere, third]),
+    ):
+        merged = module.parse_reviews(module.merge(files).encode(), "merged")
+        assert [line.id for line in merged.all] == [line.id for line in ids]
+        assert merged.verdicts[PAIR] == "wrong-caption"
+    assert "ids " in refusal(module.merge, [one, module.Reviews(lines=one.lines[::-1])]).faults[0].place
 
 
 def test_merge_writes_every_line_once_and_overwrites_nothing(tmp_path, capsys):
