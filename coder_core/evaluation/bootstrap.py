@@ -85,7 +85,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
         drawn = random.multinomial(len(runs), np.full(len(runs), 1 / len(runs)), size=draws)
         return np.einsum("sd,ds->d", sums, drawn / len(runs))
 
-    low, high = np.percentile(mean(row) - mean(reference), [2.5, 97.5])
+    low, high = np.nanpercentile(mean(row) - mean(reference), [2.5, 97.5])
     once = np.ones((1, images))
     measured, base = (np.mean([recall_sum(once, run) for run in runs]) for runs in (row, reference))
     return Difference(float(measured - base), float(low), float(high), with_seeds)
@@ -143,13 +143,16 @@ def _measured_and_ends(
     random, block = np.random.default_rng(SEED), max(1, CELLS // len(rows))
     sizes = [min(block, DRAWS - start) for start in range(0, DRAWS, block)]
     weights = (random.multinomial(images, counts / images, size=size).astype(float) for size in sizes)
-    ends = np.percentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)
+    ends = np.nanpercentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 
 
 def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
-    """(draws, 7) the six recalls and R@sum in percent under (draws, n) weights of the images."""
-    six = (weights @ run.hits) / np.maximum(np.repeat(weights @ run.queries, len(RANKS), axis=1), 1)
+    """(draws, 7) the six recalls and R@sum in percent under (draws, n) weights of the images. NaN where a draw holds no
+    query, as many of a slice of few images do."""
+    queries = weights @ run.queries
+    queries = np.where((queries == 0) & run.queries.any(0), np.nan, np.maximum(queries, 1))
+    six = (weights @ run.hits) / np.repeat(queries, len(RANKS), axis=1)
     return 100 * np.concatenate([six, six.sum(1, keepdims=True)], 1)
 
 

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation import bootstrap
-from coder_core.evaluation.bootstrap import count_hits, difference, differences, recall_intervals, recall_sum
+from coder_core.evaluation.bootstrap import (
+    Hits,
+    count_hits,
+    difference,
+    differences,
+    recall_intervals,
+    recall_sum,
+)
 
 
 def random_ranks(seed, images=30, better=0):
@@ -109,3 +116,14 @@ def test_the_seven_differences_of_one_pass(monkeypatch):
     ends = recall_intervals(runs[0])  # equal hits are drawn together now
     np.testing.assert_allclose(ends[:, 0], alone[:, 0], atol=1e-9)
     assert (abs(ends - alone)[:, 1:] < 0.1 * (alone[:, 2:] - alone[:, 1:2])).all()
+
+
+def test_a_draw_without_a_query_of_a_slice_of_few_images_is_left_out():
+    """All of the slice is found, among images that it leaves without queries: no draw can find less."""
+    for images in (1, 2, 3):
+        counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
+        np.testing.assert_array_equal(
+            recall_intervals(counted)[:, 1:], [[100.0, 100.0]] * 6 + [[600.0, 600.0]]
+        )
+        change = differences(counted, Hits(0 * counted.hits, counted.queries))["rsum"]
+        assert (change.low, change.high) == (600, 600)
