@@ -83,10 +83,15 @@ class SaveStore:
             documents: file stem → anything JSON can hold.
 
         Raises:
-            atomic.WriteError: disk full or folder not writable; earlier saves are intact.
+            atomic.WriteError: disk full, folder not writable, or the run was moved; earlier saves are intact.
         """
         if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
+        if not self.folder.parent.is_dir():
+            fix = "put it back, and continue it with --resume: what was saved moved with it"
+            raise atomic.WriteError.at(
+                self.folder.parent, "has been moved or removed while it was trained", fix=fix
+            )
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)

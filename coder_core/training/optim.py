@@ -97,6 +97,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
             file = str(save.path / "optimizer.safetensors")
             raise InputError(Fault(file, f"has {key} of shape {tuple(tensor.shape)}"))
         state[names.index(name)][moment] = tensor
+    for number, moments in state.items():
+        if missing := {"step", "exp_avg", "exp_avg_sq"} - moments.keys():
+            file = str(save.path / "optimizer.safetensors")
+            raise InputError(Fault(file, f"lacks {names[number]}.{min(missing)}"))
     optimizer.load_state_dict({"state": dict(state), "param_groups": optimizer.state_dict()["param_groups"]})
 
 

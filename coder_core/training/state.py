@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.console.documents import NUMBER, check_values, trusting
+from coder_core.console.documents import LARGEST, NUMBER, check_values, trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_precision
@@ -107,6 +107,7 @@ class TrainingState:
         load_optimizer(self.optimizer, save)
         file, document = str(save.path / "position.json"), save.document("position")
         check_values(document, POSITION, file, least=0)
+        check_values(document, {"loss_sum": NUMBER}, file, least=-LARGEST)
         with trusting(file):
             self.position = Position(**document)
 

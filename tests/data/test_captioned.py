@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import tarfile
 from typing import get_args
 
@@ -271,6 +272,23 @@ def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
     data = read_captioned(tmp_path)
     assert [split.captions for split in data.splits] == [["from JSON"]]
     assert "warning" in [fault.severity for fault in data.faults if "b.jpg" in fault.found]
+
+
+def test_a_damaged_description_of_parquet_columns_is_named(tmp_path):
+    """Each name of the picture column that the file holds made something else: read, or an input error."""
+    LAYOUTS["parquet"](tmp_path / "data")
+    file = min((tmp_path / "data").rglob("*.parquet"))
+    content, outcomes = file.read_bytes(), set()
+    for found in re.finditer(b"bytes", content):
+        file.write_bytes(content[: found.start()] + b"\xb1" + content[found.start() + 1 :])
+        try:
+            for split in read_captioned(tmp_path / "data").splits:
+                for row in split.rows:
+                    split.positions.read(int(row))
+            outcomes.add("read")
+        except InputError:
+            outcomes.add("named")
+    assert outcomes >= {"named"}
 
 
 def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):

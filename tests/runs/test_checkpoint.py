@@ -12,7 +12,7 @@ import torch
 
 from coder_core.console.faults import InputError
 from coder_core.files import sealed
-from coder_core.files.atomic import appearing
+from coder_core.files.atomic import WriteError, appearing
 from coder_core.files.sealed import read_checked, write_sealed
 from coder_core.runs import saves
 from coder_core.runs.saves import Save, SaveStore
@@ -53,6 +53,17 @@ def test_saves_of_steps_not_taken_go(tmp_path):
     assert "state/30/progress.json" in newest.skipped[0].place
     save_step(store, 25)
     assert store.names() == ["20", "25"]
+
+
+def test_nothing_is_saved_where_a_run_was_moved_away(tmp_path):
+    store, moved = SaveStore(tmp_path / "run" / "state", keep=2), tmp_path / "moved"
+    (tmp_path / "run").mkdir()
+    save_step(store, 20)
+    store.folder.parent.rename(moved)
+    with pytest.raises(WriteError, match="moved or removed"):
+        save_step(store, 30)
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]
+    assert SaveStore(moved / "state", keep=2).newest().name == "20"
 
 
 def test_a_save_of_the_same_name_is_replaced_and_one_that_was_set_aside_is_put_back(tmp_path):

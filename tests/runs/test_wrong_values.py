@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from safetensors.torch import load_file, save_file
 
 from app.components.words import curves, latest, steps_done
 from coder_core import train
@@ -188,6 +189,7 @@ def test_a_process_number_that_is_none_is_named(root):
         ("position", lambda document: document | {"step": -1}),
         ("position", lambda document: document | {"best": []}),
         ("position", lambda document: []),
+        ("position", lambda document: document | {"loss_sum": []}),
         ("circumstances", lambda document: None),
     ],
 )
@@ -195,6 +197,17 @@ def test_a_state_of_other_values_is_not_continued(root, file, change, capsys):
     newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
     path = newest / f"{file}.json"
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    reseal(newest)
+    assert train.main(["--resume", str(root / "whole"), DATA]) == 1
+    assert str(path) in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_state_that_lacks_a_moment_is_not_continued(root, capsys):
+    newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
+    path = newest / "optimizer.safetensors"
+    tensors = load_file(path)
+    del tensors[next(key for key in tensors if key.endswith(".exp_avg"))]
+    save_file(tensors, path)
     reseal(newest)
     assert train.main(["--resume", str(root / "whole"), DATA]) == 1
     assert str(path) in capsys.readouterr().err.replace("\n", "")

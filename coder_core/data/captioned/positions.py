@@ -29,6 +29,8 @@ IMAGES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "ima
 PARQUET_ROWS = 16  # pictures read at once
 ROWS_AT_ONCE = 256  # of other columns
 STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row group's pictures whole
+# errors of Arrow on a damaged parquet file
+DAMAGE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError)
 VERSION = 1  # of what an analysis notes
 KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their files
 LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
@@ -136,19 +138,19 @@ class ParquetRows(_Packed):
 
     def read(self, image: int) -> bytes:
         file, group, row = self.positions[image].tolist()
-        if self._group != (file, group) or row < self._first:
-            self._batches = self._open(file, group, self.place(image))
-            self._group, self._first, self._batch = (file, group), 0, ()
         try:
+            if self._group != (file, group) or row < self._first:
+                self._batches = self._open(file, group, self.place(image))
+                self._group, self._first, self._batch = (file, group), 0, ()
             while row >= self._first + len(self._batch):
                 self._first += len(self._batch)
                 column = next(self._batches).column(0)
                 self._batch = column.field("bytes") if pa.types.is_struct(column.type) else column
-        except (pa.ArrowException, OSError, StopIteration) as error:
+            content = self._batch[row - self._first].as_buffer()
+        except (*DAMAGE, StopIteration) as error:
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
             raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
-        content = self._batch[row - self._first].as_buffer()
         if content is None or not 0 < content.size <= LARGEST_FILE:
             raise _unreadable(self.place(image), f"holds {f'{content.size:,}' if content else 'no'} bytes")
         return content.to_pybytes()
@@ -179,7 +181,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
     plain_file(file, faults)
     try:
         return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGE as error:
         raise _damaged(file, error) from None
 
 
@@ -195,7 +197,7 @@ def parquet_rows(
                 for values in batch.to_pylist():
                     yield group, row, values
                     row += 1
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except DAMAGE as error:
             raise _damaged(file, error) from None
 
 
