@@ -1,4 +1,8 @@
-"""Losses and weights as pure functions: scores of queries and candidates in, one value per query out.
+"""Losses and weights: as modules for any training loop, and as pure functions of the scores of queries and candidates.
+
+    modules, embeddings in, a scalar out (`modules.py`): CoderLoss, TripletLoss, InfoNCELoss, SigmoidLoss, PrototypeLoss,
+                                                         BoostingLoss, SampleWeights
+    functions, scores in, one value per query out:
 
     losses of a query                        against a teacher, (Q, C) scores of its own
       triplet_sum, triplet_hardest  BTR        relative_sum, relative_max   boosting: RS, RM
@@ -16,7 +20,7 @@
                                     density_weights (AMRANI)
     who is a negative of whom       both_directions, in_batch_direction, same_image_negatives, all_except_same_image
 
-Every loss takes one direction; call it for both and add:
+Every function takes one direction; call it for both and add:
 
 >>> images, captions = torch.eye(2), torch.tensor([[0.8, 0.6], [0.0, 1.0]])
 >>> out, back = both_directions(images @ captions.T, torch.tensor([0, 1]))
@@ -37,6 +41,16 @@ from coder_core.objectives.distillation import (
 )
 from coder_core.objectives.diversity import anchor_diversity, diversity_entropy, diversity_std
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
+from coder_core.objectives.memory import CoupledBank, cosine_momentum, momentum_encoder, update_momentum
+from coder_core.objectives.modules import (
+    BoostingLoss,
+    CoderLoss,
+    InfoNCELoss,
+    PrototypeLoss,
+    SampleWeights,
+    SigmoidLoss,
+    TripletLoss,
+)
 from coder_core.objectives.pairs import (
     AllExcept,
     Direction,

@@ -23,6 +23,7 @@ from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
+from tests.support import loss_modules
 from tests.support.configs import changed
 from tests.support.processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, tiny_config
@@ -173,7 +174,7 @@ def everything(data, towers):
     """Return the results of the batch norm, the verdicts and all cases, those of towers after "towers"."""
     from tests.support.tower_runs import tower_config
 
-    results = norm_gradients() | verdicts(data)
+    results = norm_gradients() | verdicts(data) | loss_modules.results()
     for case in CASES:
         values = trained(case_config(data, case), MORE_STEPS.get(case, STEPS))
         results |= {f"{case} {name}": value for name, value in values.items()}

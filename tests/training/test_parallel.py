@@ -13,6 +13,7 @@ from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, TOWERS, everything
+from tests.support.loss_modules import made
 from tests.support.processes import run_two
 from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
 from tests.support.tower_runs import write_pictures_of_any_shape
@@ -66,6 +67,13 @@ def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
         rounding = {"atol": 1e-4 * max(largest, 0.05), "rtol": 0}
         bounds = rounding if of_towers else {"atol": near, "rtol": near}
         torch.testing.assert_close(two[name], value, **bounds, msg=lambda m, n=name: n + m)
+
+
+def test_loss_modules_equal_one_process(one, two):
+    names = [name for name in one if name.startswith("modules ")]
+    assert len([name for name in names if name.endswith(" gradient")]) == len(made()) * 3
+    for name in names:
+        torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-5, msg=lambda m, n=name: n + m)
 
 
 def test_memories_hold_what_both_processes_saw_as_one(one, two):

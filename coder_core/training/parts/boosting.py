@@ -8,14 +8,11 @@ earlier branches train together with the target.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from coder_core import objectives
 from coder_core.config.objective import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
@@ -24,8 +21,9 @@ from coder_core.data.words import Vocabulary
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
-from coder_core.objectives.anchors import Anchors, Lengths, batch_directions, batch_scores, gather_anchors
+from coder_core.objectives.anchors import Anchors, Lengths, gather_anchors
 from coder_core.objectives.memory import cosine_momentum, normalise_by_batch, update_momentum
+from coder_core.objectives.teachers import TeacherLoss, against_teachers, teacher_loss
 from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
@@ -136,47 +134,25 @@ class OnlineBranches(Boosting):
         ]
 
 
-def loss_against_teacher(boosting: BoostingConfig) -> Callable[..., Tensor]:
+def loss_against_teacher(boosting: BoostingConfig) -> TeacherLoss:
     """Return the configured loss against a teacher, to be called with the scores of both branches."""
-    relative: dict[str, Any] = {"margin": boosting.boosting_margin, "soft": boosting.boosting_soft}
-    absolute: dict[str, Any] = {**relative, "split": boosting.boosting_split}
-    student: dict[str, Any] = {"temperature": boosting.boosting_temperature}
-    both: dict[str, Any] = {**student, "teacher_temperature": boosting.boosting_teacher_temperature}
-    forms: dict[str, Callable[..., Tensor]] = {
-        "rs": partial(objectives.relative_sum, **relative),
-        "rm": partial(objectives.relative_max, **relative),
-        "as": partial(objectives.absolute_sum, **absolute),
-        "am": partial(objectives.absolute_max, **absolute),
-        "dr": partial(objectives.rank_distillation, **student),
-        "rkd": objectives.relational_distillation,
-        "dml": partial(objectives.mutual_learning, **student),
-        "dino": partial(objectives.self_distillation, **both),
-        "dino-reversed": partial(objectives.reversed_self_distillation, **both),
-    }
-    if boosting.boosting in forms:
-        return forms[boosting.boosting]
-    first, second = (forms[name] for name in boosting.boosting.split("-"))  # rs-as, rm-am: table IV #H and #I
-    return lambda *branches: (first(*branches) + second(*branches)) / 2
+    return teacher_loss(
+        boosting.boosting,
+        margin=boosting.boosting_margin,
+        soft=boosting.boosting_soft,
+        split=boosting.boosting_split,
+        temperature=boosting.boosting_temperature,
+        teacher_temperature=boosting.boosting_teacher_temperature,
+    )
 
 
 def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
-    """Add the loss against the teachers: a sum over the batch, whatever the main loss.
-
-    Diao et al. 2024, section IV-B: with several earlier branches their losses are averaged, not their scores. The
-    teachers get no gradient.
-    """
+    """Add the loss against the teachers: a sum over the batch, whatever the main loss."""
     if not teachers:
         return losses
-    boosting, loss = config.boosting, loss_against_teacher(config.boosting)
-    with torch.no_grad():
-        teacher_scores = [batch_scores(teacher) for teacher in teachers]
-    directions = batch_directions(target, keep_same_image=config.objective.same_image_negatives)
-    terms = [
-        loss(direction, (scores[index], scores[index].diagonal(target.offset)))
-        for index, direction in enumerate(directions)
-        for scores in teacher_scores
-    ]
-    per_pair = torch.stack(terms).sum(0) / len(teachers)
+    boosting, same_image = config.boosting, config.objective.same_image_negatives
+    loss = loss_against_teacher(boosting)
+    per_pair = against_teachers(target, teachers, loss, keep_same_image=same_image)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
     return losses.plus(f"boosting-{boosting.boosting}", per_pair, boosting.boosting_weight * pairs)
 

@@ -1,0 +1,330 @@
+"""Losses as modules for any training loop: embeddings in, a scalar out.
+
+    loss = CoderLoss(temperature=0.05, bank_size=4096, dimension=512)
+    loss(image_embeddings, text_embeddings, image_ids).backward()
+
+    image_embeddings, text_embeddings  (B, D), row i of both is one pair; any length and any float type: rows are
+                                       normalised here, in float32
+    image_ids                          (B,) integers; rows with the same id show one image and are no negatives of one
+                                       another. None: every row is another image
+    weights                            (B,) of the pairs, None: all count alike
+    result                             (), the mean over this process's pairs
+
+What a loss keeps (bank, learned scale, prototypes) is in its `state_dict`; give `loss.parameters()` to the optimizer where
+it has any. Under torch.distributed every process calls the loss with equally many rows: candidates, bank and prototypes are
+those of all processes, and averaging the gradients, as DistributedDataParallel does, gives those of one process;
+`coder_core.ops.parallel.average_gradients` does it for the parameters of a loss.
+
+ValueError of every loss: the rows do not match, a value is not finite, or no row is a negative of another.
+"""
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coder_core.objectives.anchors import Anchors, Keys, batch_directions, batch_scores, gather_anchors
+from coder_core.objectives.batch_weights import batch_weights
+from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid
+from coder_core.objectives.coupled import DclSettings, coupled_dcl
+from coder_core.objectives.memory import CoupledBank
+from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
+from coder_core.objectives.prototypes import Prototypes, pair_vectors
+from coder_core.objectives.teachers import against_teachers, teacher_loss
+from coder_core.objectives.triplet import triplet_hardest, triplet_sum
+from coder_core.ops import normalise, parallel
+
+LARGEST_SCALE = 100.0  # of the logits; CLIP's training became unstable with a larger one
+
+
+class PairLoss(nn.Module):
+    """A loss of both directions of a batch: image to text and text to image."""
+
+    def forward(
+        self,
+        image_embeddings: Tensor,
+        text_embeddings: Tensor,
+        image_ids: Tensor | None = None,
+        *,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return the mean loss of this process's pairs, ()."""
+        anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
+        return weighted_mean(self.per_pair(anchors), weights)
+
+    def per_pair(self, anchors: Anchors) -> Tensor:
+        """(B,) losses of this process's pairs, both directions together."""
+        return torch.stack(
+            [self.one_direction(*way) for way in batch_directions(anchors, keep_same_image=False)]
+        ).sum(0)
+
+    def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
+        """(Q,) losses of one direction."""
+        raise NotImplementedError
+
+
+class TripletLoss(PairLoss):
+    """BTR, the bidirectional triplet ranking loss (CODER eq. 1; VSE++): at the hardest negative, or over all of them.
+
+    From random weights the hardest negative starts badly: train an epoch with `hardest = False` first. VSE++ sums over
+    the batch; multiply the mean by the batch size for its gradients.
+    """
+
+    def __init__(self, margin: float = 0.2, *, hardest: bool = True) -> None:
+        super().__init__()
+        self.margin, self.hardest = margin, hardest
+
+    def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
+        """`triplet_hardest` or `triplet_sum`."""
+        loss = triplet_hardest if self.hardest else triplet_sum
+        return loss(scores, positive_scores, negatives, margin=self.margin)
+
+
+class LogitScale(nn.Module):
+    """Scale of the logits, exp(t), from 1 / temperature on and never above 100 (CLIP: Radford et al. 2021)."""
+
+    def __init__(self, temperature: float, *, learn: bool) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature must be > 0, got {temperature}")
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn)
+
+    def forward(self) -> Tensor:
+        """()."""
+        return self.log_scale.clamp(max=math.log(LARGEST_SCALE)).exp()
+
+
+class InfoNCELoss(PairLoss):
+    """InfoNCE of both directions, CLIP's loss; `learn_scale` trains 1 / temperature. CLIP halves the sum of the two."""
+
+    def __init__(self, temperature: float = 0.07, *, learn_scale: bool = False) -> None:
+        super().__init__()
+        self.scale = LogitScale(temperature, learn=learn_scale)
+
+    def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
+        """`info_nce`."""
+        return info_nce(scores, positive_scores, negatives, temperature=1 / self.scale())
+
+
+class SigmoidLoss(PairLoss):
+    """SigLIP's pairwise sigmoid loss with a learned scale and bias (Zhai et al. 2023); both directions count every pair
+    twice, so it is twice the paper's value."""
+
+    def __init__(self, temperature: float = 0.1, bias: float = -10.0) -> None:
+        super().__init__()
+        self.scale, self.bias = LogitScale(temperature, learn=True), nn.Parameter(torch.tensor(bias))
+
+    def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
+        """`pairwise_sigmoid`."""
+        return pairwise_sigmoid(scores, positive_scores, negatives, scale=self.scale(), bias=self.bias)
+
+
+class CoderLoss(PairLoss):
+    """CODER's diversity-sensitive contrastive loss: 3·DCL in the batch + M-DCL against a bank (eq. 4-6, 8).
+
+    Args:
+        temperature, margin: μ and γ; the paper has 0.1 and 0.3.
+        diversity: "std" (eq. 3), "entropy" (supplement), None for DCL_I, the loss without it.
+        bank_size: earlier pairs that are negatives too; the paper has 4096 on Flickr30K. 0 has no bank.
+        dimension: D, needed with a bank.
+        settings: other fields of `DclSettings`, such as weight_bank or epsilon.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        margin: float = 0.3,
+        diversity: str | None = "std",
+        bank_size: int = 0,
+        dimension: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if bank_size and dimension is None:
+            raise ValueError(f"bank_size {bank_size} needs dimension, the size of an embedding")
+        named: dict[str, Any] = {"temperature": temperature, "margin": margin, "diversity": diversity}
+        self.settings = DclSettings(**named, **settings)
+        self.bank = CoupledBank(bank_size, dimension or 0) if bank_size else None
+
+    def forward(
+        self,
+        image_embeddings: Tensor,
+        text_embeddings: Tensor,
+        image_ids: Tensor | None = None,
+        *,
+        weights: Tensor | None = None,
+        image_keys: Tensor | None = None,
+        text_keys: Tensor | None = None,
+    ) -> Tensor:
+        """Return the mean loss, (); in training mode this batch's keys enter the bank for the next one.
+
+        Args:
+            image_keys, text_keys: (B, D) of the same pairs by momentum encoders, `momentum_encoder` and
+                `update_momentum`: the paper's keys. None takes the embeddings themselves, as XBM does (Wang et al. 2020).
+        """
+        anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
+        _check_weights(weights, len(anchors.images))
+        keys = None if self.bank is None else self._keys(self.bank, anchors, image_keys, text_keys)
+        return coupled_dcl(anchors, keys, self.settings, weights=weights).per_pair.mean()
+
+    def _keys(
+        self, bank: CoupledBank, anchors: Anchors, image_keys: Tensor | None, text_keys: Tensor | None
+    ) -> Keys:
+        """Return this batch's keys with the bank as it was before them."""
+        if (image_keys is None) != (text_keys is None):
+            raise ValueError("give the keys of both modalities, or of none")
+        if image_keys is not None and text_keys is not None:
+            of_twins = pairs_of(image_keys, text_keys, anchors.image_ids)
+            images, texts = of_twins.images.detach(), of_twins.texts.detach()
+        else:
+            images, texts = anchors.images.detach(), anchors.texts.detach()
+        # A copy: autograd reads the slots until backward(), and the bank moves on below.
+        keys = Keys(images, texts, copy.deepcopy(bank))
+        if self.training:
+            bank.enqueue(*map(parallel.gather_rows, (images, texts, anchors.image_ids)))
+        return keys
+
+
+class BoostingLoss(nn.Module):
+    """Deep Boosting Learning against a teacher's embeddings of the same pairs (Diao et al. 2024); add it to a loss.
+
+    The teacher is a finished model, or a moving average of yours (`update_momentum`, `cosine_momentum`). The paper sums
+    over the batch: multiply the mean by the batch size. `form` and `settings`: see `teacher_loss`.
+    """
+
+    def __init__(self, form: str = "rm", **settings: Any) -> None:
+        super().__init__()
+        self.loss = teacher_loss(form, **settings)
+
+    def forward(
+        self,
+        image_embeddings: Tensor,
+        text_embeddings: Tensor,
+        teacher_images: Tensor,
+        teacher_texts: Tensor,
+        image_ids: Tensor | None = None,
+        *,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return the mean loss, (); the teacher's (B, D′) embeddings get no gradient."""
+        target = pairs_of(image_embeddings, text_embeddings, image_ids)
+        teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), target.image_ids)
+        return weighted_mean(against_teachers(target, [teacher], self.loss), weights)
+
+
+class PrototypeLoss(nn.Module):
+    """Prototype-guided classification (CODER eq. 7): on-line k-means over all pairs, and a classifier of its clusters.
+
+    The loss is 0 until a first pass over the pairs has given the centroids.
+
+    Args:
+        count: K; the paper has 10,000 for the 145,000 pairs of Flickr30K.
+        dimension: D.
+        pairs: pairs of the training split, all processes together.
+        pass_pairs: pairs that an epoch sees where it drops the last batch; None: all.
+        temperature: of the classification; eq. 7 has none (1).
+    """
+
+    def __init__(
+        self,
+        count: int,
+        dimension: int,
+        pairs: int,
+        *,
+        pass_pairs: int | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.clusters = Prototypes(count, dimension, pairs, pass_pairs or pairs)
+        bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
+        self.classifier = nn.Parameter(torch.empty(count, dimension).uniform_(-bound, bound))
+
+    def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
+        """Return the mean loss of both modalities, (). `pair_ids`: (B,) numbers of the pairs, from 0."""
+        anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
+        local = pair_vectors(anchors.images, anchors.texts)
+        logits = prototype_logits(
+            torch.cat([anchors.images, anchors.texts]), self.classifier, temperature=self.temperature
+        )
+        loss = 0.0 * logits.sum()  # every parameter has a gradient from the start
+        if self.clusters.ready:
+            labels = self.clusters.assign(local).labels
+            loss = 2 * prototype_guided(logits, labels.repeat(2)).mean()
+        if self.training:
+            self.clusters.update(parallel.gather_rows(local), anchors.all_image_ids)
+        return loss
+
+
+class SampleWeights(nn.Module):
+    """Weights of the pairs of a batch for a loss's `weights`: "hal", "mithun" or "amrani" (`batch_weights`); their mean is
+    1. Those of complementary samples need every caption's neighbours: `neighbour_scores` and `combined_weights`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    @torch.no_grad()
+    def forward(
+        self, image_embeddings: Tensor, text_embeddings: Tensor, image_ids: Tensor | None = None
+    ) -> Tensor:
+        """(B,) weights of this process's pairs, without gradient."""
+        anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
+        scores, ids = parallel.gather_rows(batch_scores(anchors)[0]), anchors.all_image_ids
+        samples, negatives = (anchors.all_images, anchors.all_texts), ids[:, None] != ids[None, :]
+        weights = batch_weights(self.kind, scores, *samples, negatives, scale=float(len(ids)))
+        return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]
+
+
+def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> Anchors:
+    """Check and normalise a batch of pairs and gather those of all processes. ValueError as of every loss.
+
+    >>> pairs_of(torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.eye(2)).images
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
+    if images.ndim != 2 or images.shape != texts.shape:
+        shapes = f"image_embeddings are {tuple(images.shape)}, text_embeddings {tuple(texts.shape)}"
+        raise ValueError(f"{shapes}: give both as (pairs, dimension), row i of both being one pair")
+    for name, rows in (("image_embeddings", images), ("text_embeddings", texts)):
+        _check_finite(name, rows)
+    count, device = len(images), images.device
+    if image_ids is None:
+        image_ids = torch.arange(count, device=device) + parallel.rank() * count
+    if image_ids.shape != (count,) or image_ids.is_floating_point():
+        kind = f"{image_ids.dtype} {tuple(image_ids.shape)}".removeprefix("torch.")
+        raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
+    anchors = gather_anchors(normalise(images), normalise(texts), image_ids.to(device))
+    ids = anchors.all_image_ids
+    if not bool((ids != ids[:1]).any()):
+        size = "one pair" if len(ids) == 1 else f"{len(ids)} pairs of one image"
+        fix = "shuffle the data, and drop a last batch that is too small (drop_last=True)"
+        raise ValueError(f"a batch of {size} has no negatives: {fix}")
+    return anchors
+
+
+def weighted_mean(per_pair: Tensor, weights: Tensor | None) -> Tensor:
+    """() mean of (B,) losses, each times its weight. ValueError: another number of weights.
+
+    >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
+    tensor(0.5000)
+    """
+    _check_weights(weights, len(per_pair))
+    return per_pair.mean() if weights is None else (per_pair * weights).mean()
+
+
+def _check_weights(weights: Tensor | None, pairs: int) -> None:
+    if weights is not None and weights.shape != (pairs,):
+        raise ValueError(f"weights are {tuple(weights.shape)}: give {pairs}, one for every pair")
+
+
+def _check_finite(name: str, rows: Tensor) -> None:
+    finite = torch.isfinite(rows).all(1)
+    if bool(finite.all()):
+        return
+    row = int((~finite).nonzero()[0])
+    if rows.dtype == torch.float16 and not bool(rows.isnan().any()):
+        raise ValueError(f"{name}, row {row}, overflowed float16: compute them in bfloat16 or float32")
+    raise ValueError(f"{name}, row {row}, is not finite: look at that sample, or lower the learning rate")

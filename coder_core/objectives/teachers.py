@@ -1,0 +1,83 @@
+"""Losses of a branch against the scores of others: boosting (DBL eq. 7-10) and imitation, over a whole batch."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from coder_core.objectives.anchors import Anchors, batch_directions, batch_scores
+from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
+from coder_core.objectives.distillation import (
+    mutual_learning,
+    rank_distillation,
+    relational_distillation,
+    reversed_self_distillation,
+    self_distillation,
+)
+
+TeacherLoss = Callable[..., Tensor]
+"""A loss of one direction, called with the target's `Direction` and the teacher's scores: (Q,)."""
+
+
+def teacher_loss(
+    form: str,
+    *,
+    margin: float = 0.2,
+    soft: bool = False,
+    split: float = 0.5,
+    temperature: float = 0.1,
+    teacher_temperature: float = 0.04,
+) -> TeacherLoss:
+    """Return the loss of a form: "rs", "rm", "as", "am" (DBL), "rs-as", "rm-am" (the mean of two, its table IV), "dr",
+    "rkd", "dml", "dino" or "dino-reversed". Other arguments are those of the losses that read them.
+
+    Raises:
+        ValueError: an unknown form.
+
+    >>> teacher_loss("rkd").__name__
+    'relational_distillation'
+    """
+    absolute = partial(partial, margin=margin, soft=soft, split=split)
+    both = partial(partial, temperature=temperature, teacher_temperature=teacher_temperature)
+    forms: dict[str, TeacherLoss] = {
+        "rs": partial(relative_sum, margin=margin, soft=soft),
+        "rm": partial(relative_max, margin=margin, soft=soft),
+        "as": absolute(absolute_sum),
+        "am": absolute(absolute_max),
+        "dr": partial(rank_distillation, temperature=temperature),
+        "rkd": relational_distillation,
+        "dml": partial(mutual_learning, temperature=temperature),
+        "dino": both(self_distillation),
+        "dino-reversed": both(reversed_self_distillation),
+    }
+    parts = [form] if form in forms else form.split("-")
+    if not set(parts) <= set(forms) or len(parts) > 2:
+        raise ValueError(f"form must be one of {', '.join(forms)}, rs-as or rm-am, got {form!r}")
+    losses = [forms[part] for part in parts]
+    if len(losses) == 1:
+        return losses[0]
+    return lambda *branches: (losses[0](*branches) + losses[1](*branches)) / 2
+
+
+def against_teachers(
+    target: Anchors, teachers: Sequence[Anchors], loss: TeacherLoss, *, keep_same_image: bool = False
+) -> Tensor:
+    """(B,) loss of a batch against the same pairs under other branches, which get no gradient; both directions.
+
+    Diao et al. 2024, section IV-B: with several teachers their losses are averaged, not their scores.
+
+    >>> from coder_core.objectives.anchors import gather_anchors
+    >>> pairs = gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))
+    >>> against_teachers(pairs, [pairs], teacher_loss("rm"))
+    tensor([0.4000, 0.4000])
+    """
+    with torch.no_grad():
+        teacher_scores = [batch_scores(teacher) for teacher in teachers]
+    directions = batch_directions(target, keep_same_image=keep_same_image)
+    terms = [
+        loss(direction, (scores[index], scores[index].diagonal(target.offset)))
+        for index, direction in enumerate(directions)
+        for scores in teacher_scores
+    ]
+    return torch.stack(terms).sum(0) / len(teachers)

@@ -1,0 +1,179 @@
+"""Loss modules against the loops over single anchors; their memory, their state and their errors."""
+
+import re
+
+import pytest
+import torch
+
+from coder_core.objectives.modules import (
+    BoostingLoss,
+    CoderLoss,
+    InfoNCELoss,
+    PrototypeLoss,
+    SampleWeights,
+    SigmoidLoss,
+    TripletLoss,
+)
+from coder_core.ops import normalise
+from tests.reference import boosting, losses, prototypes, step
+from tests.reference.pairs import kept, negatives, transposed
+from tests.support.loss_modules import BATCH, IMAGE_IDS, WIDTH, made
+
+IDS = IMAGE_IDS.tolist()
+PLAIN = {
+    "triplet": (TripletLoss(0.3), lambda *of: losses.triplet_hardest(*of, margin=0.3)),
+    "triplet-sum": (TripletLoss(0.3, hardest=False), lambda *of: losses.triplet_sum(*of, margin=0.3)),
+    "infonce": (InfoNCELoss(0.2), lambda *of: losses.info_nce(*of, temperature=0.2)),
+    "sigmoid": (SigmoidLoss(0.5, -1.0), lambda *of: losses.pairwise_sigmoid(*of, scale=2.0, bias=-1.0)),
+    "dcl-i": (
+        CoderLoss(0.2, diversity=None, weight_batch=1.0),
+        lambda *of: losses.diversity_contrastive(*of, temperature=0.2),
+    ),
+}
+
+
+def embeddings(seed=0, pairs=BATCH):
+    """Rows of any length, float64."""
+    return (
+        torch.randn(2, pairs, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
+    )
+
+
+def matrices(images, texts):
+    scores = (normalise(images) @ normalise(texts).T).tolist()
+    return scores, transposed(scores)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_mean_over_pairs_of_both_directions_is_that_of_the_loops(name):
+    module, loop = PLAIN[name]
+    images, texts = embeddings()
+    ways, mask = matrices(images, texts), negatives(IDS, IDS)
+    expected = [sum(loop(kept(rows[i], mask[i]), rows[i][i]) for rows in ways) for i in range(BATCH)]
+    assert module(images, texts, IMAGE_IDS).item() == pytest.approx(sum(expected) / BATCH)
+    weights = torch.arange(BATCH, dtype=torch.float64)
+    weighted = sum(weight * value for weight, value in zip(weights.tolist(), expected, strict=True)) / BATCH
+    assert module(images, texts, IMAGE_IDS, weights=weights).item() == pytest.approx(weighted)
+    half = module(images.bfloat16(), texts.bfloat16(), IMAGE_IDS)
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx(sum(expected) / BATCH, rel=0.05, abs=0.05)
+
+
+@pytest.mark.parametrize("diversity", ["std", "entropy"])
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_coder_meets_the_whole_bank_before_its_own_keys(diversity, with_keys):
+    module = CoderLoss(0.2, 0.1, diversity, bank_size=13, dimension=WIDTH, weight_bank=0.5).double()
+    queue, queue_ids = [torch.zeros(0, WIDTH, dtype=torch.float64)] * 2, []
+    for number in range(3):
+        batch = embeddings(number)
+        keys = embeddings(number + 10) if with_keys else batch
+        given = {"image_keys": keys[0], "text_keys": keys[1]} if with_keys else {}
+        actual = module(*batch, IMAGE_IDS, **given)
+        units, partners, expected = normalise(batch), normalise(keys), 0.0
+        for way in (0, 1):
+            scores = units[way] @ units[1 - way].T
+            side = step.Side(scores.tolist(), scores.diagonal().tolist(), IDS, 0)
+            bank = None
+            if queue_ids:
+                positives = (units[way] * partners[1 - way]).sum(1).tolist()
+                bank = step.Side((units[way] @ queue[1 - way].T).tolist(), positives, queue_ids)
+            weights = step.anchor_diversity(side, bank, IDS, kind=diversity)
+            for weight, candidates in ((3.0, side), (0.5, bank)):
+                if candidates is not None:
+                    switches = {"temperature": 0.2, "margin": 0.1, "keep_same_image": False}
+                    expected += weight * sum(step.losses(candidates, IDS, weights, **switches)) / BATCH
+        assert actual.item() == pytest.approx(expected, rel=1e-5)
+        queue = [torch.cat([old, new])[-13:] for old, new in zip(queue, partners, strict=True)]
+        queue_ids = (queue_ids + IDS)[-13:]
+
+
+def test_a_bank_is_read_until_backward_goes_on_from_its_state_and_rests_in_evaluation():
+    module, again = (CoderLoss(0.2, bank_size=13, dimension=WIDTH).double() for _ in range(2))
+    for number in range(2):
+        batch = embeddings(number).requires_grad_()
+        module(*batch, IMAGE_IDS).backward()
+        assert batch.grad.isfinite().all()
+    again.load_state_dict(module.state_dict())
+    assert torch.equal(again(*embeddings(7)), module(*embeddings(7)))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    module.eval()(*embeddings(8))
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_boosting_is_that_of_the_loops_and_teaches_nobody_but_the_student():
+    student, teacher = embeddings(1).requires_grad_(), embeddings(2).requires_grad_()
+    value = BoostingLoss("rm", margin=0.3)(*student, *teacher, IMAGE_IDS)
+    value.backward()
+    assert teacher.grad is None
+    mask, ways = (
+        negatives(IDS, IDS),
+        zip(matrices(*student.detach()), matrices(*teacher.detach()), strict=True),
+    )
+    switches = {"margin": 0.3, "split": 0.5, "is_soft": False}
+    expected = sum(
+        boosting.loss(
+            "rm", kept(rows[i], mask[i]), kept(taught[i], mask[i]), rows[i][i], taught[i][i], **switches
+        )
+        for rows, taught in ways
+        for i in range(BATCH)
+    )
+    assert value.item() == pytest.approx(expected / BATCH)
+
+
+def test_prototypes_wait_for_a_pass_and_then_classify_both_modalities():
+    module, numbers = PrototypeLoss(3, WIDTH, 2 * BATCH, temperature=0.5), torch.arange(BATCH)
+    for number in range(2):
+        assert module(*embeddings(number).float(), numbers + number * BATCH).item() == 0
+    centroids, batch = module.clusters.centroids.clone(), embeddings(2).float()
+    value = module(*batch, numbers)
+    images, texts = (normalise(rows).tolist() for rows in batch)
+    expected = 0.0
+    for image, text in zip(images, texts, strict=True):
+        pair = torch.tensor(prototypes.pair_vector(image, text))
+        label = int((centroids @ pair).argmax())
+        classifier = (module.classifier / 0.5).tolist()
+        expected += sum(prototypes.cross_entropy(row, classifier, label) for row in (image, text)) / BATCH
+    assert value.item() == pytest.approx(expected, rel=1e-5)
+    value.backward()
+    assert module.classifier.grad.abs().sum() > 0
+    assert not torch.equal(module.clusters.centroids, centroids)
+
+
+def test_gradients_reach_both_modalities_and_what_a_loss_learns():
+    for name, (module, call) in made().items():
+        batch = torch.randn(2, BATCH, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        call(*batch, IMAGE_IDS).backward()
+        moved = name != "prototypes"  # which wait for a pass
+        assert (batch.grad.abs().sum((1, 2)) > 0).tolist() == [moved, moved], name
+        assert all(part.grad is not None for part in module.parameters() if part.requires_grad), name
+    assert SampleWeights("amrani")(*embeddings()).mean().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda i, t: (i, t[:-1]), "(8, 6), text_embeddings (7, 6)"),
+        (lambda i, t: (i[0], t[0]), "(6,)"),
+        (lambda i, t: (i[:1], t[:1]), "drop_last"),
+        (lambda i, t: (i, t, torch.zeros(BATCH, dtype=torch.long)), "8 pairs of one image"),
+        (lambda i, t: (i, t, torch.zeros(BATCH)), "float32 (8,)"),
+        (lambda i, t: (i, t, torch.arange(3)), "int64 (3,)"),
+        (lambda i, t: (i, t.index_fill(0, torch.tensor([5]), torch.nan)), "text_embeddings, row 5"),
+        (lambda i, t: ((i * 1e5).half(), t), "image_embeddings, row 0, overflowed float16"),
+    ],
+)
+def test_common_mistakes_are_named(change, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        TripletLoss()(*change(*embeddings()))
+
+
+def test_settings_that_cannot_work_are_named():
+    for make in (
+        lambda: CoderLoss(bank_size=8),
+        lambda: InfoNCELoss(0.0),
+        lambda: BoostingLoss("rx"),
+        lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
+        lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
+    ):
+        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities"):
+            make()

@@ -1,0 +1,60 @@
+"""The loss modules on a fixed batch, of which every process takes its share."""
+
+import torch
+
+from coder_core.objectives import modules
+from coder_core.ops import parallel
+
+BATCH, STEPS, WIDTH = 8, 3, 6
+IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3, 4, 4, 5])
+
+
+def made():
+    """Return a module of every loss, and how it is called with embeddings of images and captions and the ids."""
+    torch.manual_seed(3)
+    plain = {
+        "triplet": modules.TripletLoss(),
+        "triplet-sum": modules.TripletLoss(0.3, hardest=False),
+        "infonce": modules.InfoNCELoss(0.2, learn_scale=True),
+        "sigmoid": modules.SigmoidLoss(0.5, -1.0),
+        "coder": modules.CoderLoss(temperature=0.2),
+        "coder-bank": modules.CoderLoss(0.2, bank_size=13, dimension=WIDTH, weight_bank=0.5),
+        "dcl-i": modules.CoderLoss(temperature=0.2, diversity=None, weight_batch=1.0),
+    }
+    calls = {name: (module, module) for name, module in plain.items()}
+    boosting, prototypes = modules.BoostingLoss("rm-am"), modules.PrototypeLoss(3, WIDTH, BATCH)
+    calls["boosting"] = boosting, lambda images, texts, ids: boosting(images, texts, texts + 0.3, images, ids)
+    weights, hinge = modules.SampleWeights("hal"), modules.TripletLoss(hardest=False)
+
+    def weighted(images, texts, ids):
+        return hinge(images, texts, ids, weights=weights(images, texts, ids))
+
+    numbers = torch.arange(BATCH)[share()]
+    calls["prototypes"] = prototypes, lambda images, texts, _: prototypes(images, texts, numbers)
+    return calls | {"weights": (weights, weighted)}
+
+
+def share():
+    """Return the rows of the batch that this process has."""
+    each = BATCH // parallel.world_size()
+    return slice(parallel.rank() * each, (parallel.rank() + 1) * each)
+
+
+def results():
+    """Return losses, gradients and states of a few steps of every loss, of all processes together."""
+    found = {}
+    for name, (module, call) in made().items():
+        generator = torch.Generator().manual_seed(4)
+        for step in range(STEPS):
+            both = torch.randn(2, BATCH, WIDTH, generator=generator).requires_grad_()
+            loss = call(*both[:, share()], IMAGE_IDS[share()])
+            loss.backward()
+            parameters = {key: value for key, value in module.named_parameters() if value.grad is not None}
+            parallel.average_gradients([*parameters.values(), both])
+            found[f"modules {name} {step} loss"] = parallel.mean(loss)
+            found[f"modules {name} {step} gradient"] = both.grad
+            values = {f"gradient {key}": value.grad.clone() for key, value in parameters.items()}
+            values |= {f"state {key}": value.clone() for key, value in module.state_dict().items()}
+            found |= {f"modules {name} {step} {key}": value for key, value in values.items()}
+            module.zero_grad()
+    return found
