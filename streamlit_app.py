@@ -37,6 +37,7 @@ def draw() -> None:
     page = st.navigation(pages, position="hidden")
     st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)
     page.run()
+    frame.one_step()
     downloads.figures()
     if st.session_state[frame.CHOSEN] is not None and page.url_path != "start":
         sidebar.saved_views_menu(page.url_path or "overview")  # the first page has no path of its own

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.state.query_params import QueryParams
 
 from app import jobs
 from app.ask import all_runs
@@ -28,6 +29,7 @@ PAGES = {  # file → title and icon
     "train": ("Train", "model_training"),
 }
 APP_TITLE = "CODER Lab"
+_HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
 
 
 def page_list() -> list[st.Page]:
@@ -62,6 +64,27 @@ def mark_ready() -> None:
     st.session_state.pop("frame_awaited", None)
     downloads.begin()
     events.begin()
+
+
+def one_step() -> None:
+    """Let a link change the page without loading a document, as one step of the browser's history."""
+    data = {
+        "pages": [f"/{name}" for name in ("start", *PAGES)],
+        "retained": [downloads.VALUES, downloads.FORMAT],
+    }
+    st.components.v2.component("coder-history", js=_HISTORY)(key="history", data=data, height=1)
+
+
+def _leave_page(parameters: QueryParams, address: str, pages: set[str] | None = None) -> None:
+    """Forget the controls of the page that is left: Streamlit 1.67 removes parameters of their names from the address
+    of the next page, also where it has such a control."""
+    for control in [*parameters._bindings_by_widget] if pages is not None else []:
+        parameters.unbind_widget(control)
+    _read_address(parameters, address)
+
+
+_read_address = QueryParams.populate_from_query_string
+QueryParams.populate_from_query_string = _leave_page  # type: ignore[assignment, method-assign]
 
 
 def require() -> None:

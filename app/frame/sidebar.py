@@ -262,8 +262,10 @@ def _offer_others(problems: Sequence[str]) -> None:
 def saved_views_menu(page: str) -> None:
     """Save the open view under a name; open or remove a saved one. `page` is the path of the open page."""
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
-        st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)
-        button("Save", "save-view", "", attempt, "The view was not saved.", _save_view, page)
+        with st.form("view", border=False):
+            st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)
+            save = ("The view was not saved.", _save_view, page)
+            st.form_submit_button("Save", key="save-view", on_click=attempt, args=save)
         try:
             views = saved_views.saved_views(runs_root())
         except InputError as error:

@@ -16,17 +16,17 @@ def test_the_bare_address_names_its_runs_and_a_saved_view_opens_it(visit):
     assert all(parse_qs(address.query) == DEFAULT for address in addresses)
     menu = visit.page.get_by_role("button", name="Saved views")
     menu.click()
-    visit.page.get_by_label("Save this view as").fill("where it begins")
-    visit.page.get_by_role("button", name="Save", exact=True).click()
+    visit.enter("Save this view as", "where it begins")
     view = visit.page.get_by_role("link", name="where it begins")
     view.wait_for()
     visit.page.keyboard.press("Escape")
     visit.follow("Retrieval")
     menu.click()
+    visit.page.evaluate("window.stays = true")
     view.click()
     visit.reach("/overview[?]")
+    assert visit.page.evaluate("window.stays")  # no document was loaded
     assert visit.query() == DEFAULT | {"figures": ["SVG"]}
-    menu.click()
     visit.page.get_by_role("button", name="Remove").click()
     view.wait_for(state="detached")
 
@@ -44,6 +44,20 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit):
         visit.page.go_back()
         visit.titled(page)
         assert visit.query() == swapped
+
+
+def test_one_press_leads_back_to_a_page_as_it_was(visit):
+    """With a control's value in its address, of a name that the next page has a control for as well."""
+    visit.open(f"similarity?{PAIR}")
+    visit.page.get_by_text("Images", exact=True).first.click()
+    visit.reach("anchors=Images")
+    before = visit.query()
+    visit.follow("Diversity")
+    assert visit.query() == DEFAULT
+    visit.page.go_back()
+    visit.titled("Similarity")
+    assert visit.query() == before
+    assert visit.page.get_by_role("radio", name="Images").first.is_checked()
 
 
 def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit):

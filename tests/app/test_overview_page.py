@@ -68,19 +68,22 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
     write_run(tmp_path, "demo", images=20)
     app = opened(tmp_path, "retrieval", run="demo", slice="length > 3", at="5")
-    app.change(view_name="<b>mine</b>").click("save-view")
+    app.widget("view-name").set_value("<b>mine</b>")
+    app.click("save-view")
     [(name, address)] = saved_views(tmp_path).items()
     page, query = address.split("?")
     assert (name, page) == ("<b>mine</b>", "retrieval")
     assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(query.split("&"))
     assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in app.texts()
-    app.change(view_name="<b>mine</b>").click("save-view")
+    app.widget("view-name").set_value("<b>mine</b>")
+    app.click("save-view")
     assert app.refusals()
     assert saved_views(tmp_path) == {name: address}
     app.click("remove-view-0")
     assert saved_views(tmp_path) == {}
     app = opened(tmp_path, "", run="demo")  # the first page is the overview under another path
-    app.change(view_name="first").click("save-view")
+    app.widget("view-name").set_value("first")
+    app.click("save-view")
     assert saved_views(tmp_path)["first"].startswith("overview?")
 
 

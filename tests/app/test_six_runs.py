@@ -102,7 +102,8 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     assert app.saying(6, "base and last")
     assert all(link["also"] == LINK["also"] for link in links_of(app) if "run" in link)
     assert app.query_params["also"] == LINK["also"]
-    app.change(view_name="all six").click("save-view")
+    app.widget("view-name").set_value("all six")
+    app.click("save-view")
     address = json.loads((six / ".views.json").read_text())["all six"]
     assert parse_qs(urlsplit(address).query)["also"] == LINK["also"]
     app = opened(six, "overview", **LINK | {"also": ["b", "gone", "last", "b"]})

@@ -1,0 +1,37 @@
+// Links to the app's pages change the page without loading a document, and a click is one step of the browser's history.
+export default function ({ data }) {
+  window.coderHistory ??= watch()
+  Object.assign(window.coderHistory, data)
+}
+
+function watch() {
+  const state = { pages: [], retained: [] }
+  const { pushState, replaceState } = history
+  let clicked = false
+  for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => (clicked = true), true)
+
+  // Streamlit also pushes what it corrects in an address: the first push after a click is the step, others change it
+  history.pushState = function (...entry) {
+    const write = clicked ? pushState : replaceState
+    clicked = false
+    return write.apply(this, entry)
+  }
+
+  const follow = (event) => {
+    const link = event.target.closest?.("a[href]")
+    const modified = event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey
+    if (!link || modified || link.hasAttribute("download") || link.target === "_blank") return
+    const address = new URL(link.href)
+    if (address.origin !== location.origin || address.hash || !state.pages.includes(address.pathname)) return
+    const here = new URLSearchParams(location.search)
+    for (const key of state.retained)
+      if (here.has(key) && !address.searchParams.has(key)) address.searchParams.set(key, here.get(key))
+    event.preventDefault()
+    event.stopPropagation()
+    clicked = address.href !== location.href
+    history.pushState({}, "", address.href)
+    dispatchEvent(new PopStateEvent("popstate")) // for Streamlit a step in history: the address holds the whole state
+  }
+  document.addEventListener("click", follow, true)
+  return state
+}
