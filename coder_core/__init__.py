@@ -1,10 +1,24 @@
 """CODER Lab's core: data, encoders, objectives, training, evaluation. Importing it changes nothing of the process.
 
-Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C from here on.
+Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C from here on. `log_split` writes a run from any
+training loop, `coder_core.objectives` holds the losses.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from coder_core.console.signals import leave_quietly
+
+if TYPE_CHECKING:
+    from coder_core.embedding.log import log_split as log_split
 
 __version__ = "0.3.0"
 
 leave_quietly()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "log_split":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from coder_core.embedding.log import log_split  # loads numpy, for those who ask
+
+    return log_split

@@ -147,13 +147,18 @@ def _compare_widths(images: FeatureFile, texts: FeatureFile, what: str = "captio
 
 
 def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
+    """Every stride-th row of a file, as `unit_array` makes them."""
+    return unit_array(file.map(), str(file.path), what, faults, stride)
+
+
+def unit_array(array: np.ndarray, where: str, what: str, faults: list[Fault], stride: int = 1) -> np.ndarray:
     """Every stride-th row as float32 of length 1, read in pieces; coercions are noted. InputError: NaN, Inf, or rows
     that are zero and have no direction."""
-    numbers = np.arange(0, file.shape[0], stride)
-    rows = np.empty((len(numbers), file.shape[1]), np.float32)
+    numbers = np.arange(0, array.shape[0], stride)
+    rows = np.empty((len(numbers), array.shape[1]), np.float32)
     lengths = np.empty(len(numbers))
-    piece = max(1, PIECE_BYTES // (8 * file.shape[1]))
-    reader = FeatureRows(file.map())
+    piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
+    reader = FeatureRows(array)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(numbers), piece):
             part = slice(start, start + piece)
@@ -169,18 +174,18 @@ def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) ->
     ):
         fix = f"embed these {what} again"
         errors += count_cases(
-            file.path, f"rows {problem}", numbers[bad].tolist(), expected, fix, "error", FROM_ZERO
+            where, f"rows {problem}", numbers[bad].tolist(), expected, fix, "error", FROM_ZERO
         )
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"
-        faults.append(Fault(str(file.path), text, severity="note"))
+        faults.append(Fault(where, text, severity="note"))
     total, count = rows.sum(0, dtype=np.float64), len(rows)
     if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
         return rows
     problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
     fix = "check which layer they come from; ranks among equal scores say little"
-    faults.append(Fault(str(file.path), problem, f"below {COLLAPSED}", fix, severity="warning"))
+    faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
     return rows
 
 

@@ -1,0 +1,120 @@
+"""A run from any training loop: embeddings in memory become a split that the app opens, epoch after epoch."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.embeddings import Embeddings, unit_array
+from coder_core.data.lines import shorten
+from coder_core.data.pictures import check_pictures
+from coder_core.evaluation.recall import Metrics
+from coder_core.runs.analysis.import_embeddings import import_run
+from coder_core.runs.history import HISTORY, HistoryWriter
+
+ROOT = Path("checkpoints")
+
+
+def log_split(
+    run: str | Path,
+    split: str,
+    images: Any,
+    texts: Any,
+    *,
+    captions: Sequence[str],
+    image_of_text: Any = None,
+    pictures: Sequence[str | Path] | None = None,
+    epoch: int | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> Metrics:
+    """Write the embeddings of a split as a run that every page of the app opens; the newest call replaces the split.
+
+    Args:
+        run: a name (a folder below checkpoints/), or the path of a folder.
+        split: its name, such as "dev".
+        images: (n, D) array or tensor, one row an image, any float type and length.
+        texts: (m, D), one row a caption.
+        captions: m texts.
+        image_of_text: (m,) the row of each caption's image; None: every m / n captions belong to one image.
+        pictures: n picture files, or names of the images that are no files; None shows no pictures.
+        epoch: number of the epoch, from 1: its metrics become a point of the training curves.
+        config: settings of your training, shown with the run.
+
+    Returns:
+        R@1, R@5, R@10, median rank of both directions, R@sum, …; ties count against the model.
+
+    Raises:
+        InputError: shapes that do not fit, rows that are zero or not finite, a name that cannot be used, or a folder
+            that holds another kind of run.
+    """
+    faults: list[Fault] = []
+    rows = {"images": _array(images), "texts": _array(texts)}
+    owners = _owners(rows, captions, image_of_text)
+    v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
+    names, folder = _pictures(pictures, len(v), faults)
+    texts_of_rows = shorten([" ".join(str(caption).split()) for caption in captions], "captions", faults)
+    source = {"logged by": "coder_core.log_split"} | {
+        key: str(value) for key, value in (config or {}).items()
+    }
+    remarks = stop_on_errors(faults)
+    embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks)
+    path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
+    _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
+    if epoch is not None:
+        with HistoryWriter(path / HISTORY) as history:
+            history.write("epoch", step=int(epoch), epoch=int(epoch), metrics=dict(metrics))
+    return metrics
+
+
+def _array(rows: Any) -> np.ndarray:
+    """A matrix of floats on the CPU; bfloat16, which numpy lacks, becomes float32."""
+    if hasattr(rows, "detach"):
+        rows = rows.detach().cpu()
+        rows = (rows.float() if str(rows.dtype) == "torch.bfloat16" else rows).numpy()
+    return np.asarray(rows)
+
+
+def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_text: Any) -> np.ndarray:
+    """(m,) int64, the image of every caption; InputError where shapes do not fit."""
+    for name, array in rows.items():
+        if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
+            found = f"are {array.dtype} {array.shape}"
+            raise InputError.at(name, found, "(rows, dimension) floats", "embed one row an image or caption")
+    (n, width), (m, width_of_texts) = (array.shape for array in rows.values())
+    if width != width_of_texts:
+        raise InputError.at("texts", f"have {width_of_texts} numbers a row", f"{width}, as the images")
+    if isinstance(captions, str) or len(captions) != m:
+        raise InputError.at("captions", f"are {len(captions):,}", f"{m:,}, one for every row of texts")
+    if image_of_text is None:
+        if m % n:
+            fix = "give image_of_text, the row of each caption's image"
+            raise InputError.at("texts", f"are {m:,} rows for {n:,} images", "equally many an image", fix)
+        return np.arange(m) // (m // n)
+    owners = np.asarray(image_of_text.cpu() if hasattr(image_of_text, "cpu") else image_of_text)
+    if owners.shape != (m,) or not np.issubdtype(owners.dtype, np.integer):
+        found = f"is {owners.dtype} {owners.shape}"
+        raise InputError.at("image_of_text", found, f"{m:,} integers, one for every caption")
+    if len(outside := np.flatnonzero((owners < 0) | (owners >= n))):
+        found = f"is {owners[outside[0]]} for caption {outside[0]}"
+        raise InputError.at("image_of_text", found, f"a row of images, 0 to {n - 1}")
+    return owners.astype(np.int64)
+
+
+def _pictures(
+    pictures: Sequence[str | Path] | None, images: int, faults: list[Fault]
+) -> tuple[list[str] | None, Path | None]:
+    """Names of the images, and the folder in which they are files."""
+    if pictures is None:
+        return None, None
+    names = [str(picture) for picture in pictures]
+    if len(names) != images:
+        raise InputError.at("pictures", f"are {len(names):,}", f"{images:,}, one for every row of images")
+    if not all(os.path.isfile(name) for name in names):
+        return names, None
+    folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names]))
+    names = [os.path.relpath(name, folder) for name in names]
+    faults += check_pictures(folder, names, asked=True)
+    return names, folder

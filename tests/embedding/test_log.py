@@ -1,0 +1,82 @@
+"""Runs written by other people's training loops."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import coder_core
+from coder_core.api import open_run
+from coder_core.console.faults import InputError
+
+CAPTIONS = [f"a thing that is number {number}" for number in range(6)]
+
+
+def rows(seed=0, images=3, texts=6):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(count, 4, generator=generator) * 5 for count in (images, texts)]
+
+
+def test_epochs_of_a_loop_become_a_run_with_curves_pictures_and_settings(tmp_path):
+    pictures = [tmp_path / f"{number}.jpg" for number in range(3)]
+    for picture in pictures:
+        Image.new("RGB", (8, 8)).save(picture)
+    folder = tmp_path / "runs" / "mine"
+    named = {"captions": CAPTIONS, "pictures": pictures, "config": {"lr": 0.1}}
+    for epoch in (1, 2):
+        images, texts = rows(epoch)
+        images, texts = images.bfloat16().requires_grad_(), texts.half()
+        metrics = coder_core.log_split(folder, "dev", images, texts, epoch=epoch, **named)
+    run = open_run(folder)
+    scores = torch.nn.functional.normalize(images.float()) @ torch.nn.functional.normalize(texts.float()).T
+    own = scores[torch.arange(6) // 2, torch.arange(6)]
+    assert metrics["t2i_r1"] == pytest.approx(100 * float((own >= scores.amax(0)).float().mean()))
+    assert run.metrics("dev")["rsum"] == metrics["rsum"]
+    assert run.history["epoch"].tolist() == [1, 2]
+    assert run.history["metrics.rsum"].iloc[-1] == metrics["rsum"]
+    assert run.picture("dev", 1) is not None
+    assert run.summary.origin["files"]["lr"] == "0.1"
+
+
+def test_owners_may_be_given_and_a_name_is_a_folder_of_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, texts = rows()
+    owners = torch.tensor([2, 1, 1, 0, 0, 0])
+    coder_core.log_split(
+        "mine", "test", images.double().numpy(), texts, captions=CAPTIONS, image_of_text=owners
+    )
+    run = open_run(tmp_path / "checkpoints" / "mine")
+    assert run.image_of_text("test").tolist() == owners.tolist()
+    assert run.history.empty
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"texts": torch.ones(6, 5)}, "texts"),
+        ({"texts": torch.ones(6, 4).long()}, "texts"),
+        ({"images": torch.ones(4, 4)}, "texts"),
+        ({"images": torch.full((3, 4), torch.nan)}, "images"),
+        ({"texts": torch.zeros(6, 4)}, "texts"),
+        ({"captions": CAPTIONS[:5]}, "captions"),
+        ({"captions": "abcdef"}, "captions"),
+        ({"image_of_text": [0, 1, 2]}, "image_of_text"),
+        ({"image_of_text": np.array([0, 1, 2, 3, 0, 0])}, "image_of_text"),
+        ({"pictures": ["a.jpg"]}, "pictures"),
+        ({"run": "a name that no folder has "}, "--name"),
+    ],
+)
+def test_mistakes_are_named_and_write_nothing(change, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    images, texts = rows()
+    arguments = {
+        "run": "mine",
+        "split": "dev",
+        "images": images,
+        "texts": texts,
+        "captions": CAPTIONS,
+    } | change
+    with pytest.raises(InputError) as refused:
+        coder_core.log_split(**arguments)
+    assert refused.value.faults[0].place.startswith(where)
+    assert list(tmp_path.iterdir()) == []
