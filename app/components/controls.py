@@ -25,6 +25,11 @@ def row(align: Literal["top", "center", "bottom"] = "bottom") -> DeltaGenerator:
     return st.container(horizontal=True, vertical_alignment=align, gap="medium")
 
 
+def advanced() -> DeltaGenerator:
+    """A menu of the controls that only an author of the paper needs."""
+    return st.popover("Advanced", icon=":material/tune:", width=140)
+
+
 def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = "large") -> Iterator[T]:
     """The items, while a column of their own is open for each: what the loop draws goes there."""
     items = list(items)

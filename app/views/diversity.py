@@ -8,10 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, opened_run, retrieval
+from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads, links
-from app.components.controls import MODALITIES, choose_one, row, switch, whole_number
+from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import number
@@ -23,6 +23,7 @@ NEAREST = 10
 MOST_ACROSS = 3  # runs beside one another
 RECALL_AT = 10
 RHO = "+.2f"  # format of a correlation
+SAME_ORDER = 0.995  # correlation of measures that rank alike
 SPREADS = {"std": "Standard deviation", "entropy": "Entropy"}
 SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
@@ -73,44 +74,30 @@ def show(choice: Choice) -> None:
 
 
 def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
-    """The controls of the page: which anchors, which measure, over which candidates; μ, γ, ε and τ."""
+    """The controls of the page: which anchors, and under Advanced which measure over which candidates; μ, γ, ε and τ."""
     last = choice.last
     settings: Settings = {}
-    with row("top"):
+    with row():
         settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
-        spread = f"{cards.tip('SD')} {cards.tip('entropy')}"
-        settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
-        candidates = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
-        if candidates == "batch":
-            size = last.config.get("training", {}).get("batch_size", 128)
-            settings["batch_size"] = whole_number("Batch size", 2, 8192, size, "batch", 130)
-        elif candidates == "bank":
-            size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
-            settings["bank_size"] = whole_number("Bank size", 1, 1 << 20, size, "bank", 130)
-        if candidates != "split":
-            settings["seed"] = whole_number("Seed", 0, 9999, 0, "seed", 110)
-    with row("top"):
-        loss = loss_values.choose_loss(choice, 170)
-        start, term = loss.entropy_temperature, "entropy temperature"
-        tau = loss_values.slider("τ of entropy", "tau", 0.01, 1.0, 0.01, start, 170, term)
-    loss_values.offer_paper_values(choice, loss)
-    if last.imported:
-        cards.note(loss_values.own_values_in_words(last, choice.split, starts=True))
-    by_loss: dict[str, list[str]] = {}
-    for run in choice.runs:
-        if not run.imported:
-            by_loss.setdefault(describe(opened_run(run).loss), []).append(run.name)
-    if by_loss:
-        cards.note("In training: " + " · ".join(f"{', '.join(names)}{how}" for how, names in by_loss.items()))
-    return settings | {"candidates": candidates, "temperature": tau}, loss
-
-
-def describe(loss: Loss) -> str:
-    """The values that runs were trained with, in words that follow their names."""
-    if not loss.trained:
-        return " did not use CODER’s eq. 4 (μ, γ and ε are the paper’s)"
-    measure = "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
-    return f": ε {loss.epsilon:g}, μ {loss.temperature:g}, γ {loss.gamma:g}, measured by {measure}"
+        with advanced():
+            spread = f"{cards.tip('SD')} {cards.tip('entropy')}"
+            settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
+            settings["candidates"] = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
+            if settings["candidates"] == "batch":
+                size = last.config.get("training", {}).get("batch_size", 128)
+                settings["batch_size"] = whole_number("Batch size", 2, 8192, size, "batch", 130)
+            elif settings["candidates"] == "bank":
+                size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
+                settings["bank_size"] = whole_number("Bank size", 1, 1 << 20, size, "bank", 130)
+            if settings["candidates"] != "split":
+                settings["seed"] = whole_number("Seed", 0, 9999, 0, "seed", 110)
+            loss = loss_values.choose_loss(choice)
+            tau = ("τ of entropy", "tau", 0.01, 1.0, 0.01, loss.entropy_temperature, "entropy temperature")
+            settings["temperature"] = loss_values.slider(*tau)
+            choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
+    measure, over = SPREADS[settings["function"]], CANDIDATES[settings["candidates"]]
+    cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {loss_values.in_words(choice, loss)}")
+    return settings, loss
 
 
 def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd.DataFrame]:
@@ -128,7 +115,7 @@ def distributions(tables: Tables, unit: str) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         cards.heading("How diverse are the anchors?")
-        measure = choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
+        measure = st.session_state["shown"]
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
         downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
@@ -152,6 +139,9 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     """Standard deviation against entropy; they rank in opposite order."""
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
+    if abs(rho) > SAME_ORDER:
+        cards.note("A figure would show a straight line: either measure ranks the anchors as the other does.")
+        return
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
     downloads.chart(figure, "measures", "standard deviation and entropy")

@@ -9,7 +9,7 @@ from app import jobs, questions
 from app.ask import Run, Sample, ask, ask_all, joint_space, opened_run
 from app.choice import Choice, bound_number, set_value
 from app.components import cards
-from app.components.controls import choose_one, row, show_work, switch
+from app.components.controls import advanced, choose_one, row, show_work, switch
 from app.components.words import count, duration
 from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
 
@@ -72,7 +72,7 @@ def choose_settings() -> joint_space.LayoutSettings:
     settings = joint_space.LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings
-    with st.popover("Settings", icon=":material/tune:", width=140):
+    with advanced():
         if method == "umap":
             field = {"help": cards.tip("map"), **bound_number("neighbours")}
             neighbours = st.number_input("Neighbours", 2, 200, 15, **field)

@@ -10,10 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
-from app.ask import InputError, Run, ask, opened_run, similarity
+from app.ask import InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice, bound, tone
 from app.components import cards, downloads, events, reviewing
-from app.components.controls import MODALITIES, choose_one, row, side_by_side, whole_number
+from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
 from app.components.words import count
 from app.questions import MatrixSettings
 from app.views import loss_values
@@ -30,6 +30,8 @@ ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Clu
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
+MATRICES = {"scaled": "Before and after", "change": "Difference", "share": "Negative probabilities"}
+BETWEEN = {"between": "Between the runs"}
 KINDS = {  # kind → heading, and name of a value
     "similarity": ("Before: S", "S"),
     "exponent": ("After: (S − γ) / (μ·div)", "x"),
@@ -105,39 +107,29 @@ def choose_settings(choice: Choice) -> MatrixSettings:
         source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
     size, seed, chosen = PAIRS, 0, ""
-    with row("top"):
+    with row():
         if source != "split":
             size = whole_number("Pairs", 2, MOST_PAIRS, PAIRS, "pairs", 100)
-        if source in ("seed", "split"):
-            seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
         if source == "chosen":
             field = {"placeholder": "0-31, 77 or words", "width": 230, **bound("chosen")}
             chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **field) or "")
-        loss = loss_values.choose_loss(choice, 130)
-        measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
-    loss_values.offer_paper_values(choice, loss)
-    cards.note(described(choice))
+        with advanced():
+            if source in ("seed", "split"):
+                seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
+            loss = loss_values.choose_loss(choice)
+            measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
+    cards.note(f"{loss_values.in_words(choice, loss)}{instance_branch(choice)}")
     loss, samples = replace(loss, function=measure), (source, size, seed, chosen, order)
     return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)
 
 
-def described(choice: Choice) -> str:
-    parts, with_concepts = [], []
-    for run in choice.runs:
-        loss = opened_run(run).loss
-        if run.imported:
-            parts.append(loss_values.own_values_in_words(run, choice.split, starts=run is choice.last))
-        elif loss.trained:
-            values = f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
-            parts.append(f"{run.name} was trained with {values}.")
-        else:
-            parts.append(f"{run.name} did not use eq. 4 (sliders start at the paper’s values).")
-        if ask(Run.analysis, run, choice.split).concepts is not None:
-            with_concepts.append(run.name)
-    if with_concepts:
-        names = " and ".join(with_concepts)
-        parts.append(f"S is that of the instance branch, which eq. 4 uses; {names} also ranks by concepts.")
-    return " ".join(parts)
+def instance_branch(choice: Choice) -> str:
+    names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
+    if not names:
+        return ""
+    return (
+        f" S is that of the instance branch, which eq. 4 uses; {' and '.join(names)} also ranks by concepts."
+    )
 
 
 def choose_pair(shown: Matrices) -> Cell:
@@ -159,7 +151,8 @@ def choose_pair(shown: Matrices) -> Cell:
 
 
 def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
-    """Every matrix of every run with one colour scale per kind; returns the keys of the charts. `marked` is open."""
+    """The matrices of the chosen kind of every run, on one colour scale; returns the keys of the charts. `marked` is
+    open."""
     scaled, settings = shown.scaled, shown.settings
     captions = shown.choice.ask(Run.captions)
     names = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
@@ -173,26 +166,29 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
         keys.append(key)
 
     alone = len(scaled) == 1
-    columns = st.columns(2, gap="medium") if alone else []
-    for position, (kind, (heading, unit)) in enumerate(KINDS.items()):
+    part = choose_one("Matrices", MATRICES if alone else MATRICES | BETWEEN, "matrices")
+    if part == "between":
+        (first, before), (second, after) = scaled.items()
+        heading, difference = f"S of {second} minus S of {first}", after.similarity - before.similarity
+        cards.heading(heading, "Vermilion pairs are closer in the second run.")
+        draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
+        return keys
+    kinds = ("similarity", "exponent") if part == "scaled" else (part,)
+    columns = st.columns(len(kinds), gap="medium") if alone else [st.container() for _ in kinds]
+    for kind, column in zip(kinds, columns, strict=True):
+        heading, unit = KINDS[kind]
         values = {name: getattr(matrices, kind) for name, matrices in scaled.items()}
         centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)
         scale = charts.heat_scale(list(values.values()), centre, "γ" if kind == "similarity" else "")
-        with columns[position % 2] if alone else st.container():
+        with column:
             cards.heading(heading)
             parts = [st.container()] if alone else st.columns(2, gap="medium")
-        for number, (name, part) in enumerate(zip(scaled, parts, strict=True)):
-            with part:
+        for number, (name, container) in enumerate(zip(scaled, parts, strict=True)):
+            with container:
                 if not alone:
                     cards.label(name)
                 alt = f"{heading.partition(':')[0]}, {name}"
                 draw(values[name], scale, unit, f"matrix-{kind}-{number}", alt)
-    if not alone:
-        (first, before), (second, after) = scaled.items()
-        heading, difference = f"S of {second} minus S of {first}", after.similarity - before.similarity
-        cards.heading(heading, "Vermilion pairs are closer in the second run.")
-        with st.columns(2)[0]:
-            draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
     return keys
 
 
