@@ -27,15 +27,15 @@ PAIRS = {
 }
 SECTIONS = {  # a page → its sections
     "overview?": 8,
-    "diversity?": 7,
-    "diversity?anchors=Images&": 7,
+    "diversity?": 6,
+    "diversity?anchors=Images&": 6,
     "weights?": 6,
-    "similarity?": 8,
+    "similarity?": 5,
     f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 4,
     "clusters?k=4&": 4,
     "concepts?": 6,
-    "retrieval?values=true&": 4,
-    "retrieval?direction=Image+→+captions&": 4,
+    "retrieval?values=true&": 3,
+    "retrieval?direction=Image+→+captions&": 3,
     "overview?split&": 0,
     "train?": 1,
     "reviews?": 5,
@@ -191,8 +191,8 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
         position = answer.bounding_box()
         assert 0 <= position["y"] <= visit.page.viewport_size["height"]
         assert position["x"] > plot.bounding_box()["x"] + plot.bounding_box()["width"]
-        visit.page.locator(".st-key-matrix-share-1").scroll_into_view_if_needed()
-    chart = visit.page.locator(f".st-key-matrix-share-1 {CHART}")
+        visit.page.locator(".st-key-matrix-exponent-1").scroll_into_view_if_needed()
+    chart = visit.page.locator(f".st-key-matrix-exponent-1 {CHART}")
     sizes = "({xaxis: x, yaxis: y, height}) => [x._length, y._length, height - y._offset - y._length]"
     wide, tall, left_over = chart.evaluate(f"chart => ({sizes})(chart._fullLayout)")
     assert abs(wide - tall) < 2
