@@ -96,7 +96,8 @@ def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
             settings["temperature"] = loss_values.slider(*tau)
             choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
     measure, over = SPREADS[settings["function"]], CANDIDATES[settings["candidates"]]
-    cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {loss_values.in_words(choice, loss)}")
+    values = loss_values.in_words(choice, loss)
+    cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
     return settings, loss
 
 

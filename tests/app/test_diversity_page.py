@@ -15,6 +15,7 @@ def test_every_setting(roots, opened):
     app = opened(roots["two"], "diversity")
     assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]  # as in training
     assert app.saying("demo-baseline", "eq. 4")
+    assert "heat" not in app.keys("toggle")  # runs without a model have no heat maps
     assert app.saying("those of demo", "μ = 0.1, γ = 0.3, ε = 0.1")
     for mu in (0.1, 0.25):
         assert app.change(mu=mu).texts().count(f"μ = {mu}\n") == 2
