@@ -18,6 +18,7 @@ from app.ask import Direction, InputError, Run, RunSummary, ask, keyed, likely_m
 from app.jobs import runs_root
 from app.questions import best_candidates
 from app.training import data_sets, starting
+from coder_core.api import data_quality
 from coder_core.api import reviews as api
 from coder_core.api.report import gather, render
 from coder_core.api.retrieval import JUDGED, LABELLED, Judgements, OtherSplitError
@@ -67,6 +68,17 @@ def load(path: Path) -> Reviews:
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _load(path: Path, state: State) -> Reviews:
     return api.read_reviews(path)
+
+
+def verdicts_on_train(data: str, path: Path) -> int:
+    """Number of verdicts in a file that concern the train pairs of a data set, as a configuration names it."""
+    return _verdicts_on_train(data, path, _state(path))
+
+
+@st.cache_data(ttl=600, max_entries=8, show_spinner="Reading the train captions …")
+def _verdicts_on_train(data: str, path: Path, state: State) -> int:
+    splits = {split.name: split for split in data_quality.data_splits(data)}
+    return api.verdicts_on(splits["train"], load(path)) if "train" in splits else 0
 
 
 def _state(path: Path) -> State:

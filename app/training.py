@@ -14,7 +14,7 @@ from app.jobs import runs_root
 from coder_core.api.training import start as starting
 
 PREFIX, EVALUATION = "train-", "evaluate-"
-LONGEST = 90  # hexadecimal digits; a job name has at most 100 letters
+LONGEST = 84  # hexadecimal digits; a job name has at most 100 letters
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def _started() -> list[str]:
 
 
 def free_name(name: str) -> str:
-    """The name itself, or with the first number appended that no run or job has."""
-    taken = {run.name for run in all_runs()} | set(_started())
+    """The name itself, shortened, or with the first number appended that no run or job has."""
+    taken, name = {run.name for run in all_runs()} | set(_started()), name[: starting.LONGEST_NAME - 3]
     names = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
     return next(candidate for candidate in names if candidate not in taken)
 
@@ -97,12 +97,12 @@ def resume(run: RunSummary) -> None:
     jobs.start_work(jobs.module_command(jobs.TRAIN, "--resume", str(run.path)), job_name(run.name))
 
 
-def evaluate(run: RunSummary) -> None:
-    """Evaluate the best model of a run on dev, in a process of its own; `run` comes from the list of runs."""
-    command = jobs.module_command("coder_core.evaluate", str(run.path), "--split", "dev")
-    jobs.start(command, job_name(run.name, EVALUATION))
+def evaluate(run: RunSummary, split: str) -> None:
+    """Evaluate the best model of a run on "dev" or "train" in a process of its own; `run` comes from the list of runs."""
+    command = jobs.module_command("coder_core.evaluate", str(run.path), "--split", split)
+    jobs.start(command, job_name(run.name, f"{EVALUATION}{split}-"))
 
 
-def evaluation(run: RunSummary) -> jobs.Job | None:
+def evaluation(run: RunSummary, split: str) -> jobs.Job | None:
     """The last job of `evaluate`, running or ended."""
-    return jobs.current(job_name(run.name, EVALUATION))
+    return jobs.current(job_name(run.name, f"{EVALUATION}{split}-"))

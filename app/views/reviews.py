@@ -17,6 +17,8 @@ from app.components.selection import matching
 from app.components.table import Column, SampleCell, plain_table, rows_table
 from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
+from app.views.training import offer_evaluation
+from app.views.training.form import link_values
 
 SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
@@ -232,13 +234,20 @@ def show_agreement(reviews: judging.Reviews) -> None:
 
 
 def show_training(choice: Choice, reviews: judging.Reviews) -> None:
+    """The verdicts that training would use, and a link that trains the judged run anew with them."""
     run = choice.last
     cards.heading("Use them")
     path, data = judging.file_of(run), judging.data_of(run)
-    cards.note(f"{count(len(reviews.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
-    name = next((entry.name for entry in training.data_sets() if data and judging.same_data(entry, data)), "")
-    if name and path.exists():
-        address = f"train?{urlencode({'data': name, 'use-reviews': 'true'})}"
-        st.html(cards.links_html([("Train with these verdicts", address)]))
+    judged = count(len(reviews.verdicts), "judged pair", "judged pairs")
+    entry = next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
+    if entry is None or not path.exists():
+        cards.note(f"{judged}; the verdicts are in {path}.")
+    else:
+        concern = judging.verdicts_on_train(entry.path, path)
+        cards.note(f"{concern} of {judged} concern train; the verdicts are in {path}.")
+        address = f"{links.address('train', choice)}&{urlencode(link_values(run, entry), doseq=True)}"
+        if concern:
+            st.html(cards.links_html([("Train with these verdicts", address)]))
+        offer_evaluation(run, "train")
     evaluated = f"python -m coder_core.evaluate {run.path} --split {choice.split} --reviews {path}"
     st.code(evaluated, language=None, wrap_lines=True)

@@ -219,23 +219,26 @@ def _with_files(split: Split) -> CaptionedSplit:
 def _data_splits(run: Run) -> list[CaptionedSplit]:
     """The splits of the data that the run's configuration names, if the run was evaluated on one of them."""
     data = run.config.get("data", {})
-    named = str(data.get("data", ""))
-    path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if named == "demo" else Path(named)
-    pictures = str(data.get("pictures", "")) or None
-    try:
-        if not named or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
-            return []
-        if holds_pictures_only(path, None):
-            splits = [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
-        else:
-            names = available_splits(path)
-            read = [read_split(path, name, pictures=pictures, check_values=False) for name in names]
-            splits = splits_of_data(read)
-    except (InputError, OSError):
-        return []
+    splits = data_splits(str(data.get("data", "")), str(data.get("pictures", "")) or None)
     shared = [split for split in splits if split.name in run.splits]
     same = bool(shared) and all(split.captions == list(run.captions(split.name)) for split in shared)
     return splits if same else []
+
+
+def data_splits(data: str, pictures: str | None = None) -> list[CaptionedSplit]:
+    """The splits of a data set, as a configuration names it and its folder of pictures; none where it cannot be read."""
+    path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if data == "demo" else Path(data)
+    try:
+        if not data or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
+            return []
+        if holds_pictures_only(path, None):
+            return [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
+        names = available_splits(path)
+        return splits_of_data(
+            [read_split(path, name, pictures=pictures, check_values=False) for name in names]
+        )
+    except (InputError, OSError):
+        return []
 
 
 def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:

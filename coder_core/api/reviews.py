@@ -14,6 +14,7 @@ import pandas as pd
 from coder_core.api.retrieval.results import LikelyMatches
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
+from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.reviews import (
     FILE,
     LONGEST,
@@ -88,6 +89,13 @@ class ReviewedSplit:
             of_image = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
             positions.append((image, (of_image or rows)[0]) if image is not None and rows else None)
         return positions
+
+
+def verdicts_on(split: CaptionedSplit, reviews: Reviews) -> int:
+    """Number of verdicts on pairs that the split has."""
+    names, captions = split.image_names, split.captions
+    judged = judge_split(reviews.verdicts, names, captions, split.image_of_text, len(names))
+    return len(reviews.verdicts) - judged.elsewhere
 
 
 def reviewed_recall(

@@ -74,9 +74,6 @@ def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
     assert (remark.note, remark.tags) == (note, tuple(tags))
     assert len(read_reviews(judged).by_reviewer["anna"]) == len(verdicts) + 1
     visit.check_accessibility()
-    visit.page.get_by_role("link", name="Train with these verdicts").click()
-    visit.reach("/train[?].*use-reviews=true")
-    assert f"--reviews={judged}" in visit.page.get_by_test_id("stCode").first.inner_text()
     visit.open(f"slices?{urlencode(RUN | {'slice': f'{tags[1]!r} in tags'})}", charts=False)
     visit.show(f"1 of {CAPTIONS} captions")
     for expression, shown in (

@@ -1,11 +1,15 @@
 """The Train page: what it offers and refuses, and a real run started, stopped, resumed and evaluated from it."""
 
+import html
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from urllib.parse import parse_qs
 
 import pandas as pd
 import psutil
@@ -15,9 +19,14 @@ import streamlit as st
 from app import jobs, training
 from app.ask import RunSummary, ask, ask_both, joint_space, retrieval
 from app.components.words import latest, time_left
-from coder_core.api import list_runs
+from coder_core.api import data_quality, list_runs
+from coder_core.config.presets import find_preset
+from coder_core.config.schema import differences
+from coder_core.data.reviews import Review, append_review, image_keys
 from coder_core.runs.history import HistoryWriter
+from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status, write_status
+from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
@@ -171,6 +180,43 @@ def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
     assert app.saying("f30k-bigru")
 
 
+def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, opened):
+    """Verdicts on dev are of no use to it; the link to the form carries the run's configuration, runs and slice."""
+    data, changes = root.parent / "data" / "tiny", {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
+    start_run(tiny_config(data, "first", loss="dcl", **changes), root, quiet())
+    splits = {split.name: split for split in data_quality.data_splits(str(data))}
+
+    def judge(split):
+        keys = image_keys(
+            None, splits[split].captions, splits[split].image_of_text, len(splits[split].image_names)
+        )
+        append_review(
+            data / "reviews.jsonl", Review(keys[0], splits[split].captions[0], "wrong-caption", "anna")
+        )
+        return opened(root, "reviews", slice="length > 2")
+
+    app = judge("dev")
+    assert app.saying(0, 1, data / "reviews.jsonl")
+    assert "evaluate-train" in app.keys("button")
+    assert "use-reviews" not in app.texts()
+    app = judge("train")
+    assert app.saying(1, 2, data / "reviews.jsonl")
+    [link] = re.findall(r'href="train[?]([^"]*use-reviews[^"]*)"', app.texts())
+    values = parse_qs(html.unescape(link))
+    assert (values["run"], values["split"], values["slice"]) == (["first"], ["dev"], ["length > 2"])
+    app = opened(root, "train", **values)
+    assert (app.value("data"), app.value("name"), app.value("use-reviews")) == (
+        "tiny",
+        "first-reviewed",
+        True,
+    )
+    words = shlex.split(app.code[0].value)[3:]
+    config = read_arguments(words[1:], find_preset(words[0])).config
+    assert config.data.reviews == str(data / "reviews.jsonl")
+    before = read_config(root / "first")[0]
+    assert set(differences(before, config)) == {"data.reviews"}
+
+
 def test_impossible_values_and_names_cannot_be_started(root, opened):
     write_run(root, "taken", images=12, pictures=False)
     app = opened(root, "train")
@@ -260,9 +306,10 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     jobs.stop(mine().job_name)
     until(lambda: not mine().alive)
 
-    opened(root, "train", watch="mine").click("train-evaluate")  # its best model is stored
-    until(lambda: mine().run and mine().run.usable and not training.evaluation(mine().run).running)
-    assert "train-evaluate" not in opened(root, "train", watch="mine").keys("button")
+    opened(root, "train", watch="mine").click("evaluate-dev")  # its best model is stored
+    until(lambda: mine().run and mine().run.usable and not training.evaluation(mine().run, "dev").running)
+    assert "evaluate-dev" not in opened(root, "train", watch="mine").click("evaluate-train").keys("button")
+    until(lambda: "train" in mine().run.splits)
 
 
 @pytest.mark.slow

@@ -118,11 +118,12 @@ class Page:
 
 
 def open_page(monkeypatch, root, page, **query):
-    """A page over a folder of runs, opened by a link with these parameters, with _ for -; "" is the first page."""
+    """A page over a folder of runs, opened by a link with these parameters, with _ for - in a key without -; "" is the
+    first page."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
-    app.query_params.update({key.replace("_", "-"): value for key, value in query.items()})
+    app.query_params.update({k if "-" in k else k.replace("_", "-"): value for k, value in query.items()})
     if page:
         app.switch_page(f"pages/{page}.py")
     return Page(app)

@@ -12,6 +12,10 @@ from app.components.controls import button, pick
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 
 EVERY, NOT_STARTED = "2s", "Nothing was started."
+EVALUATED = {
+    "dev": "Rank dev with the best model so far, so that every page can show this run.",
+    "train": "Rank the train pairs, so that they can be judged: training uses verdicts on these alone.",
+}
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
@@ -35,10 +39,7 @@ def show_training(name: str) -> None:
 
 
 def _busy(entry: training.TrainingRun | None) -> bool:
-    if entry is None or entry.alive:
-        return entry is not None
-    job = training.evaluation(entry.run) if entry.run is not None else None
-    return job is not None and job.running
+    return entry is not None and entry.alive
 
 
 def _draw(entry: training.TrainingRun) -> None:
@@ -95,18 +96,33 @@ def _without_run(entry: training.TrainingRun) -> None:
 
 
 def _evaluation(entry: training.TrainingRun, run: RunSummary) -> None:
-    """Draw a button that evaluates a run which ended with a best model and no evaluation of it."""
-    if entry.alive or not run.has_best or "dev" in run.splits:
+    """Draw buttons that evaluate a run which ended with a best model."""
+    for split in () if entry.alive else EVALUATED:
+        offer_evaluation(run, split)
+
+
+def offer_evaluation(run: RunSummary, split: str) -> None:
+    """A button that evaluates a run on dev or train; while it runs, and until its result is listed, a note on it."""
+    if not run.has_best or split in run.splits:
         return
-    job = training.evaluation(run)
-    if job is not None and job.running:
-        cards.note("Evaluating the best model on dev …")
-        return
-    if job is not None and not run.damaged:
-        cards.empty("The evaluation ended without a result.", jobs.last_line(job))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        button("Evaluate", "train-evaluate", "leaderboard", attempt, NOT_STARTED, training.evaluate, run)
-        cards.note("Rank dev with the best model so far, so that every page can show this run.")
+    started = training.evaluation(run, split)
+
+    @st.fragment(run_every=EVERY if started else None)
+    def watch() -> None:
+        job, entry = training.evaluation(run, split), find(run.name)
+        if bool(job) != bool(started) or (entry and entry.run and split in entry.run.splits):
+            st.rerun()
+        if job is not None and job.running:
+            cards.note(f"Evaluating the best model of {run.name} on {split} …")
+            return
+        if job is not None and not run.damaged:
+            cards.empty("The evaluation ended without a result.", jobs.last_line(job))
+        with st.container(horizontal=True, vertical_alignment="center"):
+            action = (attempt, NOT_STARTED, training.evaluate, run, split)
+            button(f"Evaluate on {split}", f"evaluate-{split}", "leaderboard", *action)
+            cards.note(EVALUATED[split])
+
+    watch()
 
 
 def _curves(run: RunSummary) -> None:

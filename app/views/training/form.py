@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from app import judging, training
-from app.ask import InputError, all_runs
+from app.ask import InputError, RunSummary, all_runs
 from app.choice import attempt, bound, bound_number, linked, put
 from app.components import cards
 from app.components.controls import button, pick
@@ -143,9 +144,30 @@ def _reviews(data: starting.DataSet) -> Path | None:
         return None
     if not judged:
         return None
-    label = f"Train with the reviews of this data ({count(judged, 'pair', 'pairs')} judged)"
+    concern = judging.verdicts_on_train(data.path, path)
+    label = f"Train with the reviews of this data ({concern} of {count(judged, 'judged pair', 'judged pairs')} concern train)"
     help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings change that."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
+
+
+def link_values(run: RunSummary, data: starting.DataSet) -> dict[str, str | list[str]]:
+    """The parameters of a link that fills the form with a run's configuration, its reviews and a new name: settings by
+    their labels, as widgets read them."""
+    preset, changes = starting.like_run(run, data)
+    options = {option.key: option for option in starting.options(preset)}
+    values: dict[str, str | list[str]] = {"data": data.name, "preset": preset, "use-reviews": "true"}
+    values["name"] = training.free_name(f"{run.name}-reviewed")
+    for key, value in changes.items():
+        plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
+        values[f"{preset}-{key}"] = plain.lower() if options[key].kind == "switch" else plain
+    general = [key for key in changes if options[key].section not in METHODS]
+    values["set"] = list(dict.fromkeys(map(words, (*USUAL, *general))))
+    for section in METHODS:
+        keys = [key for key in changes if options[key].section == section]
+        values[f"set-{section}"] = [
+            words(key) for key in keys if key not in (section, SCENARIO, START, WEIGHTS)
+        ]
+    return values
 
 
 def _boosting(form: Form) -> None:

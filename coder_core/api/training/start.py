@@ -119,6 +119,21 @@ def options(preset: str) -> list[Option]:
     return offered
 
 
+def like_run(run: RunSummary, data: DataSet) -> tuple[str, dict[str, Any]]:
+    """The preset for this data that a run's configuration differs least from, and the options that differ: key → value
+    of the run."""
+    changes = {
+        name: {
+            option.key: value
+            for option in options(name)
+            if (value := run.config.get(option.section, {}).get(option.key, option.value)) != option.value
+        }
+        for name in presets(data)
+    }
+    nearest = min(changes, key=lambda name: (len(changes[name]), name != run.name))
+    return nearest, changes[nearest]
+
+
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
     """The built-in data, and every data set that is, or is right inside, one of these folders, by name. Leaves out
     hidden folders and data sets that a link takes out of a root. Looks at names only: training reads."""
