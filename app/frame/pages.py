@@ -16,18 +16,24 @@ CHOSEN = "chosen-runs"
 START = ("Start", "Demo training")  # without and with a run to look at
 PAGES = {  # file → title and icon
     "overview": ("Overview", "leaderboard"),
+    "retrieval": ("Retrieval", "image_search"),
     "diversity": ("Diversity", "blur_on"),
-    "weights": ("Weights", "balance"),
     "similarity": ("Similarity", "grid_on"),
     "joint": ("Joint space", "scatter_plot"),
     "clusters": ("Clusters", "workspaces"),
-    "retrieval": ("Retrieval", "image_search"),
     "slices": ("Slices", "filter_alt"),
-    "concepts": ("Concepts", "hub"),
     "data": ("Data", "fact_check"),
     "reviews": ("Reviews", "rate_review"),
     "train": ("Train", "model_training"),
+    "weights": ("Weights", "balance"),
+    "concepts": ("Concepts", "hub"),
 }
+TABS = (
+    ("diversity", "similarity"),
+    ("joint", "clusters"),
+    ("data", "reviews"),
+)  # one entry of the sidebar each
+NEEDED = {"weights": "weighting", "concepts": "concepts"}  # the entry is there if a run has the document
 APP_TITLE = "CODER Lab"
 _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
 
@@ -49,6 +55,11 @@ def page_list() -> list[st.Page]:
         page("start", url_path="start", visibility=shown),
         *(page(name, url_path=name) for name in PAGES),
     ]
+
+
+def tabs(name: str) -> tuple[str, ...]:
+    """The pages that share an entry of the sidebar with one, itself included."""
+    return next((pair for pair in TABS if name in pair), (name,))
 
 
 def configure() -> None:

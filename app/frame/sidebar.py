@@ -1,6 +1,8 @@
 """Links to the pages, pickers of runs and split, and saved views: the sidebar and head of all pages."""
 
+import html
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -68,12 +70,32 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
             del st.query_params[key]
     st.session_state[PROBLEMS] = problems
     with navigation:
-        for target in pages:
-            if target.visibility == "visible":
-                st.page_link(target, width="stretch", query_params=query)
+        _entries(page, pages, query, choice)
+    _tabs(page, query)
     names = named(choice.runs) if choice is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
     return choice
+
+
+def _entries(page: st.Page, pages: Sequence[st.Page], query: Query, choice: Choice | None) -> None:
+    """Links to the pages, those about weights and concepts while a chosen run has them."""
+    documents = {document for run in choice.runs for document in run.documents} if choice else set()
+    for target in pages:
+        name = target.url_path
+        lacking = name in frame.NEEDED and frame.NEEDED[name] not in documents and name != page.url_path
+        if target.visibility == "visible" and frame.tabs(name)[0] == name and not lacking:
+            open_tab = page.url_path != name and page.url_path in frame.tabs(name)
+            with st.container(key="open-entry") if open_tab else nullcontext():
+                st.page_link(target, width="stretch", query_params=query)
+
+
+def _tabs(page: st.Page, query: Query) -> None:
+    """Links to the pages of one entry of the sidebar, above the question of each."""
+    names, state = frame.tabs(page.url_path), html.escape(urlencode(query, doseq=True))
+    if len(names) > 1:
+        current = {page.url_path: ' aria-current="page"'}
+        links_to = (f'<a href="{n}?{state}"{current.get(n, "")}>{frame.PAGES[n][0]}</a>' for n in names)
+        st.html(f'<nav class="cl-tabs" aria-label="Tabs">{"".join(links_to)}</nav>')
 
 
 def named(runs: Runs) -> str:

@@ -1,5 +1,6 @@
 """Every page: with any kind of run, from a link, beside runs of other samples or without embeddings, asked nonsense."""
 
+import re
 import shutil
 
 import pytest
@@ -61,6 +62,27 @@ def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(
     app = opened(roots["two"], "overview")
     assert (app.value("run"), app.value("versus")) == ("demo-baseline", "demo")
     assert app.change(versus="—").query_params["versus"] == "—"
+
+
+ENTRIES = ["overview", "retrieval", "diversity", "joint", "slices", "data", "train"]
+
+
+def test_the_sidebar_has_entries_of_what_the_runs_have_and_pairs_of_pages_share_one(tmp_path, opened):
+    folder = tmp_path / "runs"
+    write_concept_run(folder, "concepts", images=12)
+    write_run(folder, "plain", images=12)
+    for name, page, more in (
+        ("plain", "clusters", []),
+        ("plain", "weights", ["weights"]),
+        ("concepts", "data", ["concepts"]),
+    ):
+        app = opened(folder, page, run=name)
+        entries = [entry.proto.page for entry in app.sidebar.get("page_link")]
+        assert entries == [*ENTRIES, *more]
+        tabs = re.findall(r'<a href="(\w+)[^"]*"( aria-current="page")?', "".join(app.saying("Tabs")))
+        pairs = {"clusters": ["joint", "clusters"], "data": ["data", "reviews"]}
+        assert [tab for tab, _ in tabs] == pairs.get(page, [])
+        assert [tab for tab, current in tabs if current] == [page] * bool(tabs)
 
 
 @pytest.mark.parametrize("page", PAGES)
