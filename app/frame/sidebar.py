@@ -125,7 +125,8 @@ def _pick() -> tuple[Query, Choice | None, list[Problem]]:
         also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
         return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
     between = st.container()
-    split = _picker("Split", "split", pair[0].splits, default_split(pair), cards.tip("split"))
+    splits = list(dict.fromkeys(split for run in pair for split in run.splits))
+    split = _picker("Split", "split", splits, default_split(pair), cards.tip("split"))
     with between:
         also = _more(runs, (first, second), split)
     query |= {ALSO: also} if also else {}
@@ -210,19 +211,23 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
 
 def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
-    first, sound, problems = runs[0], list[listing.RunSummary](), list[Problem]()
+    sound, problems = list[listing.RunSummary](), list[Problem]()
     for run in runs:
         problem = unavailable.split(run, split)
-        if problem is None and first in sound and not comparable(first, run, split):
-            fact = f"{first.name} and {run.name} were evaluated on different samples of {split}."
+        if problem is None and sound and not comparable(sound[0], run, split):
+            fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}."
             problem = Problem(run.name, fact, "Ranks of different samples cannot be compared.")
         if problem is None:
             sound.append(run)
         else:
             problems.append(problem)
-    if first not in sound:
+    if not sound or (
+        runs[0] not in sound and split in runs[0].splits
+    ):  # nothing is shown in a damaged run's place
         return None, problems
-    return Choice(first, sound[-1] if len(sound) > 1 else None, split, between=tuple(sound[1:-1])), problems
+    return Choice(
+        sound[0], sound[-1] if len(sound) > 1 else None, split, between=tuple(sound[1:-1])
+    ), problems
 
 
 def page(

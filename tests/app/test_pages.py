@@ -9,7 +9,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import ABOUT_SCORES, PAGES
-from tests.support.run_folders import write_run
+from tests.support.run_folders import synthetic, write_embeddings, write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
 SIMILARITY = "anchors batch-of order pairs draw mu gamma epsilon pair-image pair-caption chosen"
@@ -134,3 +134,16 @@ def test_strange_values_change_nothing(roots, tmp_path, page, opened):
         assert nothing.refusals()
         assert not nothing.figures()
         assert "<script>" not in strange.texts() + nothing.texts()
+
+
+def test_a_split_of_any_chosen_run_is_offered_and_shows_those_that_have_it(tmp_path, opened):
+    for name in ("demo-baseline", "demo"):
+        folder = write_run(tmp_path, name, images=12, pictures=False)
+    v, w, owner = synthetic(12, noise=1.0)
+    write_embeddings(folder, v, w, owner, "train")
+    app = opened(tmp_path, "overview")
+    assert (app.selectbox(key="split").options, app.value("split")) == (["dev", "train"], "dev")
+    app.change(split="train")
+    assert app.value("run") == "demo-baseline"
+    assert app.saying("demo-baseline", "train", "Only demo")
+    assert app.figures()
