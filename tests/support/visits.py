@@ -37,6 +37,9 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
   style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }"
   document.head.append(style)
 })"""
+STEP = """path => !!document.querySelector("[data-testid=stApp]") && (document.title = "",
+  history.pushState({}, "", path), dispatchEvent(new PopStateEvent("popstate")))"""
+IS_DARK = "getComputedStyle(document.querySelector('[data-testid=stApp]')).colorScheme === 'dark'"
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # all that another theme can break
 
 
@@ -62,9 +65,8 @@ class Visit:
         self.context = context or new_context(browser)
         self.page = self.context.new_page()
         self.port = port
-        self.waits = 0
-        self.errors = []
-        self.foreign = []
+        self.waits, self.dark = 0, False
+        self.errors, self.foreign = [], []
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
@@ -83,9 +85,13 @@ class Visit:
         if not request.url.startswith(local):
             self.foreign.append(request.url)
 
-    def open(self, path, *, charts=True):
-        """Load a page and wait until it is drawn, with at least one chart unless it has none."""
-        self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
+    def open(self, path, *, charts=True, reload=True):
+        """Show a page and wait until it is drawn, with at least one chart unless it has none. Without `reload` as Back
+        and Forward show it, a second of processor time cheaper; a dark document is loaded again all the same."""
+        if reload or self.dark or not self.page.evaluate(STEP, f"/{path}"):
+            self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
+        self.dark = False
+        self.page.wait_for_function("document.title !== ''")
         self.page.get_by_role("heading", level=1).wait_for()
         if charts:
             self.page.locator(f"{CHART} .plot-container").first.wait_for()
@@ -137,8 +143,9 @@ class Visit:
 
     def darken(self):
         """Draw the same page in the dark theme."""
+        self.dark = True
         self.page.emulate_media(color_scheme="dark")
-        self.settle()
+        self.page.wait_for_function(IS_DARK)
         self.page.keyboard.press("r")  # Streamlit's key for another run: the server colours the figures
         self.settle()
 
@@ -189,8 +196,7 @@ class Visit:
     def read_from_disk(self, file):
         """The text of a page that requests nothing else, reports no error and draws all its pictures."""
         page = self.context.new_page()
-        requests = []
-        errors = []
+        requests, errors = [], []
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: errors.append(message.text))
         page.goto(file.as_uri())
