@@ -45,7 +45,7 @@ def read_stored(name: str, read: Callable[[], T | None]) -> StoredResult[T]:
 
 
 class StoredRun:
-    """Contents of a run folder; `Run` answers new queries, too."""
+    """Contents of a run folder; its name, path, splits and metrics are those of the summary. `Run` answers new queries."""
 
     def __init__(self, summary: RunSummary) -> None:
         self.summary = summary
@@ -54,6 +54,7 @@ class StoredRun:
         self.config = summary.config
         self.status = summary.status
         self.splits = summary.splits
+        self.metrics = summary.metrics
         self._analyses: dict[str, Analysis] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
@@ -88,11 +89,6 @@ class StoredRun:
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]
-
-    def metrics(self, split: str) -> dict[str, float]:
-        """The dict of `retrieval_metrics`; empty where the split was not evaluated."""
-        evaluated = split in self.splits or split in self.summary.damaged
-        return dict(self.analysis(split).metrics) if evaluated else {}
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
         """Images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""

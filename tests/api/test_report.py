@@ -35,7 +35,7 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
     page, sentence = html.unescape(source), gain_in_words(first, second, "dev")
     assert sentence[:60] in " ".join(capsys.readouterr().out.split())
     counts = compare(first, second, "dev").query("direction == 't2i'")["outcome"].value_counts()
-    facts = f"{second.metrics('dev')['rsum']:.1f}<br>", f"{counts['fixed']:,} captions"
+    facts = f"{second.metrics['dev']['rsum']:.1f}<br>", f"{counts['fixed']:,} captions"
     for fact in (sentence, *facts, "python -m coder_core.report"):
         assert fact in page
     sections = re.findall(r"<h2>(.*?)</h2>", page)

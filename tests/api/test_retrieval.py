@@ -115,7 +115,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction)
         of_gaps = retrieval.likely_matches(gaps, "dev", direction, vectors).likeness
         assert (of_gaps[run.best("dev", direction) == 2] == -1).all()
     labelled, with_likely = guesses.recall(1)
-    assert labelled == pytest.approx(run.metrics("dev")[f"{direction}_r1"])
+    assert labelled == pytest.approx(run.metrics["dev"][f"{direction}_r1"])
     assert with_likely >= labelled
 
 

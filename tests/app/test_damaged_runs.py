@@ -167,7 +167,7 @@ def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
     assert (summary.name, summary.metrics) == ("exchanged", {})
     assert "_ranks.npy" in summary.damaged["dev"]
     with pytest.raises(InputError, match=r"\.npy"):
-        open_run(exchanged).metrics("dev")
+        open_run(exchanged).analysis("dev")
     app = opened(tmp_path, "overview", run="exchanged", versus="—")
     assert any("exchanged" in refusal for refusal in app.refusals())
     rows = {row["run"]: row["R@sum"] for rows in app.change(run="good").rows("R@sum") for row in rows}

@@ -193,7 +193,7 @@ def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, 
     values = dict(zip(head, row, strict=True))
     assert values["seed"] == "0"
     assert re.fullmatch(r"\d+\.\d", values["R@sum"])
-    assert float(values["R@sum"]) == pytest.approx(pair[1].metrics("dev")["rsum"], abs=0.05)
+    assert float(values["R@sum"]) == pytest.approx(pair[1].metrics["dev"]["rsum"], abs=0.05)
     sentence = gain_in_words(*pair, "dev")
     assert visit.page.get_by_text(sentence).count() == 1
     file = tmp_path / "report.html"

@@ -120,7 +120,7 @@ def test_the_overview_follows_it(six, ranks, inside, opened):
     assert app.saying(len(inside), 16)
     right = ranks.iloc[inside][["base", "last"]] <= 1
     expected = 100 * right.mean()
-    stored = run.metrics("dev")
+    stored = run.metrics["dev"]
     assert not np.isclose(expected["last"], stored["t2i_r1"])
     assert app.saying("R@1", f"{expected['last']:.1f}")
     for recall in ("rsum", "i2t_r1", "t2i_r1"):

@@ -105,8 +105,9 @@ def seen_by_the_api(folder):
         run = open_run(folder)
     except InputError as error:
         return {}, [str(error)]
-    of_split = ("metrics", "embeddings", "scoring", "diversity", "ranks")
+    of_split = ("embeddings", "scoring", "diversity", "ranks")
     parts = {name: lambda name=name: getattr(run, name)("dev") for name in of_split} | {
+        "metrics": lambda: dict(run.analysis("dev").metrics),
         "config": lambda: dict(run.config),
         "status": lambda: dict(run.status),
         "captions": lambda: list(run.captions("dev")),

@@ -141,7 +141,7 @@ def look(run):
     print(*(entry.fault for entry in list_runs(run.parent)))
     try:
         opened = open_run(run)
-        opened.metrics("dev"), opened.history, opened.embeddings("dev"), opened.captions("dev")
+        opened.metrics, opened.history, opened.embeddings("dev"), opened.captions("dev")
     except InputError as error:
         print(error)
         return 1

@@ -57,7 +57,7 @@ def test_one_is_listed_opens_encodes_and_is_evaluated_again(stored, name):
     assert (listed[name].state, listed[name].fault, listed[name].splits) == ("finished", "", ("dev",))
     assert history_faults(stored / name / "history.jsonl") == []
     run = open_run(stored / name)
-    assert run.metrics("dev")["rsum"] > 300
+    assert run.metrics["dev"]["rsum"] > 300
     assert list(run.history["step"])[:2] == [5, 10]
     assert {len(embeddings) for embeddings in run.embeddings("dev")} == {8, 40}
     assert (run.encode_text(["a red ring"]).shape[0], len(run.diversity("dev"))) == (1, 40)
