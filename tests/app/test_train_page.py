@@ -169,7 +169,7 @@ def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
     preset = app.selectbox(key="preset")
     assert (app.value("data"), preset.value) == ("photographs", "clip-lora")
     assert preset.options == ["clip-full", "clip-lora", "siglip-lora", "tower-frozen"]
-    assert app.saying("hf download openai/clip-vit-base-patch32")
+    assert app.saying("hf download openai/clip-vit-large-patch14")
     assert "train-start" not in app.keys("button")
     assert "clip-lora" not in app.change(data="tiny").selectbox(key="preset").options
     app = opened(root, "train", preset="f30k-bigru")
