@@ -9,7 +9,7 @@ import torch
 
 from tests.attack.campaign import report, workplace
 
-CAMPAIGNS = ("corruptions", "kills", "inputs", "links")
+CAMPAIGNS = ("numbers", "readers", "corruptions", "kills", "inputs", "links")
 
 
 def main():

@@ -1,0 +1,59 @@
+"""Ranks, recalls and ensembles of drawn scores with many ties against plain loops.
+
+python -m tests.attack numbers --cases 300 --seed 0
+"""
+
+import random
+
+import numpy as np
+
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
+from coder_core.evaluation.tiles import score_tiles
+from tests.attack.campaign import Campaign, Finding
+from tests.reference.ranking import brute_ranks
+from tests.support.run_folders import unit
+
+CASES = 300
+
+
+def drawn_problem(seed):
+    """Embeddings with many equal rows, the owners of the captions, and the weights of an ensemble."""
+    random = np.random.default_rng(seed)
+    n, m, width = random.integers(1, 14), random.integers(1, 40), random.integers(1, 70)
+    images, texts = random.normal(size=(n, width)), random.normal(size=(m, width))
+    images, texts = images[random.integers(0, random.integers(1, n + 1), n)], texts[random.integers(0, m, m)]
+    if random.random() < 0.3:
+        images, texts = np.sign(images), np.sign(texts)
+    return unit(images), unit(texts), random.integers(0, n, m), int(random.integers(1, 8))
+
+
+def wrong(seed):
+    """The first result that differs from the loops, "" without any."""
+    images, texts, owner, copies = drawn_problem(seed)
+    image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
+    matrix = np.array(score_tiles([EmbeddingPair(images, texts)], owner).exact(slice(None), slice(None)))
+    pessimistic = (image_above + image_level, text_above + text_level)
+    share = 1 / copies
+    for name, sources in {
+        "embeddings": [EmbeddingPair(images, texts)],
+        "a matrix": [ScoreMatrix(matrix, 1.0)],
+        f"{copies} equal matrices": [ScoreMatrix(matrix, share)] * copies,
+        f"{copies} equal runs": [EmbeddingPair(images, texts, share)] * copies,
+    }.items():
+        for ties, expected in (("pessimistic", pessimistic), ("optimistic", (image_above, text_above))):
+            ranks = rank(score_tiles(sources, owner), ties=ties, best=0)
+            for actual, right in zip((ranks.image_ranks, ranks.text_ranks), expected, strict=True):
+                if not np.array_equal(actual, right):
+                    return f"{name}, {ties}: {np.asarray(actual).tolist()} instead of {right.tolist()}"
+    return ""
+
+
+def campaign(folder, cases=CASES, seed=0, jobs=1):
+    """Draw the problems; in this process, whatever `jobs` is."""
+    seeds = random.Random(seed).sample(range(10**9), cases)
+    findings = [(number, wrong(number)) for number in seeds]
+    return Campaign(
+        "numbers",
+        [[Finding(f"problem {n}", "rank", "silent" if text else "harmless", text)] for n, text in findings],
+    )
