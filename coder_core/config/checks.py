@@ -33,6 +33,7 @@ class Need(NamedTuple):
 
 NEEDS = (
     Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "a share below 1"),
+    Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "a share above 0"),
     *(
         Need(key, "--reviews", lambda c: bool(c.data.reviews), "a file of reviews", "warning")
         for key in ("wrong_weight", "vague_weight", "duplicate_weight", "also_matches")

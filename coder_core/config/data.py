@@ -79,6 +79,15 @@ class DataConfig(ReadingArguments):
         "ambiguity (ablate ambiguity); dev and test stay as they are.",
         "[0, 1]",
     )
+    wrong_captions: float = setting(
+        0.0,
+        "Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate "
+        "noise); dev and test stay as they are.",
+        "[0, 1]",
+    )
+    omit_wrong: bool = setting(
+        False, "Leave the exchanged captions out: the most that finding them could bring (ablate noise)."
+    )
     reviews: str = setting(
         "", "File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."
     )

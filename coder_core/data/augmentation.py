@@ -1,9 +1,9 @@
-"""Changes of the training data: pictures cropped and mirrored so that captions stay true, captions made vague.
+"""Changes of the training data: pictures cropped and mirrored so that captions stay true, captions vague or exchanged.
 
 A crop keeps most of the picture, and a picture is mirrored where its caption names no side. Vague captions make
 ambiguity a variable of an experiment: half of them keep their sentence and lose their nouns to coarser words ("a poodle
 in a pond" → "an animal in water"); the other half say no more than what is in the picture ("an animal"). Both fit many
-images.
+images. Exchanged captions make the labels wrong, as in data from the web.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from PIL import Image
 
+from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
 
 Augment = Literal["none", "crop", "crop-flip"]
@@ -58,7 +59,7 @@ def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
 
 
-VAGUE_STREAM = 9  # of the random numbers that choose captions
+VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # of the random numbers that choose captions
 EMPTY = "a picture"  # of a caption without a known noun
 UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # that take no article
 
@@ -113,6 +114,41 @@ def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
     for position, row in enumerate(order[: round(share * len(captions))]):
         vague[row] = (cut if position % 2 else coarsen)(captions[row])
     return vague
+
+
+def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Exchange a share of the captions among images; which ones, and with which, follows from the seed.
+
+    A larger share exchanges every caption of a smaller one, with others. InputError: the share is so small, or the
+    captions belong to so few images, that one would have to stay.
+
+    Args:
+        image_of_text: (m,) int64 the image of every caption.
+        share: of the captions, 0 to 1.
+        seed: of the run.
+
+    Returns:
+        (m,) int64 the row whose caption every row gets: one of another image for round(share · m) rows, its own for
+        the rest.
+
+    >>> exchange_captions(np.array([0, 0, 1, 1]), share=0.5, seed=1)
+    array([0, 2, 1, 3])
+    """
+    generator, order = np.random.default_rng((seed, EXCHANGE_STREAM)), np.arange(len(image_of_text))
+    rows = generator.permutation(len(order))[: round(share * len(order))]
+    images, sources = image_of_text[rows], generator.permutation(len(rows))
+    if 2 * np.bincount(images, minlength=1).max() > len(rows) and share > 0:
+        fact = f"exchanges {len(rows):,} captions, more than half of them of one image"
+        raise InputError.at(
+            f"--wrong-captions {share:g}", fact, "captions of more images", "give a larger share"
+        )
+    for position in np.flatnonzero(images == images[sources]):
+        if images[position] == images[sources[position]]:  # unless an earlier exchange moved it
+            fits = (images != images[position]) & (images[sources] != images[position])
+            partner = generator.choice(np.flatnonzero(fits))
+            sources[[position, partner]] = sources[[partner, position]]
+    order[rows] = rows[sources]
+    return order
 
 
 def _with_article(article: str, word: str) -> str:

@@ -2,20 +2,23 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
+from coder_core.data.augmentation import exchange_captions
 from coder_core.data.dataset import available_splits, read_split
-from coder_core.data.split import Split
+from coder_core.data.split import Split, captions_checksum
 from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.model.run_towers import RunTowers
 from coder_core.ops import parallel
 
 OPTIONAL = ("dev",)
-DEMO = "demo"
+DEMO, TRAIN = "demo", "train"
 CARD = "demo.json"  # in a folder of finished demo data
 
 
@@ -55,7 +58,8 @@ def read_splits(
     *,
     progress: Progress = silent,
 ) -> Splits:
-    """Read splits of a data set as the model of a configuration reads them. InputError: the data cannot be used.
+    """Read splits of a data set as the model of a configuration reads them, train with its exchanged captions.
+    InputError: the data cannot be used.
 
     Args:
         config: of the run.
@@ -69,7 +73,7 @@ def read_splits(
         splits = {}
         for name in names:
             if len(names) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
-                splits[name] = read_split(folder, name, pictures=pictures)
+                splits[name] = _with_exchanged(read_split(folder, name, pictures=pictures), config)
         faults = [fault for split in splits.values() for fault in split.faults]
         return Splits(splits, available_splits(folder), faults)
     from coder_core.data.captioned.checking import read_picture_split
@@ -95,7 +99,30 @@ def read_splits(
             skip_broken=config.data.skip_broken,
             progress=named(progress, f"checking the pictures of {name}"),
         )
-        result.splits[name] = split
+        result.splits[name] = split = _with_exchanged(split, config)
         result.faults.extend(split.faults)
+        if split.name == TRAIN:
+            checksums |= {"captions": captions_checksum(split.captions, split.image_of_text)}
         result.checksums.update({f"{split.name}_{part}": sha for part, sha in checksums.items()})
     return result
+
+
+def _with_exchanged(split: Split, config: Config) -> Split:
+    """The train split with the share `wrong_captions` of its captions exchanged, or left out; another one as it is."""
+    share = config.data.wrong_captions
+    if split.name != TRAIN or share == 0:
+        return split
+    rows = exchange_captions(split.image_of_text, share, config.training.seed)
+    used, done = np.arange(split.n_texts), "exchanged among images"
+    if config.data.omit_wrong:
+        rows, done = rows[rows == used], "left out"
+        used = rows
+    fact = f"captions of {split.name} {done}: {round(share * split.n_texts):,} of {split.n_texts:,}"
+    note = Fault(f"--wrong-captions {share:g}", fact, severity="note")
+    return replace(
+        split,
+        captions=[split.captions[row] for row in rows.tolist()],
+        image_of_text=split.image_of_text[used],
+        caption_ids=None if split.caption_ids is None else split.caption_ids[rows],
+        faults=[*split.faults, note],
+    )

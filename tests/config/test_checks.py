@@ -79,6 +79,7 @@ def test_bounds_that_protect_training():
         ("--boosting-start-epoch", AM | {"boosting_scenario": "online", "boosting_start_epoch": 1.0}),
         ("--neighbours-of-neighbours", {"neighbours_of_neighbours": 199}),
         ("--other-part", {"other_part": True}),
+        ("--omit-wrong", {"omit_wrong": True}),
         ("--image-tuning", {"image_tuning": "lora"}),
         ("--text-tuning", {"text_tuning": "full"}),
         ("--text-pooling", {"text_pooling": "tower"}),

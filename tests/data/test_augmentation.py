@@ -1,11 +1,19 @@
-"""Crops keep captions true, and vague captions: their share, their words, and nothing else of a run's data changes."""
+"""Crops keep captions true; vague and exchanged captions: their share, and nothing else of a run's data changes."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from coder_core.console.faults import InputError
 from coder_core.data import augmentation
-from coder_core.data.augmentation import Change, change_picture, draw_changes, make_vague, names_side
+from coder_core.data.augmentation import (
+    Change,
+    change_picture,
+    draw_changes,
+    exchange_captions,
+    make_vague,
+    names_side,
+)
 from coder_core.training.prepare import prepare
 from tests.support.tiny_runs import tiny_config, write_tiny_data
 
@@ -79,3 +87,47 @@ def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path):
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk
+
+
+@pytest.mark.parametrize("per_image", [1, 5])
+def test_an_exchanged_caption_never_keeps_its_image_and_the_share_is_exact(per_image):
+    owner = np.repeat(np.arange(100 // per_image), per_image)
+    for share, seed in ((0.0, 0), (0.1, 1), (0.4, 2), (1.0, 3)):
+        rows = exchange_captions(owner, share, seed)
+        moved = rows != np.arange(100)
+        assert (sorted(rows), moved.sum()) == (list(range(100)), round(share * 100))
+        assert (owner[rows] != owner)[moved].all()
+        assert np.array_equal(rows, exchange_captions(owner, share, seed))
+    small, large, other = (
+        exchange_captions(owner, *draw) != np.arange(100) for draw in ((0.2, 1), (0.4, 1), (0.2, 2))
+    )
+    assert large[small].all()
+    assert (small != other).any()
+
+
+def test_captions_of_too_few_images_cannot_be_exchanged():
+    half = np.repeat([0, 1], 5)
+    for seed in range(20):
+        assert (half[exchange_captions(half, 1.0, seed)] != half).all(), "only one way is left"
+    for owner, share in ((np.array([0, 0, 0, 1, 1]), 1.0), (np.arange(10), 0.1)):
+        with pytest.raises(InputError):
+            exchange_captions(owner, share, 0)
+
+
+def test_a_run_reads_exchanged_train_captions_or_leaves_them_out(tmp_path):
+    data = write_tiny_data(tmp_path)
+    plain, wrong, true = (
+        prepare(tiny_config(data, seed=0, **values)).data
+        for values in ({}, {"wrong_captions": 0.5}, {"wrong_captions": 0.5, "omit_wrong": True})
+    )
+    rows = exchange_captions(plain.train.image_of_text, 0.5, seed=0)
+    assert wrong.train.captions == [plain.train.captions[row] for row in rows]
+    assert np.array_equal(wrong.train.image_of_text, plain.train.image_of_text)
+    stay = np.flatnonzero(rows == np.arange(40))
+    assert true.train.captions == [plain.train.captions[row] for row in stay]
+    assert true.train.image_of_text.tolist() == (stay // 2).tolist()
+    assert wrong.dev.captions == true.dev.captions == plain.dev.captions
+    assert len({split.checksums["train_captions"] for split in (plain, wrong, true)}) == 3, (
+        "evaluate reads them"
+    )
+    assert wrong.checksums["dev_captions"] == plain.checksums["dev_captions"]
