@@ -50,7 +50,7 @@ def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT)
 
 @command
 def main(arguments: list[str]) -> int:
-    """Train or continue a run."""
+    """Train or continue a run; with --clean the same command continues it too."""
     console = open_console()
     parsed = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
     default = find_preset(parsed.preset) if parsed.preset else Config()
@@ -71,8 +71,13 @@ def main(arguments: list[str]) -> int:
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
             config = replace(replaced(default, named), name=name)
-            fit = "warmup_steps" not in named
-            _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
+            folder = parsed.root / name
+            if config.cleaning.clean and (folder / "config.toml").is_file():
+                values = {key: value for key, value in named.items() if key != "reviews"}
+                _resume(folder, values, console, parsed.progress)
+            else:
+                fit = "warmup_steps" not in named
+                _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
         else:
             _train_demo(parsed.root, console, parsed.progress)
     finally:
@@ -93,6 +98,10 @@ def _print_presets(console: Console) -> None:
 def _start(config: Config, root: Path, console: Console, **options: Any) -> None:
     from coder_core.training.launch import start_run
 
+    if config.cleaning.clean:
+        from coder_core.ablation.cleaning import without_wrong_pairs
+
+        config = without_wrong_pairs(config, root, console)
     start_run(config, root, console, **options)
 
 

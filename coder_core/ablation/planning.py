@@ -60,7 +60,7 @@ def plan(
         reads = tuple(root / run_name(name, seed) for name in row.runs().values())
         runs.append(PlannedRun(row, folder, start, config, reads))
     for run in runs:
-        _check_same_values(run)
+        check_same_values(run)
     stop_on_errors(_missing(runs))
     return runs
 
@@ -122,11 +122,14 @@ def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
     return {flag: value_of(config, flag) for flag in flags}
 
 
-def _check_same_values(run: PlannedRun) -> None:
+def check_same_values(run: PlannedRun) -> None:
+    """Refuse (InputError) to continue a run that was begun with other values than planned."""
     if state_of(run.folder) == "new":
         return
     changes = differences(read_config(run.folder)[0], run.config)
-    texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in changes.items() if key not in MAY_CHANGE]
+    of_towers = {"model.dimension"} if run.config.towers.projection == "none" else set()  # the run has theirs
+    unlike = {key: values for key, values in changes.items() if key not in MAY_CHANGE | of_towers}
+    texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:
         fix = "give the values it was begun with, or choose another --root"
         raise InputError.at(run.folder, f"is a run with other values: {', '.join(texts)}", fix=fix)

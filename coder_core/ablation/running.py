@@ -156,13 +156,13 @@ def _status(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def watching(console: Console, runs: int) -> Iterator[Callable[[TableProgress], None]]:
+def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callable[[TableProgress], None]]:
     """Yield the function that shows progress: bars for all runs and each active one; lines without a terminal."""
     live = console.is_terminal
     columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
     facts_column = TextColumn("{task.fields[facts]}")
     with Progress(*columns, facts_column, console=console, transient=True, disable=not live) as bars:
-        table = bars.add_task("[bold]table", total=1.0, facts="")
+        table = bars.add_task(f"[bold]{of}", total=1.0, facts="")
         tasks: dict[str, TaskID] = {}
         lines = _printed_lines(console)
 

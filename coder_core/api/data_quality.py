@@ -48,6 +48,8 @@ LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 """From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
 tenth of Flickr8k's dev captions exchanged, 99% of the first group were exchanged ones and 75% of the second."""
 VERDICTS = ("like a random pair", "doubtful", "plausible")
+STEPS = 50  # of the estimated probability, between 0 and 100% of random pairs that look better
+PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
 TRAIN = "train"
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
 
@@ -71,6 +73,26 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
     rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
     table = pd.DataFrame(rows | {"score": score, "random": better, "verdict": verdict})
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def error_probability(random: Array) -> Array:
+    """Estimate the probability that a pair belongs to another image: (m,) float64, not falling with `random`.
+
+    Pairs of another image look as random ones do, so they lie evenly between 0 and 100% of random pairs that look better.
+    Above `LIKE_RANDOM` hardly any other pair is, so the number there is that of half of them. The probability is their
+    expected number over that of all pairs, whose density falls (a local false discovery rate, Efron 2004, with Grenander's
+    estimate of the density). Its mean over the pairs that stay is the share of errors to expect among them.
+
+    Args:
+        random: (m,) column of `mismatches` or `cross_fitted`.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    step = np.minimum((random / 100 * STEPS).astype(int), STEPS - 1)
+    wrong = (random >= LIKE_RANDOM).sum() / (STEPS * (1 - LIKE_RANDOM / 100))  # in every step
+    counts = np.bincount(step, minlength=STEPS)
+    density = IsotonicRegression(increasing=False).fit_transform(np.arange(STEPS), counts)
+    return np.asarray(np.minimum(wrong / np.maximum(density, 1e-9), 1)[step])
 
 
 def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
@@ -123,6 +145,34 @@ def _trained_on(run: Run) -> tuple[float, int, bool]:
 
 def _flags(part: float, seed: int, other: bool) -> str:
     return "all images" if part == 1 else f"--train-part {part:g}{' --other-part' * other} --seed {seed}"
+
+
+def small_losses(run: Run) -> pd.DataFrame:
+    """Judge train by the losses of a run that saw all of it for a few epochs: wrong pairs are learned last.
+
+    InfoNCE (0.07, both directions) in random batches of 128, and a mixture of two Gaussians over the losses, as in DivideMix
+    (Li et al. 2020, section 3.1) and NCR (Huang et al. 2021, eq. 4).
+
+    Returns:
+        caption, image (rows of train), score (the loss), probability (of the component with the larger losses) and judge;
+        the largest loss first.
+    """
+    from sklearn.mixture import GaussianMixture
+
+    part = run.compared(TRAIN)
+    owner, loss = part.owner, np.zeros(len(part.owner))
+    order = np.random.default_rng(0).permutation(len(owner))
+    for rows in np.split(order, range(PAIRS, len(order), PAIRS)):
+        scores = np.asarray(part.images[owner[rows]] @ part.texts[rows].T, np.float64) / SHARPNESS
+        own = scores.diagonal().copy()
+        scores[(owner[rows][:, None] == owner[rows]) & ~np.eye(len(rows), dtype=bool)] = -np.inf
+        loss[rows] = sum(np.logaddexp.reduce(scores, axis) for axis in (0, 1)) / 2 - own
+    scaled = ((loss - loss.min()) / max(np.ptp(loss), 1e-12))[:, None]
+    mixture = GaussianMixture(2, tol=1e-2, reg_covar=5e-4, random_state=0).fit(scaled)
+    probability = mixture.predict_proba(scaled)[:, mixture.means_.argmax()]
+    pairs = {"caption": part.text_rows, "image": part.image_rows[owner]}
+    table = pd.DataFrame(pairs | {"score": loss, "probability": probability}).assign(judge=run.name)
+    return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
 def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:

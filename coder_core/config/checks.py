@@ -35,8 +35,18 @@ NEEDS = (
     Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "a share below 1"),
     Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "a share above 0"),
     *(
-        Need(key, "--reviews", lambda c: bool(c.data.reviews), "a file of reviews", "warning")
+        Need(
+            key,
+            "--reviews",
+            lambda c: bool(c.data.reviews or c.cleaning.clean),
+            "a file of reviews",
+            "warning",
+        )
         for key in ("wrong_weight", "vague_weight", "duplicate_weight", "also_matches")
+    ),
+    *(
+        Need(key, "--clean", lambda c: c.cleaning.clean, "pairs to judge")
+        for key in ("clean_by", "clean_loss", "clean_above", "clean_rounds", "clean_judges")
     ),
     Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower to tune"),
     Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower), "a tower to tune"),
@@ -70,7 +80,19 @@ def problems(config: Config) -> list[Fault]:
     ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     faults += name_faults(config.name) if config.name else []
-    for check in (_needs, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting, _weighting):
+    for check in (
+        _needs,
+        _cleaning,
+        _towers,
+        _pictures,
+        _loss,
+        _pieces,
+        _bank,
+        _ones,
+        _by_pair,
+        _boosting,
+        _weighting,
+    ):
         faults += check(config)
     return faults
 
@@ -83,6 +105,12 @@ def _needs(config: Config) -> Iterator[Fault]:
             fact = f"is {'given' if value is True else value} without {need.flag}"
             fix = f"give {need.flag} as well, or leave it out"
             yield Fault(setting.flag, fact, need.expected, fix, need.severity)
+
+
+def _cleaning(config: Config) -> Iterator[Fault]:
+    if config.cleaning.clean and config.data.train_part < 1:
+        fix = "leave one of the two out: the judges learn from a half each"
+        yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
 
 
 def _towers(config: Config) -> Iterator[Fault]:

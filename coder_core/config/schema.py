@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
+from coder_core.config.cleaning import CleaningConfig
 from coder_core.config.data import DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
 from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
@@ -26,6 +27,7 @@ _CHANGEABLE = {
     "model": ("concept_list",),
     "boosting": ("boosting_teacher",),
     "weighting": ("text_space",),
+    "cleaning": ("clean_judges", "keep_judges"),
     "training": (
         *("device", "threads", "precision", "twin_precision", "compile", "save_every"),
         *("gradient_checkpointing", "piece_size"),
@@ -48,6 +50,7 @@ class Config:
     weighting: WeightingConfig = field(default_factory=WeightingConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
 
     @property
     def has_vocabulary(self) -> bool:

@@ -40,6 +40,7 @@ from coder_core.data.lines import (
 )
 
 FILE = "reviews.jsonl"
+CLEANING = "coder_core.train --clean"  # the reviewer of what a program judged: every person outweighs it
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -112,12 +113,15 @@ class Reviews:
 
     @cached_property
     def verdicts(self) -> dict[Pair, Verdict]:
-        """Pair → its verdict: the most frequent one; of equally frequent ones, the one given last."""
+        """Pair → its verdict: the most frequent one; of equally frequent ones, the one given last. Those of `CLEANING`
+        count where no person judged the pair, or its image with all its captions."""
+        given = [review for review in self.standing if review.verdict != "none"]
+        people = {review.pair for review in given if review.reviewer != CLEANING}
         latest_first: dict[Pair, list[Verdict]] = defaultdict(list)
-        for review in self.standing:
-            if review.verdict != "none":
+        for review in given:
+            if review.reviewer != CLEANING or people.isdisjoint((review.pair, (review.image, ""))):
                 latest_first[review.pair].insert(0, review.verdict)  # max takes the first of equals
-        return {pair: max(given, key=Counter(given).__getitem__) for pair, given in latest_first.items()}
+        return {pair: max(them, key=Counter(them).__getitem__) for pair, them in latest_first.items()}
 
     def fingerprint(self) -> str:
         """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""

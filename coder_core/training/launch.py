@@ -67,10 +67,7 @@ def start_run(
     existing run of that name. Nothing is written to the run then."""
     faults = stop_on_errors(problems(config))
     folder = root / config.name
-    if folder.exists() and any(folder.iterdir()):
-        fix = f"continue it with --resume {folder}, or choose another --name"
-        raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
-    stop_on_errors(check_folder(str(folder), folder))
+    check_new_run(folder)
     device = set_up_device(config.training)
     allow_towers(config)
     towers = open_towers(config)
@@ -87,6 +84,14 @@ def start_run(
         write_sealed(folder, _files(config, prepared, device))
     parallel.barrier()
     return _train(config, folder, prepared, device, console, resume=False)
+
+
+def check_new_run(folder: Path) -> None:
+    """Refuse (InputError) a folder that holds a run or cannot be written."""
+    if folder.exists() and any(folder.iterdir()):
+        fix = f"continue it with --resume {folder}, or choose another --name"
+        raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
+    stop_on_errors(check_folder(str(folder), folder))
 
 
 def continue_run(

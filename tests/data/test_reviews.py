@@ -53,6 +53,15 @@ def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
     assert prints[1] != prints[0] == prints[2] == prints[4]  # it follows the verdicts alone
 
 
+def test_a_person_outweighs_the_judges_of_train_also_with_a_verdict_on_the_whole_image(tmp_path):
+    path = tmp_path / "r.jsonl"
+    written(path, review(who="anna", verdict="label-right"), review("a cat", who=module.CLEANING))
+    reviews = read_reviews(written(path, review(who=module.CLEANING)))
+    assert reviews.verdicts == {PAIR: "label-right", ("x.jpg", "a cat"): "wrong-caption"}
+    reviews = read_reviews(written(path, review("", verdict="label-right")))
+    assert reviews.verdicts == {PAIR: "label-right", ("x.jpg", ""): "label-right"}
+
+
 CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 

@@ -1,0 +1,167 @@
+"""Find pairs of train that probably belong to another image, and write them down as reviews.
+
+Judges are ordinary runs of their own processes. A run NAME leaves, of every round (the second ends in -2, and so on),
+
+    ROOT/NAME-half, NAME-other-half    the judges, trained on complementary halves of the train images
+    ROOT/NAME-warm-up                  the judge of small-loss selection, trained on all of them
+    ROOT/NAME-cleaned.jsonl            people's reviews, if some were named, and the judges'
+
+and what is there is not made again: the same command continues after any interruption.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock
+from rich.console import Console
+
+from coder_core.ablation.planning import PlannedRun, check_same_values, gpus
+from coder_core.ablation.rows import Row
+from coder_core.ablation.running import LOGS, run_all, watching
+from coder_core.api import open_run
+from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
+from coder_core.api.reviews import ReviewedSplit
+from coder_core.config.checks import problems
+from coder_core.config.cleaning import CleaningConfig
+from coder_core.config.objective import BoostingConfig, WeightingConfig
+from coder_core.config.presets import PRESETS
+from coder_core.config.schema import Config, replaced
+from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.output import say
+from coder_core.console.signals import StoppedBySignalError
+from coder_core.data.reviews import CLEANING, Review, read_reviews
+from coder_core.files.atomic import replace_file
+from coder_core.training.launch import check_new_run
+
+HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # ends of the judges' names
+TEMPERATURE = 0.07  # of judges under InfoNCE, the usual value
+WARM_UP_SHARE = 4  # of the epochs, a quarter, for small-loss selection
+HOPELESS = 0.9  # share of wrong pairs from which on the judges have learned too little
+_NO_PARTS: dict[str, Any] = {
+    "bank_size": 0,
+    "bank_anchors": False,
+    "prototypes": 0,
+    "prototype_recluster": 0,
+    "concepts": 0,
+}
+_NO_PARTS |= {"concept_list": "", "scorer": "cosine", "embeddings": 1, "weight_heads": 0.0, "weight_mmd": 0.0}
+
+
+def without_wrong_pairs(config: Config, root: Path, console: Console) -> Config:
+    """Judge the train pairs of a run below `root`, and return its configuration with the file of reviews that leaves
+    the suspicious ones out. InputError: impossible values, unusable data, judges that failed or learned too little, or
+    that were begun with other values. StoppedBySignalError: a signal ended it early."""
+    stop_on_errors(problems(config))
+    check_new_run(root / config.name)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        fix = "clean with one process, then give torchrun … --reviews the file that it wrote"
+        raise InputError.at("--clean", "is given under torchrun", "one process", fix)
+    base = Path(config.cleaning.clean_judges or root / config.name)
+    (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
+    file = Path()
+    with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # for runs that share the judges
+        for number in range(1, config.cleaning.clean_rounds + 1):
+            ending = "" if number == 1 else f"-{number}"
+            file, before = base.with_name(f"{base.name}-cleaned{ending}.jsonl"), file
+            if not file.exists():
+                reviews = config.data.reviews if number == 1 else str(before)
+                judges = judge_runs(replaced(config, {"reviews": reviews}), base, ending)
+                _write(file, _judged(judges, config, console), config, console)
+                if not config.cleaning.keep_judges:
+                    for judge in judges:
+                        rmtree(judge.folder)
+            _check_rule(file, config)
+    say(console, f"reviews of train: {file}")
+    return replaced(config, {"reviews": str(file)})
+
+
+def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
+    """Plan the judges of a round, whose names continue that of `base`: the run's model with the judges' loss, without
+    what only a finished model needs. InputError: one was begun with other values."""
+    loss, instance = config.cleaning.clean_loss, config.objective.weight_instance
+    values: dict[str, Any] = {**_NO_PARTS, "loss": loss, "weight_instance": instance or 1.0}
+    if loss != config.objective.loss:
+        temperature = TEMPERATURE if loss == "infonce" else type(config.objective)().temperature
+        values |= {"temperature": temperature, "learn_scale": False}
+    values["warmup_steps"] = config.training.warmup_steps // 2
+    plain = replace(config, boosting=BoostingConfig(), weighting=WeightingConfig(), cleaning=CleaningConfig())
+    shared = replaced(plain, values)
+    judges: dict[str, dict[str, Any]] = {
+        name: {"train_part": 0.5, "other_part": other} for name, other in HALVES.items()
+    }
+    if config.cleaning.clean_by == "small-loss":
+        judges = {WARM_UP: {"epochs": max(1, config.training.epochs // WARM_UP_SHARE)}}
+    runs = []
+    for name, of_judge in judges.items():
+        folder = base.with_name(f"{base.name}-{name}{ending}")
+        judge = replace(replaced(shared, of_judge), name=folder.name)
+        stop_on_errors(problems(judge))
+        runs.append(PlannedRun(Row(name, name), folder, next(iter(PRESETS)), judge))
+        check_same_values(runs[-1])
+    return runs
+
+
+def _judged(judges: list[PlannedRun], config: Config, console: Console) -> pd.DataFrame:
+    """Train the judges; return caption and image (rows of train), `probability` of belonging to another image, and the
+    judge, of every pair."""
+    devices = [] if config.training.device == "cpu" else gpus()
+    with watching(console, len(judges), "judges") as tell:
+        jobs = max(1, len(devices))
+        progress, interrupted = run_all(judges, TRAIN, jobs=jobs, gpus=devices, tell=tell)
+    if interrupted:
+        raise StoppedBySignalError("stopped, and saved. Continue with the same command.")
+    logs = judges[0].folder.parent / LOGS
+    stop_on_errors(
+        Fault(str(run.folder), f"failed; see {logs / run.folder.name}.log") for run in progress.failed
+    )
+    runs = [open_run(judge.folder) for judge in judges]
+    if config.cleaning.clean_by == "small-loss":
+        table = small_losses(runs[0])
+    else:
+        table = cross_fitted(*runs)
+        table["probability"] = error_probability(table["random"].to_numpy())
+    share = float(table["probability"].mean())
+    if share > HOPELESS:
+        fact = f"cannot tell pairs from random ones: by them {share:.0%} of train is wrong"
+        fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"
+        raise InputError.at(" and ".join(run.name for run in runs), fact, fix=fix)
+    names = ReviewedSplit.of(runs[0], TRAIN)
+    pairs = zip(table["image"], table["caption"], strict=True)
+    table["pair"] = [names.pair(int(image), int(caption)) for image, caption in pairs]
+    return table
+
+
+def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
+    """Write people's reviews, and one of every pair that is probably wrong."""
+    suspicious = table["probability"] >= config.cleaning.clean_above
+    wrong, left = table[suspicious], table["probability"][~suspicious].mean()
+    people = read_reviews(Path(config.data.reviews)).lines if config.data.reviews else ()
+    lines = [line for line in people if line["reviewer"] != CLEANING]
+    for pair, probability, judge in zip(wrong["pair"], wrong["probability"], wrong["judge"], strict=True):
+        note = f"{probability:.0%} probable, judged by {judge}"
+        image, caption = pair
+        review = Review(image, caption, "wrong-caption", CLEANING, (_rule(config),), note)
+        lines.append(review.document())
+    replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
+    expected = (
+        f"wrong pairs to expect: {table['probability'].mean():.1%} of all, {left:.1%} of those that stay"
+    )
+    say(console, f"pairs of train left out: {len(wrong):,} of {len(table):,}; {expected}")
+
+
+def _rule(config: Config) -> str:
+    """Tag of the reviews: the rule by which they were made."""
+    return f"{config.cleaning.clean_by}, {config.cleaning.clean_loss}, {config.cleaning.clean_above:g}"
+
+
+def _check_rule(file: Path, config: Config) -> None:
+    """Refuse (InputError) reviews that were made by another rule."""
+    tags = {review.tags for review in read_reviews(file).all if review.reviewer == CLEANING}
+    if tags - {(_rule(config),)}:
+        fix = "give the same --clean-by, --clean-loss and --clean-above, or choose another --name"
+        raise InputError.at(file, f"holds reviews by another rule: {tags.pop()}", _rule(config), fix)

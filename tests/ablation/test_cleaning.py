@@ -1,0 +1,182 @@
+"""train --clean: judges of halves find the exchanged captions, and the command goes on anywhere."""
+
+import shutil
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from coder_core.ablation.cleaning import judge_runs
+from coder_core.api import open_run
+from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
+from coder_core.config.schema import Config, changed_flags
+from coder_core.data.augmentation import exchange_captions
+from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
+from coder_core.evaluate import main as evaluate
+from coder_core.runs.load import read_config
+from coder_core.runs.status import read_status
+from coder_core.train import main
+from coder_core.training.launch import start_run
+from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.reviewed import named_reviews
+from tests.support.configs import changed
+from tests.support.tiny_runs import newest_state, quiet, tiny_config
+from tests.support.tower_runs import tower_config
+
+COLOURS, THINGS = ("red", "blue", "green", "black", "white"), ("dog", "cat", "car", "boat", "bird")
+PLACES = "park", "lake", "hill"
+WAYS = "{} {} {}", "a {} {} in the {}", "{} {} at a {}", "one {} {} near the {}", "the {} {} and a {}"
+IMAGES, SHARE, SEED = 75, 0.2, 5
+VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 20, "batch_size": 25, "warmup_steps": 4}
+VALUES |= {"learning_rate": 1e-2, "evaluate_every": 10, "image_dropout": 0.0, "embedding_dropout": 0.0}
+VALUES |= {"wrong_captions": SHARE, "seed": SEED}
+
+
+def write_told_data(folder, captions):
+    """Every image shows another colour, thing and place, and its captions name all three."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    codes = {word: random.normal(size=12) for word in (*COLOURS, *THINGS, *PLACES)}
+    scenes = [(colour, thing, place) for colour in COLOURS for thing in THINGS for place in PLACES]
+    for split, count in (("train", IMAGES), ("dev", 15)):
+        shown = [np.stack([codes[word] for word in scene]) for scene in scenes[:count]]
+        np.save(folder / f"{split}_ims.npy", np.array(shown, np.float32))
+        lines = [way.format(*scene) for scene in scenes[:count] for way in WAYS[:captions]]
+        (folder / f"{split}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+def wrong_rows(captions):
+    """(m,) bool: captions of another image."""
+    owner = np.repeat(np.arange(IMAGES), captions)
+    return exchange_captions(owner, SHARE, SEED) != np.arange(len(owner))
+
+
+def command(config, root):
+    """Arguments that train a configuration with --clean."""
+    return [*changed_flags(Config(), config), f"--root={root}", f"--name={config.name}", "--clean"]
+
+
+def halves(root):
+    return [root / "mine-half", root / "mine-other-half"]
+
+
+def train_judges(config, root, ends=("half", "other-half")):
+    for judge in judge_runs(config, root / config.name, ""):
+        if judge.row.name in ends:
+            start_run(judge.config, root, quiet())
+            assert evaluate([str(judge.folder), "--split", "train", "--device", "cpu"]) == 0
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Two finished judges of five captions an image, and the configuration of their run."""
+    root = tmp_path_factory.mktemp("cleaned")
+    config = tiny_config(write_told_data(root / "data", 5), "mine", **VALUES)
+    train_judges(config, root)
+    return root, config
+
+
+def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
+    (root, config), wrong = judged, wrong_rows(5)
+    for folder in halves(root):
+        shutil.copytree(folder, tmp_path / folder.name)
+    assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
+    assert (read_status(tmp_path / "mine") or {})["state"] == "finished"
+    assert not any(folder.exists() for folder in halves(tmp_path))
+    trained, file = read_config(tmp_path / "mine")[0], tmp_path / "mine-cleaned.jsonl"
+    assert (trained.cleaning.clean, trained.data.reviews) == (True, str(file))
+    assert {(review.reviewer, review.verdict) for review in read_reviews(file).all} == {
+        (CLEANING, "wrong-caption")
+    }
+    data = prepare(trained, Inputs(reviews=named_reviews(trained))).data
+    stay = set(zip(data.train.captions, data.train.image_of_text.tolist(), strict=True))
+    pairs = zip(data.as_read.captions, data.as_read.image_of_text.tolist(), strict=True)
+    left_out = np.array([pair not in stay for pair in pairs])
+    assert left_out[wrong].mean() > 0.8
+    assert left_out[~wrong].mean() < 0.1
+    state = newest_state(tmp_path / "mine").fingerprint
+    assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
+    assert newest_state(tmp_path / "mine").fingerprint == state
+    assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
+
+
+def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path):
+    config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **VALUES | {"epochs": 60})
+    train_judges(config, tmp_path, ["half"])
+    first, people = newest_state(tmp_path / "mine-half").fingerprint, tmp_path / "people.jsonl"
+    append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
+    assert (
+        main([*command(config, tmp_path), f"--reviews={people}"]) == 0
+    )  # trains the other judge in a process
+    assert newest_state(tmp_path / "mine-half").fingerprint == first
+    table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(1)
+    assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.8
+    reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
+    assert [review.reviewer for review in reviews.all][:2] == ["anna", CLEANING]
+    assert len(read_reviews(people).all) == 1, "people's own file stays"
+
+    # another run shares the judges, by the same rule alone
+    other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other"]
+    shared = [*other, "--clean", f"--clean-judges={tmp_path / 'mine'}", f"--reviews={people}"]
+    assert main([*shared, "--clean-above=0.9"]) == 1
+    assert main(shared) == 0
+    assert read_config(tmp_path / "other")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
+    assert not (tmp_path / "other-half").exists()
+
+
+def test_the_judges_of_a_second_round_learn_from_what_the_first_one_kept(judged):
+    config = changed(judged[1], reviews="first.jsonl", concepts=0, loss="infonce", temperature=0.05)
+    first, second = (judge_runs(config, judged[0] / "new", ending) for ending in ("", "-2"))
+    assert [judge.folder.name for judge in second] == ["new-half-2", "new-other-half-2"]
+    for judge, other in zip(first, (False, True), strict=True):
+        data, objective = judge.config.data, judge.config.objective
+        assert (data.reviews, data.train_part, data.other_part) == ("first.jsonl", 0.5, other)
+        assert (objective.loss, objective.temperature) == ("infonce", 0.05), "the run's own"
+        assert judge.config.training.warmup_steps == 2
+        assert not judge.config.cleaning.clean
+
+
+def test_small_losses_rank_the_exchanged_captions_last(judged):
+    config = changed(judged[1], clean=True, clean_by="small-loss")
+    [judge] = judge_runs(config, judged[0] / "mine", "")
+    assert (judge.config.training.epochs, judge.config.data.train_part) == (5, 1.0)
+    train_judges(config, judged[0], ["warm-up"])
+    table = small_losses(open_run(judge.folder))
+    assert sorted(table["caption"]) == list(range(IMAGES * 5))
+    assert (np.diff(table["score"]) <= 0).all()
+    assert roc_auc_score(wrong_rows(5)[table["caption"]], table["probability"]) > 0.8
+
+
+def test_judges_with_towers_that_learned_nothing_are_refused(towers_folder, tmp_path, capsys):
+    values = {"epochs": 1, "batch_size": 2, "learning_rate": 1e-9, "wrong_captions": 0.5}
+    config = tower_config(towers_folder, "mine", **values)
+    train_judges(config, tmp_path)
+    assert main(command(config, tmp_path)) == 1
+    assert "mine-half and mine-other-half" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "mine").exists()
+
+
+def test_the_probability_is_that_of_a_known_mixture():
+    random = np.random.default_rng(0)
+    wrong = np.arange(20_000) < 8_000
+    share = np.where(wrong, random.uniform(0, 100, 20_000), np.minimum(random.exponential(4, 20_000), 100))
+    probability = error_probability(share)
+    assert (np.diff(probability[np.argsort(share)]) >= 0).all()
+    assert abs(probability.mean() - 0.4) < 0.01
+    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 0.9), (0.9, 1.1)):
+        within = (probability >= low) & (probability < high)
+        assert abs(wrong[within].mean() - probability[within].mean()) < 0.05
+    assert error_probability(np.zeros(10)).tolist() == [0.0] * 10
+
+
+@pytest.mark.parametrize("flags", [["--train-part=0.5"], ["--clean-above=0"], ["--temperature=0"]])
+def test_impossible_values_are_refused_before_a_judge_trains(judged, tmp_path, flags):
+    assert main([*command(judged[1], tmp_path / "runs"), *flags]) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_several_processes_are_refused(judged, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(command(judged[1], tmp_path / "runs")) == 1
+    assert "torchrun" in capsys.readouterr().err
