@@ -16,9 +16,9 @@ KINDS = {
     "property": (0, "diamond", "properties"),
     "motion": (2, "square", "motions"),
 }
-GRAPH_HEIGHT = 620
+GRAPH_HEIGHT = 460
 BANDS = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
-BANDS_HEIGHT, WORDS_HEIGHT = 260, 300
+BANDS_HEIGHT, WORDS_HEIGHT = 200, 300
 ROW_HEIGHT = 27
 
 
@@ -160,4 +160,4 @@ def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
     counts = shown["count"].to_numpy()
     bars = draw.bar(scores, names, "", colours.mark, hover, orientation="h", customdata=counts)
     layout: Part = {"height": WORDS_HEIGHT, "showlegend": False, "yaxis": _word_axis(colours)}
-    return draw.figure(colours, [bars], "log-odds of the word in the cluster, z", "", **layout)
+    return draw.figure(colours, [bars], "log-odds in the cluster, z", "", **layout)

@@ -84,7 +84,8 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
         query = {"preset": preset} if preset else None
         st.page_link("pages/train.py", label=label, icon=":material/model_training:", query_params=query)
     elif without:
-        cards.note(f"{facts[0]} Only {matches[0].name} is shown.")
+        names, verb = [run.name for run in matches], "is" if len(matches) == 1 else "are"
+        cards.note(f"{' '.join(facts)} Only {' and '.join(names)} {verb} shown.")
     return matches
 
 

@@ -11,7 +11,16 @@ from app import charts, jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
 from app.components import cards, downloads, links
-from app.components.controls import choose_one, choose_run, pick, row, show_work, step_through, whole_number
+from app.components.controls import (
+    advanced,
+    choose_one,
+    choose_run,
+    pick,
+    row,
+    show_work,
+    step_through,
+    whole_number,
+)
 from app.components.selection import selected_points
 from app.components.table import Column, picking_table, plain_table
 from app.components.words import count
@@ -19,13 +28,14 @@ from app.views.samples import sample_card
 
 LEAST, MOST = 2, 2000
 TARGET, CHART = "cluster", "cluster-map"
-CARDS_SHOWN, WORDS_SHOWN = 15, 12
+CARDS_SHOWN, WORDS_SHOWN = 10, 12
 OFFLINE = (
     "Offline k-means of the finished embeddings, each caption joined with its image as for CODER’s prototypes. It "
     "shows which pairs lie together; training did not use it."
 )
 LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classifier assigns images and captions alone."
 KINDS = {"near": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
+KINDS |= {"between": "Close to another cluster"}
 COLUMNS = {
     "cluster": Column("cluster", "d"),
     "words": Column("marking words"),
@@ -36,7 +46,7 @@ COLUMNS = {
     "cohesion": Column("cohesion", ".2f", "cohesion"),
     "trained": Column("in training", ",d", "in training"),
 }
-NEAR = {name: COLUMNS.get(name, Column("cosine", ".2f")) for name in ("cluster", "cosine", "size", "words")}
+NEAR = {name: COLUMNS.get(name, Column("cosine", ".2f")) for name in ("cluster", "cosine", "words")}
 Clusters = clusters.Clusters
 Result = StoredResult[Clusters]
 Settings = clusters.ClusterSettings
@@ -75,7 +85,8 @@ def choose_settings(choice: Choice) -> Settings | None:
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
     number = whole_number("Number of clusters", LEAST, most, min(Settings().clusters, most), "k", 150)
-    return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
+    with advanced():
+        return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
 
 
 def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, Clusters]) -> None:
@@ -148,7 +159,8 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     near = clusters.nearest_clusters(result, number)
     words = dict(zip(table["cluster"], table["words"], strict=True))
     near = near.assign(words=[words.get(other, "") for other in near["cluster"]])
-    left, right = st.columns(2, gap="large")
+    marks = ask(clusters.marking_concepts, run, choice.split, result, number)
+    left, middle, *rest = st.columns([2, 2, 3] if len(marks) else 2, gap="medium")
     with left:
         cards.label("Marking words")
         marking = ask(clusters.marking, run, choice.split, result).top(number, WORDS_SHOWN)
@@ -156,21 +168,19 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
             downloads.chart(charts.word_bars(marking, tone()), "words", "words that mark the cluster")
         else:
             cards.note("No word is more frequent here than elsewhere.")
-    with right:
+    with middle:
         if len(near):
             cards.label("Nearest clusters")
             ids = near["cluster"].to_numpy()
             picking_table(near, NEAR, ids, TARGET, "near-table", "clusters nearby", height=250)
-        _concepts(ask(clusters.marking_concepts, run, choice.split, result, number))
-    _members(run, choice, result, number)
-    if len(near):
-        _between(run, choice, result, number, near)
+    for column in rest:
+        with column:
+            _concepts(marks)
+    _members(run, choice, result, number, near)
 
 
 def _concepts(table: pd.DataFrame) -> None:
-    """The concepts that mark a cluster; nothing for a run without a concept branch."""
-    if not len(table):
-        return
+    """The concepts that mark a cluster."""
     cards.label("Marking concepts, by attention")
     percent = {"image": "its images", "text": "its captions", "elsewhere": "everywhere"}
     columns = {name: Column(name) for name in table.columns if name not in (*percent, "gain")}
@@ -178,41 +188,39 @@ def _concepts(table: pd.DataFrame) -> None:
     plain_table(table.assign(**100 * table[list(percent)]), columns, "marking-concepts", "concepts")
 
 
-def _members(run: RunSummary, choice: Choice, result: clusters.Clusters, number: int) -> None:
-    pairs = ask(clusters.members, run, choice.split, result, number)
-    pairs = pairs[choice.inside("text", pairs["caption"])]
-    kind = choose_one("Members", KINDS, "members")
-    if kind == "apart":
-        pairs = pairs[~pairs["agree"]]
-    elif kind == "edge":
-        pairs = pairs.iloc[::-1]
+def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame) -> None:
+    kind = choose_one(
+        "Members", KINDS if len(near) else {"near": KINDS["near"], "edge": KINDS["edge"]}, "members"
+    )
+    if kind == "between":
+        names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
+        other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
+        pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
+        score, notes = "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]]
+        order = ", and to that of the other cluster, the most even first"
+    else:
+        pairs = ask(clusters.members, run, choice.split, result, number)
+        pairs = pairs[choice.inside("text", pairs["caption"]) & ~(pairs["agree"] & (kind == "apart"))]
+        pairs = pairs.iloc[::-1] if kind == "edge" else pairs
+        labels = zip(pairs["agree"], pairs["image_label"], pairs["text_label"], strict=True)
+        score, notes = (
+            "cosine",
+            ["" if agree else f" (image in {i}, caption in {t})" for agree, i, t in labels],
+        )
+        order = ", and, where they differ, the clusters of image and caption"
     if not len(pairs):
-        fact, fix = "All images and captions of this cluster agree.", "Show the other members."
-        if choice.slice:
-            fact = "The slice holds no such pair of this cluster."
-            fix = "Show other members, or clear the slice."
-        cards.empty(fact, fix)
+        fact = "All images and captions of this cluster agree."
+        fact = "The slice holds no such pair of this cluster." if choice.slice else fact
+        cards.empty(
+            fact, "Show other members, or clear the slice." if choice.slice else "Show other members."
+        )
         return
     images = pairs["image"].nunique()
     cards.note(
         f"{count(len(pairs), 'pair')} of {count(images, 'image')}, {min(CARDS_SHOWN, images):,} shown: the image’s "
-        "number, its captions here with the cosine of the pair to the centroid, and, where they differ, the clusters of "
-        "image and caption."
+        f"number, its captions here with the cosine of the pair to the centroid{order}."
     )
-    labels = zip(pairs["agree"], pairs["image_label"], pairs["text_label"], strict=True)
-    notes = ["" if agree else f" (image in {image}, caption in {text})" for agree, image, text in labels]
-    _cards(run, choice, pairs, "cosine", notes)
-
-
-def _between(run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame) -> None:
-    cards.heading("Between two clusters")
-    names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
-    other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
-    pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
-    if not len(pairs):
-        cards.empty("The slice holds no such pair.", "Choose another cluster, or clear the slice.")
-        return
-    _cards(run, choice, pairs, "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]])
+    _cards(run, choice, pairs, score, notes)
 
 
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:

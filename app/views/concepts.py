@@ -27,7 +27,8 @@ LACKING = {
     "preset": "coder-demo",
 }
 CONCEPT, CAPTION = "concept", "caption"
-MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 10
+LOOK, LOOKS = "concepts-of", {"words": "Concepts", "pairs": "Images and captions"}
+MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 6
 LITTLE = 2.0  # percentage points of shared attention above chance
 AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
@@ -58,11 +59,13 @@ def show(choice: Choice) -> None:
     if not runs:
         return
     note_sample(runs[-1], choice.split, "attended")
-    word = graphs(runs, choice.split)
     amounts(runs, choice)
-    one_pair(runs, choice, disagreements(runs, choice))
-    readers(runs, choice, word)
-    all_concepts(runs, choice.split)
+    linked = "pairs" if CAPTION in st.query_params else "words"
+    if choose_one("Look at", LOOKS, LOOK, default=linked) == "pairs":
+        one_pair(runs, choice, disagreements(runs, choice))
+    else:
+        readers(runs, choice, graphs(runs, choice.split))
+        all_concepts(runs, choice.split)
 
 
 def names_of(run: RunSummary, split: str) -> list[str]:
@@ -243,7 +246,8 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
     for rank, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
         number = int(sample)
         text = int(first[number]) if pictured else number
-        pages: cards.Links = [("open", links.address("concepts", choice, caption=text))] if text >= 0 else []
+        pair: dict[str, str | int] = {CAPTION: text, LOOK: LOOKS["pairs"]}
+        pages: cards.Links = [("open", links.address("concepts", choice, **pair))] if text >= 0 else []
         if not pictured:
             pages = [*pages, *links.of_sample(choice, side, number, here="concepts")]
         items.append(sample_card(choice, run, side, number, rank, share, links=pages, **more))
@@ -259,5 +263,5 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     words, word = table["word"].tolist(), st.session_state.get(CONCEPT)
     current = words.index(word) if word in words else None
     ids, names = np.arange(len(table)), ("concepts-table", "concepts")
-    rows_table(table, COLUMNS, ids, *names, current, lambda row: put(CONCEPT, words[row]), height=330)
+    rows_table(table, COLUMNS, ids, *names, current, lambda row: put(CONCEPT, words[row]), height=260)
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

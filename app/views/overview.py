@@ -87,8 +87,8 @@ def show(choice: Choice) -> None:
         show_curves(runs)
     if not empty:
         show_answers(runs, choice)
-    show_separation(runs, choice.split)
-    show_differences(runs)
+    for part in side_by_side((partial(show_separation, runs, choice.split), partial(show_differences, runs))):
+        part()
 
 
 def show_changed(choice: Choice) -> None:

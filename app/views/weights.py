@@ -11,7 +11,7 @@ from app import charts
 from app.ask import Runs, RunSummary, ask, sample_weights
 from app.choice import Choice, opened, tone
 from app.components import cards, downloads
-from app.components.controls import MODALITIES, choose_one, choose_run, pick, row
+from app.components.controls import MODALITIES, choose_one, choose_run, pick, row, side_by_side
 from app.components.table import Column, plain_table
 from app.components.unavailable import runs_with
 from app.questions import Rows
@@ -23,7 +23,7 @@ LACKING = {
     "fix": "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
     "evaluate such a run on this split.",
 }
-EXTREMES = 5
+EXTREMES = 3
 TARGET = "weighed"
 WEIGHT = sample_weights.WEIGHT
 COLUMNS = {
@@ -89,7 +89,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
     weights = table[WEIGHT].to_numpy()  # Thomas and Kovashka, figure 4
     order = np.argsort(-weights, kind="stable")
     order = order[choice.inside("text", order)]
-    for heading, numbers in (("Highest weights", order), ("Lowest weights", order[::-1])):
+    for heading, numbers in side_by_side((("Highest weights", order), ("Lowest weights", order[::-1]))):
         cards.heading(heading)
         items = []
         for rank, number in enumerate(numbers[:EXTREMES].tolist(), start=1):

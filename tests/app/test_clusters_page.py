@@ -33,7 +33,7 @@ def test_clusters_are_offered_for_the_runs_that_have_none(root, opened):
 def test_everything_about_one_cluster(root, opened):
     app = opened(root, "clusters", k="6")
     assert app.saying("AMI of the two runs")
-    for kind in ("near", "edge", "apart"):
+    for kind in ("near", "edge", "apart", "between"):
         app.change(members=kind)
         assert app.cards()
         for grid in app.cards():  # members or pairs: every picture once, with a caption on hover

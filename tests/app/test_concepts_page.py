@@ -34,16 +34,18 @@ def test_two_runs_with_concepts_stand_side_by_side(root, opened):
     assert app.texts().count("training captions (") == 2  # the concept's readers in either run
     app.change(by="read")  # the attention of two runs differs: two graphs instead of one
     assert len(app.get("plotly_chart")) == figures + 1
-    app.change(pairs_of="one")
+    app.change(concepts_of="pairs").change(pairs_of="one")
 
 
 def test_every_control(root, opened):
     app = opened(root, "concepts", run="one", versus="—", concept="ball", caption="7")
+    assert app.saying("Caption 7", "image 1")  # a link to a caption opens its pair
+    app.change(first="most").click("caption-next")
+    app.change(concepts_of="words")
     assert app.value("concept") == "ball"
     assert "“ball”" in app.header[-2].value
-    assert app.saying("Caption 7", "image 1")
     assert app.change(kind="motion").saying("1 of 1 concepts")
-    app.change(part="around").change(first="most").click("caption-next")
+    app.change(part="around")
     view = open_run(root / "one").concepts("dev")
     assert f"{view.readers(2, 'image', top=1)['attention'][0]:.3f}" in app.texts()
     app.change(slice="image == 4")

@@ -31,6 +31,10 @@ def test_two_runs_stand_side_by_side(root, opened):
         [statistics] = app.rows("μ")
         assert [row["run"] for row in statistics] == ["opposite"] * 3 + ["combined"] * 3
     app.change(weights_of="opposite")
+    app = opened(root, "weights", run="unweighted", versus="combined", also=["opposite", "hal"])
+    assert app.saying("unweighted", "opposite and hal and combined")
+    [statistics] = app.rows("μ")
+    assert {row["run"] for row in statistics} == {"opposite", "hal", "combined"}
 
 
 def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root, opened):
