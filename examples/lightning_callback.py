@@ -1,0 +1,33 @@
+"""A callback of Lightning that writes every validation as a run that the app opens.
+
+    Trainer(callbacks=[LogSplit("my-run", "dev", captions)]).fit(module, train_batches, dev_batches)
+
+`validation_step` returns (B, D) embeddings of the images and of the captions, and their numbers in the split: (B,) integers
+each. The loss of `training_step` may be `coder_core.objectives.CoderLoss` as in plain_pytorch.py.
+"""
+
+import torch
+from lightning import Callback
+
+from coder_core import log_split
+
+
+class LogSplit(Callback):
+    def __init__(self, run, split, captions):
+        self.names, self.captions, self.parts = (run, split), captions, []
+
+    def on_validation_batch_end(self, trainer, module, outputs, *_):
+        self.parts.append(outputs)
+
+    def on_validation_epoch_end(self, trainer, module):
+        images, texts, owners, numbers = map(torch.cat, zip(*self.parts, strict=True))
+        self.parts, order = [], numbers.argsort()
+        if trainer.sanity_checking:
+            return
+        rows = images.new_empty(int(owners.max()) + 1, images.shape[1]).index_copy(0, owners, images)
+        named = {
+            "captions": self.captions,
+            "image_of_text": owners[order],
+            "epoch": trainer.current_epoch + 1,
+        }
+        log_split(*self.names, rows, texts[order], **named)

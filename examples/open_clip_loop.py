@@ -1,0 +1,37 @@
+"""CODER's loss in a loop over a model of open_clip, with a bank of its own embeddings (XBM).
+
+    model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32", pretrained="laion2b_s34b_b79k")
+    train(model, batches, epochs=3, device="cuda")
+
+`batches` gives (pictures, tokens, image_ids): `preprocess` of every picture stacked, `tokenizer(captions)`, integers.
+"""
+
+import torch
+
+from coder_core import log_split
+from coder_core.objectives import CoderLoss
+
+
+def train(model, batches, *, epochs, device="cpu", learning_rate=1e-5, bank_size=4096):
+    """Train a model and return its losses."""
+    model.to(device).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.1)
+    loss, values = None, []
+    for _ in range(epochs):
+        for pictures, tokens, image_ids in batches:
+            images, texts = model(pictures.to(device), tokens.to(device))[:2]
+            loss = loss or CoderLoss(0.05, bank_size=bank_size, dimension=images.shape[1]).to(device)
+            value = loss(images, texts, image_ids.to(device))
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            values.append(value.item())
+    return values
+
+
+@torch.no_grad()
+def log(model, run, split, pictures, tokens, captions, image_of_text, **named):
+    """Write a run that the app opens: (n, 3, H, W) pictures and (m, L) tokens of a split."""
+    model.eval()
+    images, texts = model.encode_image(pictures), model.encode_text(tokens)
+    return log_split(run, split, images, texts, captions=captions, image_of_text=image_of_text, **named)
