@@ -2,17 +2,21 @@
 
 Such a file has tables of rows, as a user's own, and sets of changes, which rows and other sets take over by `with`. A
 change may be `{ times = 2 }`, a multiple of the preset's value, or `{ run-of = "row" }`, the run of another row.
+A table with `axes` in place of `rows` has a row for one of each, `{0}` being the first one's name in `row_reference` and
+`run-of`; it leaves out names like `skipped`.
 `reported` are R@1, R@5 and R@10 image → text, then text → image; four numbers leave out R@10, two are R@1 alone.
 """
 
+import itertools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from coder_core.ablation.rows import AblationTable, Change, Recalls, Row, RunOf, Times
 
-FILES = ("coder", "sample_weights", "boosting")
+FILES = ("coder", "sample_weights", "boosting", "noise")
 
 
 def _change(value: Any) -> Change:
@@ -33,11 +37,39 @@ def _recalls(numbers: Sequence[float]) -> Recalls | None:
     return (*padded[0], *padded[1]) if numbers else None
 
 
-def _row(entry: dict[str, Any], sets: Mapping[str, Any]) -> Row:
+def _all_changes(entry: dict[str, Any], sets: Mapping[str, Any]) -> dict[str, Change]:
     changes = _changes({"with": entry.pop("with")} if "with" in entry else {}, sets)
-    changes |= _changes(entry.pop("changes", {}), sets)
+    return changes | _changes(entry.pop("changes", {}), sets)
+
+
+def _row(entry: dict[str, Any], sets: Mapping[str, Any]) -> Row:
+    changes = _all_changes(entry, sets)
     needs, reported = tuple(entry.pop("needs", ())), _recalls(entry.pop("reported", ()))
     return Row(changes=changes, needs=needs, reported=reported, **entry)
+
+
+def _crossed(table: dict[str, Any], sets: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the rows of a table with axes; a row does not read its own run."""
+    reference, skipped = table.pop("row_reference"), table.pop("skipped")
+    axes = [[(_all_changes(entry, sets), entry) for entry in axis] for axis in table.pop("axes")]
+    for parts in itertools.product(*axes):
+        names, titles = ([entry[key] for _, entry in parts] for key in ("name", "title"))
+        name, changes = "-".join(names), dict[str, Change]()
+        for of_part, _ in parts:
+            changes |= of_part
+        for flag, value in list(changes.items()):
+            if isinstance(value, RunOf):
+                changes[flag] = RunOf(value.row.format(*names))
+        changes = {flag: value for flag, value in changes.items() if value != RunOf(name)}
+        needs = tuple(need for _, entry in parts for need in entry.get("needs", ()))
+        more = {"x": next(entry["x"] for _, entry in parts if "x" in entry), "needs": needs}
+        more |= {"group": f"{titles[0]}, {titles[-1]}", "reference": reference.format(*names)}
+        if not fnmatch(name, skipped):
+            yield Row(name, ", ".join(titles), changes, **more)
+
+
+def _rows(table: dict[str, Any], sets: Mapping[str, Any]) -> tuple[Row, ...]:
+    return tuple(_crossed(table, sets) if "axes" in table else (_row(row, sets) for row in table.pop("rows")))
 
 
 def _read() -> dict[str, list[AblationTable]]:
@@ -49,8 +81,7 @@ def _read() -> dict[str, list[AblationTable]]:
         document = tomllib.loads((folder / f"{file}.toml").read_text("utf-8"))
         sets |= document.pop("changes")
         tables[file] = [
-            AblationTable(name, rows=tuple(_row(row, sets) for row in table.pop("rows")), **table)
-            for name, table in document.items()
+            AblationTable(name, rows=_rows(table, sets), **table) for name, table in document.items()
         ]
     return tables
 

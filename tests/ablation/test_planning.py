@@ -82,6 +82,25 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
     assert (start, config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
 
 
+def test_rows_of_the_noise_table_cross_losses_shares_and_ways_and_share_judges(tmp_path):
+    rows = {row.name: row for row in TABLES["noise"].rows}
+    assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 5 - 1), False, True)
+    twice = rows["coder-40-twice"]
+    assert (twice.runs(), twice.x, twice.reference) == (
+        {"clean-judges": "infonce-40-cleaned"},
+        40,
+        "coder-40-as-is",
+    )
+    assert rows["infonce-40-cleaned"].runs() == {}
+    settings = {"preset": SMALL, "overrides": {}, "root": tmp_path}
+    with pytest.raises(InputError, match="infonce-40-cleaned"):
+        plan(TABLES["noise"], [twice], [1], **settings)
+    first, second = plan(TABLES["noise"], [rows["infonce-40-cleaned"], twice], [1], **settings)
+    assert second.reads == (first.folder,)
+    assert second.config.cleaning.clean_judges == str(first.folder)
+    assert (second.config.cleaning.clean_rounds, second.config.data.wrong_captions) == (2, 0.4)
+
+
 def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     table, multiples = TABLES["components"], TABLES["clusters"]
     planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
