@@ -150,6 +150,13 @@ def _fit_umap(
         # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
         # a random start where the neighbour graph falls into pieces.
         warnings.simplefilter("ignore")
+        import numba
+
+        # The search index stays in Python: unused here, it would take numba twenty seconds to compile.
+        unset, numba.config.DISABLE_JIT = numba.config.DISABLE_JIT, True
+        import pynndescent  # noqa: F401
+
+        numba.config.DISABLE_JIT = unset
         from umap import UMAP
 
         fitting, phase = within(progress, _COMPILED, 1.0), "UMAP: moving the points"
