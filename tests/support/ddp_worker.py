@@ -1,10 +1,6 @@
-"""One of several processes: a few training steps of many configurations, their results in one file; then a whole run.
-
-python -m tests.support.ddp_worker DATA TOWERS OUT.safetensors FLAGS OF coder_core.train
-"""
+"""One of several processes: a few training steps of many configurations, their results in one file; then a whole run."""
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -15,7 +11,7 @@ from coder_core.data.reviews import Review
 from coder_core.model.encoders.regions import RegionBatchNorm
 from coder_core.model.run_towers import open_towers
 from coder_core.ops import parallel
-from coder_core.train import main
+from coder_core.train import main as command
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import make_parts
@@ -184,6 +180,6 @@ def everything(data, towers):
     return results
 
 
-if __name__ == "__main__":
-    data, towers, out, *flags = sys.argv[1:]
-    run_as_one_of_several(lambda: everything(Path(data), Path(towers)), out, then=lambda: main(flags))
+def main(data, towers, out, *flags):
+    """Save the results of all cases in the file `out`, then train by the command."""
+    run_as_one_of_several(lambda: everything(Path(data), Path(towers)), out, then=lambda: command(flags))

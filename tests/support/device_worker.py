@@ -1,11 +1,10 @@
-"""Trains tiny models of every kind on the CPU and on a second device: `python -m tests.support.device_worker FOLDER`.
+"""Trains tiny models of every kind on the CPU and on a second device.
 
 On the device every run is stopped on its way and continued. Prints one JSON object: name of the case → the events of the
 history on the CPU and on the device; "mixed" → the error of an operation on both.
 """
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +43,9 @@ def train(config, folder, device, *, stop_during):
     return events(folder)
 
 
-def main():
+def main(folder):
     """Train every kind on both, without dropout, whose random numbers come from the device."""
-    torch.set_num_threads(1)
-    folder, second = Path(sys.argv[1]), register()
+    folder, second = Path(folder), register()
     data, bert = write_tiny_data(folder / "data", images=8), str(write_tiny_bert(folder / "bert", WORDS))
     usual = STILL | {"epochs": 2, "twin_precision": "float32", "bank_size": 0, "bert": bert}
     results = {}
@@ -60,7 +58,3 @@ def main():
     except RuntimeError as error:
         results["mixed"] = str(error)
     print(json.dumps(results))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Kills and signals a tiny run many times, and empties its data, each time in a forked child; prints JSON reports.
 
-    python -m tests.support.fork_driver DATA ROOT
-
 A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
 are clean.
 """
@@ -15,8 +13,6 @@ import time
 from pathlib import Path
 
 import psutil
-import torch
-import torch._dynamo
 
 from coder_core.data.features import UnreadableRowsError
 from coder_core.runs.saves import SaveStore
@@ -199,9 +195,7 @@ def shrinks(data, root):
     return reports
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    data, root = sys.argv[1], Path(sys.argv[2])
+def main(data, root):
+    """Drive runs over `data` in folders of `root`."""
     drives = {"kills": kills, "signals": signals, "shrinks": shrinks}
-    print(json.dumps({name: drive(data, root / name) for name, drive in drives.items()}))
+    print(json.dumps({name: drive(data, Path(root) / name) for name, drive in drives.items()}))

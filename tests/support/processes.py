@@ -1,10 +1,10 @@
 """Programs of the tests in processes of their own: one that reports as JSON, or two that train together."""
 
 import json
+import multiprocessing
 import os
 import socket
-import subprocess
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -13,34 +13,52 @@ from safetensors.torch import save_file
 from coder_core.ops import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
+# One process imports all of it once and never trains, so that its forks are clean; a new interpreter takes seconds.
+FORKS = multiprocessing.get_context("forkserver")
+PROGRAMS = [f"tests.support.{name}" for name in ("ddp_worker", "device_worker", "fork_driver")]
+FORKS.set_forkserver_preload(["torch._dynamo", "transformers.modeling_utils", "peft", *PROGRAMS])
 
 
-def reported_by(program, *arguments, timeout):
-    """Run `python -m tests.support.<program> …` on one thread and return the JSON object it prints last."""
-    command = [sys.executable, "-m", f"tests.support.{program}", *map(str, arguments)]
-    threads = os.environ | {"OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(command, cwd=ROOT, env=threads, capture_output=True, text=True, timeout=timeout)
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout.splitlines()[-1])
+def _fork(program, arguments, environment, output):
+    """Run `main` of a program of `tests.support` on one thread; all it prints goes into the file `output`."""
+    for descriptor in (1, 2):
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    os.chdir(ROOT)
+    os.environ |= environment
+    torch.set_num_threads(1)
+    import_module(f"tests.support.{program}").main(*map(str, arguments))
 
 
-def run_two(*arguments, timeout=500):
-    """Run the same command twice, as torchrun starts it, and return both outputs."""
+def reported_by(program, *arguments, **limits):
+    """The JSON object that a program of `tests.support` prints last."""
+    return json.loads(forked(program, *arguments, **limits)[0].splitlines()[-1])
+
+
+def run_two(program, *arguments, **limits):
+    """Run a program twice, as torchrun starts it, and return both outputs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-    shared = os.environ | address | {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    command = [sys.executable, *arguments]
-    ranks = ({"RANK": rank, "LOCAL_RANK": rank} for rank in "01")
-    processes = [subprocess.Popen(command, cwd=ROOT, env=shared | rank, **pipes) for rank in ranks]
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": "2"}
+    ranks = [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    return forked(program, *arguments, ranks=ranks, **limits)
+
+
+def forked(program, *arguments, output, ranks=({},), timeout=500):
+    """Run `main` of a program of `tests.support` in a fork for each environment; return what each printed."""
+    outputs = [output.with_name(f"{output.name}-{number}") for number in range(len(ranks))]
+    tasks = zip(ranks, outputs, strict=True)
+    processes = [FORKS.Process(target=_fork, args=(program, arguments, *task)) for task in tasks]
     try:
-        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(timeout)
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    return outputs
+    printed = [file.read_text("utf-8") for file in outputs]
+    assert [process.exitcode for process in processes] == [0] * len(processes), printed
+    return printed
 
 
 def run_as_one_of_several(train, out, then=parallel.barrier):

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(620)]
 def driven(memory_folder):
     """All of it in one process, whose forks are children that have imported PyTorch."""
     data = write_tiny_data(memory_folder / "data")
-    return reported_by("fork_driver", data, memory_folder / "runs", timeout=600)
+    return reported_by("fork_driver", data, memory_folder / "runs", output=memory_folder / "printed")
 
 
 @pytest.fixture(scope="module")

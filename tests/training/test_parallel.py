@@ -41,9 +41,9 @@ def together(data, towers, tmp_path_factory):
     """All results of two processes, the run they train by the command, and what each of them prints."""
     root = tmp_path_factory.mktemp("two")
     flags = [*changed_flags(Config(), pair_config(data)), "--name=pair", f"--root={root}"]
-    worker = "-m", "tests.support.ddp_worker", str(data), str(towers)
-    outputs = run_two(*worker, str(root / "results.safetensors"), *flags)
-    return load_file(root / "results.safetensors"), root / "pair", outputs
+    results = root / "results.safetensors"
+    outputs = run_two("ddp_worker", data, towers, results, *flags, output=root / "printed")
+    return load_file(results), root / "pair", outputs
 
 
 @pytest.fixture(scope="module")

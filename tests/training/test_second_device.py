@@ -11,7 +11,7 @@ from tests.support.processes import reported_by
 def test_every_kind_of_run_is_the_same_on_another_device(tmp_path):
     """Stopped and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics. The device
     refuses what a GPU refuses."""
-    runs = reported_by("device_worker", tmp_path / "runs", timeout=600)
+    runs = reported_by("device_worker", tmp_path / "runs", output=tmp_path / "printed")
     assert runs.pop("mixed") == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
     assert len(runs) == 7
     for name, (on_cpu, on_second) in runs.items():
