@@ -52,6 +52,14 @@ def test_expressions_and_plain_words_select_captions():
                 assert np.flatnonzero(select(text, COLUMNS)).tolist() == [*rows], text
 
 
+def test_the_singular_of_a_column_that_no_caption_holds_leads_to_the_column():
+    """ "number word" found nothing; "numbers" is the column."""
+    assert slices.search("colours", COLUMNS).any()
+    with pytest.raises(InputError) as error:
+        slices.search("colour word", COLUMNS)
+    assert "colours >= 2" in error.value.faults[0].fix
+
+
 @pytest.mark.parametrize(
     ("fact", "expressions"),
     [

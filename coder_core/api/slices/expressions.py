@@ -214,7 +214,7 @@ def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
 
 def search(text: str, columns: Columns) -> np.ndarray:
     """(m,) bool: the captions with these plain words, or those that an expression selects. InputError: the text is too
-    long, or an expression that `select` refuses."""
+    long, or an expression that `select` refuses; or no caption has the words, and one is the singular of a column."""
     plain = plain_words(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
     if plain is None:
         try:
@@ -226,7 +226,12 @@ def search(text: str, columns: Columns) -> np.ndarray:
             raise InputError(replace(error.faults[0], fix=fix)) from None
     masks = [holding(word, "words", columns) for word in plain.words]
     masks += [holding(phrase, "caption", columns) for phrase in plain.phrases]
-    return np.asarray(np.logical_and.reduce(masks))
+    mask = np.asarray(np.logical_and.reduce(masks))
+    column = next((f"{word}s" for word in plain.words if f"{word}s" in columns.numbers), "")
+    if column and not mask.any():
+        fix = f"write {column} for the captions that have any, or put a condition after it: {column} >= 2"
+        raise InputError.at("the slice", f"no caption holds {plain}", fix=fix)
+    return mask
 
 
 def _is_condition(text: str) -> bool:
