@@ -9,6 +9,7 @@ import html
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from app.choice import refused
+from app.components import opened
 
 Links = Sequence[tuple[str, str]]  # label and address
 _FILES = [Path(__file__).with_name(f"{name}.toml") for name in ("glossary", "headings")]
@@ -44,7 +46,8 @@ class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
     `match` is a label's, `judged` one of people. A click on the picture enlarges `image`, which `hover` describes.
-    `links` are (label, address) pairs. `term` names the score. `review` is HTML from `app.components.reviewing`.
+    A click on the text opens `sample`. `term` names the score. `review` is HTML
+    from `app.components.reviewing`.
     """
 
     rank: int
@@ -53,7 +56,7 @@ class Result:
     caption: str = ""
     picture: bytes | None = None
     notes: tuple[str, ...] = ()
-    links: Links = ()
+    sample: opened.Sample | tuple[()] = ()
     term: str = "similarity"
     ids: str = ""
     image: int | None = None
@@ -79,7 +82,7 @@ def results_html(results: Sequence[Result]) -> str:
         for term in dict.fromkeys(result.term for result in results)
     ]
     layout = "cl-grid" if any(result.picture is not None for result in results) else "cl-list"
-    return "".join(tips) + f'<div class="{layout}">{"".join(map(_card, results))}</div>'
+    return f'{"".join(tips)}<div class="cl-results"><div class="{layout}">{"".join(map(_card, results))}</div></div>'
 
 
 def _card(result: Result) -> str:
@@ -87,13 +90,20 @@ def _card(result: Result) -> str:
     kind, mark = (f" cl-is-{word}", f'<span class="cl-match">✓ {word}</span>') if word else ("", "")
     notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
     head = f'<div class="cl-head"><b>{result.rank}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
-    caption = html.escape(result.caption)
-    if caption:
-        caption = f'<div class="cl-text"{_scrolls([result.caption])}>{caption}</div>'
-    ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids else ""
+    caption = opening_html(result.caption or result.ids, *result.sample)
+    ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids and result.caption else ""
     picture = picture_html(result.picture, result.image, result.hover or result.ids)
-    body = f'<div class="cl-body">{head}{caption}{ids}{links_html(result.links)}{result.review}</div>'
+    body = f'<div class="cl-body">{head}{caption}{ids}{result.review}</div>'
     return f'<div class="cl-card{kind}">{picture}{body}</div>'
+
+
+def opening_html(text: str, *sample: Any) -> str:
+    """A text, cut to a few lines; with a modality and a number a button that opens that sample in the panel."""
+    shown = html.escape(text, quote=True)
+    if not sample:
+        return f'<span class="cl-text">{shown}</span>'
+    start = f'<button type="button" class="cl-open" data-open="{opened.name_of(*sample)}"'
+    return f'{start} title="{shown}"><span class="cl-text">{shown}</span></button>'
 
 
 def _scrolls(texts: Sequence[str]) -> str:
@@ -125,18 +135,18 @@ def sample_html(
     captions: Sequence[str],
     title: str,
     highlighted: int | None = None,
-    links: Links = (),
     image: int | None = None,
+    more: str = "",
 ) -> str:
-    """One sample: its picture (if there is one) beside its captions; the highlighted caption is the query."""
+    """One sample: its picture (if there is one) beside its captions, the highlighted one in bold; `more` is HTML."""
     lines = "".join(
         f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
         for position, caption in enumerate(captions)
     )
     shown = picture_html(picture, image, captions[highlighted or 0] if captions else title)
     label = f'<div class="cl-label">{html.escape(title)}</div>'
-    body = f"{label}<ul{_scrolls(captions)}>{lines}</ul>{links_html(links)}"
-    return f'<div class="cl-sample">{shown}<div class="cl-body">{body}</div></div>'
+    body = f'<div class="cl-body">{label}<ul{_scrolls(captions)}>{lines}</ul></div>'
+    return f'<div class="cl-sample">{shown}{body}<div class="cl-body">{more}</div></div>'
 
 
 def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
@@ -163,9 +173,11 @@ def question(title: str, how: str = "") -> None:
     st.html(f'<p class="cl-how">{html.escape(how or HOW_TO_READ[title])}</p>')
 
 
-def heading(text: str, how: str = "", **values: object) -> None:
-    """A section: its name, and how to read it: `how`, or what headings.toml says of it, filled in with `values`."""
-    st.header(literal(text), anchor=False)
+def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:
+    """A section: its name, and how to read it: `how`, or what headings.toml says of it, filled in with `values`. The
+    links of a sample lead to the section of a page that is its `detail`."""
+    with st.container(key="detail") if detail else nullcontext():
+        st.header(literal(text), anchor=False)
     if how := how or HOW_TO_READ.get(text, "").format(**values):
         note(how)
 

@@ -2,17 +2,16 @@
 
 import html
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from app.ask import Run, ask
-from app.choice import Choice, neighbours
-from app.components import cards, events, links, reviewing
+from app.choice import Choice
+from app.components import cards, events, reviewing
 from app.components.table import ENLARGED
 
-SIZE, CONFUSED = 1000, 12
+SIZE = 1000
 
 
 def open_clicked(choice: Choice) -> None:
@@ -30,7 +29,7 @@ def open_clicked(choice: Choice) -> None:
 
 
 def show_image(choice: Choice, image: int) -> None:
-    """The picture, its ranks and captions in every run, and where to go from there."""
+    """The picture, its ranks and captions in every run; the image and its captions open in the panel."""
     run, split = choice.last, choice.split
     numbers, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
     picture = ask(Run.picture, run, split, image, SIZE)
@@ -39,7 +38,7 @@ def show_image(choice: Choice, image: int) -> None:
     else:
         first = captions[numbers[0]] if len(numbers) else f"image {image}"
         st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
-    st.html(f"<p>{cards.links_html(links.of_sample(choice, 'image', image))}</p>")
+    st.html(cards.opening_html("Open this image", "image", image))
     if len(numbers):
         table = captions_html(choice, image)
         st.html(f'<div class="cl-wide">{table}</div>' if choice.between else table)
@@ -47,22 +46,8 @@ def show_image(choice: Choice, image: int) -> None:
         cards.note("The image has no caption.")
 
 
-def _pages(choice: Choice, caption: int) -> str:
-    """Links to pages about a caption: its matrix with the first captions of the images most similar to it, and the
-    captions most similar to it as the slice of this page."""
-    run, split = choice.last, choice.split
-    best = ask(Run.search, run, caption, split=split, modality="text", top=CONFUSED)["candidate"].to_numpy()
-    image = int(ask(Run.image_of_text, run, split)[caption])
-    confused = ask(Run.first_captions, run, split)[best[best != image]]
-    matrix = links.similarity(choice, image, [caption, *confused[confused >= 0].tolist()])
-    pages = [*links.of_sample(choice, "text", caption), ("similarity", matrix)]
-    if similar := neighbours(choice, "text", caption):
-        pages.append(("similar captions", links.address("", replace(choice, slice=similar))))
-    return cards.links_html(pages)
-
-
 def captions_html(choice: Choice, image: int) -> str:
-    """A table: the image and each of its captions with rank and score in every run, and links to the other pages."""
+    """A table: the image and each of its captions with rank and score in every run."""
     split, last = choice.split, choice.last
     numbers, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
     heads, columns = ["query"], []
@@ -74,7 +59,7 @@ def captions_html(choice: Choice, image: int) -> str:
         columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
     names = ["the image, by its best caption"]
     for caption in numbers.tolist():
-        text = f"{html.escape(captions[caption])} <small>caption {caption}</small>"
+        text = cards.opening_html(captions[caption], "text", caption)
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
-        names.append(f"{text}{_pages(choice, caption)}{menu}")
+        names.append(f"{text} <small>caption {caption}</small>{menu}")
     return cards.table_html("cl-own", heads, zip(names, zip(*columns, strict=True), strict=True))

@@ -31,6 +31,14 @@ const sampleCell = ({ picture, name, text, small, image }, enlarge) => {
   return cell
 }
 
+// A row that leads to another page does so as a link of the page would
+const follow = (href) => {
+  const link = make("a", { href, target: "_self", "data-aim": true })
+  document.body.append(link)
+  link.click()
+  link.remove()
+}
+
 const listen = (line, index, body, open) => {
   line.addEventListener("click", () => { if (!getSelection().toString()) open(false) })
   line.addEventListener("keydown", (event) => {
@@ -47,8 +55,8 @@ const listen = (line, index, body, open) => {
 }
 
 export default function ({ data, parentElement, setTriggerValue }) {
-  const { columns, rows, opens, picked, sample, label, sorted, page, pages, range } = data
-  const content = JSON.stringify([columns, rows, sample, sorted, range])
+  const { columns, rows, opens, addresses, picked, sample, label, sorted, page, pages, range } = data
+  const content = JSON.stringify([columns, rows, addresses, sample, sorted, range])
   if (parentElement.content !== content) {
     parentElement.content = content
     const focused = parentElement.querySelector(":focus")?.dataset.focus
@@ -65,7 +73,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const body = make("tbody")
     rows.forEach((row, index) => {
       const line = make("tr", { "data-row": index })
-      const open = (enlarge) => setTriggerValue("row", { row: index, enlarge })
+      const open = (enlarge) =>
+        addresses[index] && !enlarge ? follow(addresses[index]) : setTriggerValue("row", { row: index, enlarge })
       if (sample) line.append(sampleCell(row.sample, (event) => { event.stopPropagation(); open(true) }))
       row.cells.forEach((cell, column) =>
         line.append(make("td", { class: columns[column].number && "number", title: columns[column].number ? null : cell }, cell)))

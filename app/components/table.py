@@ -79,10 +79,12 @@ def rows_table(
     *,
     height: int | None = 420,
     samples: Samples | None = None,
+    address: Callable[[int], str] | None = None,
 ) -> np.ndarray:
     """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns;
     returns the row positions in the order shown, over all pages. `current` is the open id (None: the first), `label`
-    names the rows in the plural. Rows scroll above `height` in pixels; `samples` makes their first cells."""
+    names the rows in the plural. Rows scroll above `height` in pixels; `samples` makes their first cells;
+    `address` the page of the app that a row leads to, instead of `on_pick`."""
     ids, names = np.asarray(ids), list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
@@ -100,15 +102,17 @@ def rows_table(
     def report() -> None:
         value: Any = st.session_state.get(key) or {}
         clicked = value.get("row")
-        if on_pick is not None and isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown)):
-            on_pick(int(ids[shown[clicked["row"]]]))
+        if isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown)):
+            if on_pick is not None:
+                on_pick(int(ids[shown[clicked["row"]]]))
             if parts and clicked.get("enlarge") is True:
                 st.session_state[ENLARGED] = parts[clicked["row"]].image
         _turn(view, value, pages, names)
 
     script, style = (HERE.with_suffix(ending).read_text(encoding="utf-8") for ending in (".js", ".css"))
     content = _cells(frame.iloc[shown], columns, parts) | {
-        "opens": on_pick is not None,
+        "opens": on_pick is not None or address is not None,
+        "addresses": [address(row) for row in ids[shown].tolist()] if address else [],
         "picked": int(is_open.argmax()) if is_open.any() else -1,
         "label": label,
         "sample": "sample" if samples else "",

@@ -21,11 +21,12 @@ from app.choice import (
     reviewer_link,
     slice_mask,
 )
-from app.components import cards, enlarged, events, links, reviewing, unavailable
+from app.components import cards, enlarged, events, links, opened, reviewing, unavailable
 from app.components.controls import button
 from app.components.unavailable import Problem
 from app.frame import pages as frame
 from app.jobs import runs_root
+from app.views import samples
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
 ALSO = "also"
@@ -61,6 +62,7 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
         query, choice, problems = _pick()
+    opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
     query |= reviewer_link()
     values = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
     if any(st.query_params.get_all(key) != texts for key, texts in values.items()):
@@ -86,15 +88,16 @@ def _entries(page: st.Page, pages: Sequence[st.Page], query: Query, choice: Choi
         if target.visibility == "visible" and frame.tabs(name)[0] == name and not lacking:
             open_tab = page.url_path != name and page.url_path in frame.tabs(name)
             with st.container(key="open-entry") if open_tab else nullcontext():
-                st.page_link(target, width="stretch", query_params=query)
+                st.page_link(target, width="stretch", query_params={**query, **links.followed(name)})
 
 
 def _tabs(page: st.Page, query: Query) -> None:
     """Links to the pages of one entry of the sidebar, above the question of each."""
-    names, state = frame.tabs(page.url_path), html.escape(urlencode(query, doseq=True))
+    names = frame.tabs(page.url_path)
     if len(names) > 1:
         current = {page.url_path: ' aria-current="page"'}
-        links_to = (f'<a href="{n}?{state}"{current.get(n, "")}>{frame.PAGES[n][0]}</a>' for n in names)
+        states = {n: html.escape(urlencode({**query, **links.followed(n)}, doseq=True)) for n in names}
+        links_to = (f'<a href="{n}?{states[n]}"{current.get(n, "")}>{frame.PAGES[n][0]}</a>' for n in names)
         st.html(f'<nav class="cl-tabs" aria-label="Tabs">{"".join(links_to)}</nav>')
 
 
@@ -245,6 +248,7 @@ def page(
     frame.require()
     choice: Choice | None = st.session_state.get(frame.CHOSEN)
     cards.question(title if isinstance(title, str) else title(choice) if choice else "Which run?", how)
+    panel = st.container(key="opened")
     cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
     verb = "is" if choice and choice.second is None else "are"
@@ -265,6 +269,7 @@ def page(
         return
     try:
         show(choice)
+        samples.show_opened(choice, panel)
         reviewing.record_clicked(choice)
         enlarged.open_clicked(choice)
         events.listen()

@@ -10,7 +10,7 @@ import streamlit as st
 from app import charts, jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
-from app.components import cards, downloads, links
+from app.components import cards, downloads
 from app.components.controls import (
     advanced,
     choose_one,
@@ -149,7 +149,7 @@ def _pick() -> None:
 
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
-    cards.heading("One cluster in detail")
+    cards.heading("One cluster in detail", detail=True)
     help_text, ids = "The number of the cluster; Next follows the table above.", table["cluster"].to_numpy()
     number = step_through("Cluster", TARGET, ids, result.count, help_text)
     if number not in ids:
@@ -234,6 +234,6 @@ def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, not
         best = pairs[of_image].iloc[0]
         caption = int(best["caption"])
         fields: dict[str, Any] = {"caption": "\n".join(lines[of_image]), "hover": captions[caption]}
-        fields["links"] = links.of_sample(choice, "text", caption)
+        fields["sample"] = ("text", caption)
         items.append(sample_card(choice, run, "image", image, image, float(best[score]), **fields))
     cards.results(items)

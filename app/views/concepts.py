@@ -11,7 +11,7 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
 from app.choice import UNITS, Choice, put, tone
-from app.components import cards, downloads, links
+from app.components import cards, downloads
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.selection import selected_points
 from app.components.table import Column, rows_table
@@ -197,9 +197,9 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
     how = "Bars to the left are concepts the image reads, bars to the right those the caption reads."
-    cards.heading("One pair in detail", how)
+    cards.heading("One pair in detail", how, detail=True)
     number = step_samples(choice, "text", CAPTION, order)
-    show_sample(choice, "text", number, here="concepts")
+    show_sample(choice, "text", number, CAPTION)
     for position, run in enumerate(side_by_side(runs)):
         cards.label(run.name)
         rows, shared, perplexity = ask(questions.pair_concepts, run, choice.split, number, STRONGEST)
@@ -240,17 +240,10 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
         cards.empty(f"No {reader} reads it at all.", "Choose another concept.")
         return
-    pictured, first = side == "image", ask(Run.first_captions, run, choice.split)
-    more: dict[str, Any] = {"term": "attention", "pictured": pictured}
+    more: dict[str, Any] = {"term": "attention", "pictured": side == "image"}
     items = []
     for rank, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
-        number = int(sample)
-        text = int(first[number]) if pictured else number
-        pair: dict[str, str | int] = {CAPTION: text, LOOK: LOOKS["pairs"]}
-        pages: cards.Links = [("open", links.address("concepts", choice, **pair))] if text >= 0 else []
-        if not pictured:
-            pages = [*pages, *links.of_sample(choice, side, number, here="concepts")]
-        items.append(sample_card(choice, run, side, number, rank, share, links=pages, **more))
+        items.append(sample_card(choice, run, side, int(sample), rank, share, **more))
     cards.results(items)
 
 

@@ -12,8 +12,9 @@ import streamlit as st
 from app import jobs, questions
 from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, opened_run, retrieval
 from app.ask import data_quality as api
-from app.choice import Choice, opened
-from app.components import cards, downloads, links, reviewing
+from app.choice import Choice
+from app.choice import opened as opened_row
+from app.components import cards, downloads, links, opened, reviewing
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.table import Column, Columns, picking_table
 from app.components.words import count
@@ -136,9 +137,9 @@ def _open_captions(
 ) -> None:
     captions, values, file = table["caption"].to_numpy(), table[list(columns)], f"{file}-{choice.split}"
     order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
-    if len(order) and opened(target, order):
-        cards.heading(title)
-        samples.show_sample(choice, "text", samples.step_samples(choice, "text", target, order))
+    if len(order) and opened_row(target, order):
+        cards.heading(title, detail=True)
+        samples.show_sample(choice, "text", samples.step_samples(choice, "text", target, order), target)
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)
@@ -247,7 +248,8 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
         more["highlighted"] = np.flatnonzero(images == image).tolist().index(number)
     there = replace(choice, split=name)
     if name in run.splits:
-        more["links"] = links.of_sample(there, modality, number)
+        page = links.address("", there, **{opened.SAMPLE: opened.name_of(modality, number)})
+        more["more"] = cards.links_html([("open", page)])
     st.html(cards.sample_html(_picture(run, name, image), api.captions_of(split, image), title, **more))
     if name in run.splits:
         reviewing.judge(there, image, number if modality == "text" else None, f"finding-{name}-{number}")

@@ -10,7 +10,7 @@ import streamlit as st
 from app import charts
 from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice, opened, tone
-from app.components import cards, downloads, links
+from app.components import cards, downloads
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
@@ -69,7 +69,7 @@ def show(choice: Choice) -> None:
             percentile_changes(choice, changes, unit)
     order = ranked_anchors(choice, tables, changes, modality)
     if opened(target, order):
-        cards.heading("One anchor in detail")
+        cards.heading("One anchor in detail", detail=True)
         show_anchor(choice, samples.step_samples(choice, modality, target, order), settings, loss)
 
 
@@ -224,7 +224,7 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
     """Draw it for every chosen run, side by side, more than three in two rows, with the loss of the sliders."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
-    samples.show_sample(choice, modality, number, here="diversity")
+    samples.show_sample(choice, modality, number, TARGETS[modality])
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     if choice.between:
@@ -273,7 +273,6 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
         before, after = (_percent(negative[f"weight_{kind}"]) for kind in ("plain", "diversity"))
         more: dict[str, Any] = {
             "notes": (f"{before} → {after} %",),
-            "links": (("diversity", links.diversity(choice, other, candidate)),),
             "review": review_menu(choice, anchor.modality, number, candidate),
             "pictured": other == "image",
         }

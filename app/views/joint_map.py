@@ -12,7 +12,7 @@ import streamlit as st
 from app import charts, questions
 from app.ask import Modality, Run, Sample, ask, clusters, joint_space, opened_run
 from app.choice import Choice, bound, set_value, tone
-from app.components import cards, downloads, links, map_selection, words
+from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
 from app.components.table import Column, SampleCell, rows_table
 from app.views.samples import cells_of, ids_text, sample_card, show_sample
@@ -126,12 +126,11 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
         _table(shown, selected)
         _pictures(shown, selected)
     if opened is not None:
-        cards.heading("One sample in detail")
         if focus is None:
             cards.note("The map does not show it: it is not in the random sample, or its modality is hidden.")
         images = shown.of_split[0]
         sample: tuple[Modality, int] = ("image", opened) if opened < images else ("text", opened - images)
-        show_sample(choice, *sample, here="joint space")
+        show_sample(choice, *sample, FOCUS)
 
 
 def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> tuple[np.ndarray, np.ndarray]:
@@ -265,6 +264,5 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     items = []
     for image in images[:PICTURES_SHOWN].tolist():
-        pages = links.of_sample(choice, "image", image, here="joint space")
-        items.append(sample_card(choice, choice.last, "image", image, image, float(best[image]), links=pages))
+        items.append(sample_card(choice, choice.last, "image", image, image, float(best[image])))
     cards.results(items)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from app.ask import (
     run_faults,
     slices,
 )
-from app.choice import QUERIES, Choice, put, tone
+from app.choice import QUERIES, Choice, tone
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.selection import by_outcome
@@ -51,7 +50,7 @@ RECALLS = {name: Column(name, ".1f", "R@K") for name in METRICS.values()}
 RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
 COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
 COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
-CHANGED, OPENED = 8, "changed-caption"
+CHANGED = 8
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
 SEPARATION = {"run": Column("run"), **MEANS, "MD": RECALLS["MD"]}
@@ -99,10 +98,6 @@ def show_changed(choice: Choice) -> None:
     for outcome in side_by_side(("fixed", "broken")):
         cards.heading(f"{outcome.capitalize()} captions", second=choice.last.name)
         _changed_table(choice, by_outcome(changes, outcome)[:CHANGED], outcome)
-    if (query := st.session_state.pop(OPENED, None)) is not None:
-        st.session_state.pop("query-text-rows", None)  # of the list that was open there
-        address = links.address("", choice, **{"query-text": query})
-        st.switch_page("pages/retrieval.py", query_params=parse_qsl(address[1:]))
 
 
 def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
@@ -115,7 +110,10 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
         samples = (("text", row, int(owner[row]), captions[row]) for row in ids[positions].tolist())
         return cells_of(choice.last, choice.split, samples)  # type: ignore[arg-type]
 
-    rows_table(rows, CHANGES, ids, outcome, "captions", -1, partial(put, OPENED), samples=cells)
+    def address(query: int) -> str:
+        return links.address("retrieval", choice, **links.opening("retrieval", "text", query))
+
+    rows_table(rows, CHANGES, ids, outcome, "captions", -1, samples=cells, address=address)
 
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:

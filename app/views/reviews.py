@@ -127,8 +127,12 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         rest = [captions[text] for text in choice.ask(Run.captions_of, number) if text != caption]
         sample: tuple[Modality, int] = ("text", caption) if number == owner else ("image", number)
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
-        texts, pages = [captions[caption], *rest], links.of_sample(choice, *sample)
-        st.html(cards.sample_html(choice.ask(Run.picture, number), texts, name, 0, pages, number))
+        more = cards.opening_html("Open this sample", *sample)
+        st.html(
+            cards.sample_html(
+                choice.ask(Run.picture, number), [captions[caption], *rest], name, 0, number, more
+            )
+        )
 
 
 def show_judged(choice: Choice, reviews: judging.Reviews) -> None:

@@ -1,5 +1,6 @@
 """Samples wherever they appear: ids, rows of a table, columns of a file, cards, and one opened as an anchor."""
 
+import html
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.ask import Modality, Run, RunSummary, ask
-from app.choice import SLICE, UNITS, Choice, bound, neighbours, opened, put
-from app.components import cards, downloads, links, reviewing
+from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
+from app.choice import opened as opened_row
+from app.components import cards, downloads, events, links, opened, reviewing
 from app.components.controls import Failed, button, step_through
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, picking_table
@@ -68,7 +71,7 @@ def sample_card(
         captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
         text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
     fields = {
-        "links": links.of_sample(choice, modality, number),
+        "sample": (modality, number),
         "ids": ids_of(run, split, modality, number),
         "caption": text,
         "hover": first,
@@ -160,7 +163,8 @@ def sample_table(
         rows = zip(repeat(modality), samples.tolist(), images.tolist(), texts, strict=False)
         return cells_of(run, split, rows)
 
-    opened(target, numbers)
+    _enter(target, modality)
+    opened_row(target, numbers)
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})
@@ -172,23 +176,75 @@ def sample_table(
     return numbers[order]
 
 
+def _enter(target: str, modality: Modality) -> None:
+    """Begin with the opened sample where neither the address nor a person put a number into the field."""
+    sample = opened.followed()
+    if sample and sample[0] == modality and target not in st.session_state and target not in st.query_params:
+        put(target, sample[1])
+
+
 def step_samples(
     choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: Failed = None
 ) -> int:
+    _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
     count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."
     return step_through(label, target, order, count, help_text, failed)
 
 
-def show_sample(choice: Choice, modality: Modality, number: int, *, here: str = "") -> None:
-    """A sample: its picture with all its captions, the query in bold; links to the other pages."""
+def show_sample(choice: Choice, modality: Modality, number: int, target: str, *, own: bool = True) -> None:
+    """Name the sample that this part of the page is about, in the field `target`; the panel shows it."""
+    opened.tell(target, modality, number, own=own)
+    [text] = texts_of(choice.last, choice.split, modality, np.array([number]))
+    name = f"{name_of(modality, number).capitalize()}: {text}"
+    st.html(cards.opening_html(name, modality, number))
+
+
+def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
+    """Fill the panel with the opened sample: picture, captions with the query in bold, its ranks as a query and those of
+    its image or captions in every run, verdicts, and links to the pages that show more of it."""
+
+    def open_clicked(value: Mapping[str, Any]) -> None:
+        sample = opened.parse(value.get("sample"))
+        if sample is not None and sample[1] < choice.ask(Run.count, sample[0]):
+            opened.show(sample)
+
+    events.on_click("open", open_clicked)
+    sample = opened.current()
+    if sample is not None and sample[1] < choice.ask(Run.count, sample[0]):
+        with panel:
+            _panel(choice, *sample)
+    opened.end()
+
+
+def _panel(choice: Choice, modality: Modality, number: int) -> None:
     image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
-    numbers, captions = choice.ask(Run.captions_of, image), choice.ask(Run.captions)
-    highlighted = None if modality == "image" else numbers.tolist().index(number)
+    numbers, captions = choice.ask(Run.captions_of, image).tolist(), choice.ask(Run.captions)
+    highlighted = None if modality == "image" else 0
+    numbers.sort(key=lambda caption: caption != number or modality == "image")  # the query first
     title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
     file = choice.ask(Run.image_names)[image]
     title += f" · {file}" if file != f"image {image}" else ""
-    texts, pages = [captions[row] for row in numbers], links.of_sample(choice, modality, number, here=here)
-    st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, pages, image))
+    texts, ranks = [captions[row] for row in numbers], choice.ask_each(Run.ranks)
+    queries = {"caption → images": ("t2i", number), "image → captions": ("i2t", image)}
+    if modality == "image":
+        del queries["caption → images"]
+    more = "".join(
+        _ranks(label, {run: of_run[way][row] for run, of_run in ranks.items()})
+        for label, (way, row) in queries.items()
+    )
+    more += cards.links_html(links.of_sample(choice, modality, number))
+    st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, image, more))
     with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
         similar_button(choice, modality, number, "sample")
+        if opened.current() != opened.subject()[1]:
+            button("Close", "close-sample", "close", opened.close, type="tertiary")
+
+
+def _ranks(query: str, ranks: Mapping[str, int]) -> str:
+    """A line: the rank of the match of one query in every run, from 1; "–" for an image without captions."""
+    runs = (
+        f"{html.escape(run)} <b>{rank + 1:,}</b>" if rank >= 0 else f"{html.escape(run)} –"
+        for run, rank in ranks.items()
+    )
+    return f'<div class="cl-rank">Rank, {query}: {" · ".join(runs)}</div>'

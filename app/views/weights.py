@@ -140,4 +140,4 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     texts = [(column, f"{pair[name]:.4f}") for name, column in measured.items()]
     scores = [cards.Metric(column.label, value, "", column.term) for column, value in texts]
     cards.metrics([*scores, rank])
-    show_sample(choice, "text", number)
+    show_sample(choice, "text", number, TARGET)

@@ -18,7 +18,7 @@ EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y
 
 
 def test_nothing_from_outside_becomes_markup(tmp_path):
-    results = [cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), (), "rank", EVIL, 3, EVIL)]
+    results = [cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), ("image", 3), "rank", EVIL, 3, EVIL)]
     for markup in (
         cards.results_html(results),
         cards.results_html([cards.Result(2, 0.4, False, EVIL)]),
@@ -37,7 +37,7 @@ def test_nothing_from_outside_becomes_markup(tmp_path):
     markup = captions_html(Choice(replace(run, name=EVIL), None, "dev"), 1)
     assert "<img" not in markup
     assert "\"'" not in markup
-    assert markup.count("&lt;img src=http") == 5 + 2  # five captions, two columns
+    assert markup.count("&lt;img src=http") == 2 * 5 + 2  # five captions with their titles, two columns
 
 
 def test_missing_values_of_a_heat_map_are_dashes_and_repeated_words_are_numbered():

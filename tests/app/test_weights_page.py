@@ -44,7 +44,7 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root, opened)
     app = opened(root, "weights", run="combined", versus="—")
     for caption in (lowest, highest):
         assert f"{weights[caption]:.3f}</span>" in app.texts()
-        assert f"caption={caption}" in app.texts()
+        assert f'data-open="caption-{caption}"' in app.texts()
     assert app.value("weighed") == highest
     assert app.change(ranked_weights="low").change(weighed=lowest).saying(f"Caption {lowest}")
     assert app.click("weighed-next").value("weighed") == weights.argsort(kind="stable")[1]

@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
 from app import charts, questions
 from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
-from app.components import cards, downloads, events, links
+from app.components import cards, downloads, events
 from app.components.controls import FIRST, choose_one, side_by_side, whole_number
 from app.components.table import Column, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
-from app.views.samples import name_of, sample_table, search_words
+from app.views.samples import name_of, sample_table, search_words, show_sample
 
 HUBNESS = {
     "run": Column("run"),
@@ -107,7 +106,7 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
     order = sample_table(whole, kind, numbers, values, columns, words, target, file, height=360)
     largest = int((order if len(order) else numbers)[0])
     hub = whole_number("Hub", 0, choice.ask(Run.count, kind) - 1, largest, target, 190)
-    st.html(cards.links_html(links.of_sample(choice, kind, hub)))
+    show_sample(choice, kind, hub, target, own=False)
     return hub
 
 

@@ -72,14 +72,14 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
         frames = "Green frames are true matches."
         if source is not None:
             frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
-        cards.heading("One query in detail", frames=frames)
+        cards.heading("One query in detail", detail=True, frames=frames)
         failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
         one_query(choice, modality, step_samples(choice, modality, f"query-{modality}", order, failed))
 
 
 def one_query(choice: Choice, modality: Modality, number: int) -> None:
     """A sample of the split, its results in every run, and heat maps of it with them."""
-    show_sample(choice, modality, number, here="query")
+    show_sample(choice, modality, number, f"query-{modality}")
     notes = rank_change(choice, modality, number)
     switch("Mark likely unlabelled matches", "guess", "likely")
 
@@ -252,6 +252,6 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         return None
     cards.note(f"{reason} Using image {image} as the query instead: {nearest}.")
     title = f"Image {image} · {ask(Run.image_names, run, split)[image]}, used as the query"
-    pages, picture = links.of_sample(choice, "image", image), ask(Run.picture, run, split, image)
-    st.html(cards.sample_html(picture, [], title, links=pages, image=image))
+    more = cards.opening_html("Open this image", "image", image)
+    st.html(cards.sample_html(ask(Run.picture, run, split, image), [], title, image=image, more=more))
     return ask(Run.search, run, image, split=split, modality="image", top=RESULTS).assign(match=False)
