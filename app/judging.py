@@ -1,7 +1,7 @@
 """Statements of people about the data: reviews written here, judgements beside a data set, and reports with both.
 
-Reviews go to the file in CODER_REVIEWS, or to reviews.jsonl beside the data or the runs. Judgements say which captions
-fit which images: files beside a run's data, or COCO's from eccv-caption.
+Reviews go to the file in CODER_REVIEWS, to that of a cleaned run, or to reviews.jsonl beside the data or the runs.
+Judgements say which captions fit which images: files beside a run's data, or COCO's from eccv-caption.
 """
 
 import os
@@ -35,8 +35,11 @@ def data_of(run: RunSummary) -> str:
 
 
 def file_of(run: RunSummary) -> Path:
-    """File of the verdicts on a run's samples."""
-    return of_data(data_of(run))
+    """File of the verdicts on a run's samples: of a cleaned run those it was trained with, beside the runs."""
+    used = Path(str(run.config.get("data", {}).get("reviews", ""))).name
+    cleaned = bool(run.config.get("cleaning", {}).get("clean")) and "CODER_REVIEWS" not in os.environ
+    file = runs_root() / used  # a run's configuration may name any folder
+    return file if cleaned and used and file.is_file() else of_data(data_of(run))
 
 
 def of_data(data: str) -> Path:

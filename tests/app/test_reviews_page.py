@@ -9,8 +9,10 @@ from app.components.enlarged import captions_html
 from app.components.words import gain_cell
 from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
+from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, append_review, read_reviews
-from tests.support.run_folders import write_run
+from tests.support.configs import changed
+from tests.support.run_folders import write_configured, write_run
 
 
 @pytest.fixture
@@ -24,6 +26,18 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def file(root):
     return root / "reviews.jsonl"
+
+
+def test_a_cleaned_run_shows_the_verdicts_it_was_trained_with_and_no_file_elsewhere(root, file, monkeypatch):
+    config = changed(Config(name="clean"), data="demo", clean=True, reviews="/etc/clean-cleaned.jsonl")
+    write_configured(root, config)
+    [run] = [run for run in list_runs(root) if run.name == "clean"]
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
+    assert judging.file_of(run) == file, "there is none beside the runs"
+    (root / "clean-cleaned.jsonl").touch()
+    assert judging.file_of(run) == root / "clean-cleaned.jsonl"
+    monkeypatch.setenv("CODER_REVIEWS", str(root / "mine.jsonl"))
+    assert judging.file_of(run) == root / "mine.jsonl"
 
 
 def done(app):
