@@ -64,19 +64,14 @@ def exchanged(tmp_path_factory):
     return folder, wrong
 
 
-def area(wrong, table):
-    """Area under the ROC curve of the scores of captions."""
+def test_exchanged_captions_head_the_list(exchanged):
     from sklearn.metrics import roc_auc_score  # for few tests
 
-    return roc_auc_score(wrong[table["caption"]], table["score"].to_numpy())
-
-
-def test_exchanged_captions_head_the_list(exchanged):
     folder, wrong = exchanged
     run = open_run(folder)
     owner, table = run.image_of_text("dev"), data_quality.mismatches(run, "dev")
     assert (np.diff(table["score"]) <= 0).all()
-    assert area(wrong, table) > 0.95
+    assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     assert np.array_equal(table["image"], owner[table["caption"]])
     for verdict, low, high in zip(data_quality.VERDICTS, (0.8, 0, 0), (1, 1, 0.05), strict=True):
         assert low <= wrong[table["caption"][table["verdict"] == verdict]].mean() <= high
@@ -99,6 +94,8 @@ def changed(folder, to, **values):
 
 
 def test_two_halves_judge_what_they_did_not_see(tmp_path):
+    from sklearn.metrics import roc_auc_score  # for few tests
+
     folders, wrong = write_halves(tmp_path / "runs")
     first, second = map(open_run, folders)
     table = data_quality.cross_fitted(first, second)
@@ -107,9 +104,9 @@ def test_two_halves_judge_what_they_did_not_see(tmp_path):
     for run, unseen in zip((first, second), data_quality.unseen_images(first, second), strict=True):
         assert set(table["image"][table["judge"] == run.name]) == set(unseen)
         assert len(unseen) == 30
-    assert area(wrong, table) > 0.95
+    assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     alone = data_quality.mismatches(first, "train")
-    assert area(wrong, alone) < 0.9  # its own half looks right
+    assert roc_auc_score(wrong[alone["caption"]], alone["score"].to_numpy()) < 0.9  # its own half looks right
     assert (np.diff(table["score"]) <= 0).all()
     assert data_quality.cross_fitted(second, first)["score"].tolist() == table["score"].tolist()
     sample = draw_sample(60, first.image_of_text("train"), scores=3_000)
