@@ -1,19 +1,22 @@
 """python -m coder_core.report RUN [RUN …] --split test --out report.html: one file that a colleague opens."""
 
+import math
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from coder_core.config.split_name import SplitName
-from coder_core.console.faults import stop_on_errors
+from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import MISSING_RUN, check_new_file
 from coder_core.console.runner import command
 
 PROGRAM = "python -m coder_core.report"
+FAILED = 1  # exit status where a check of the gate fails; an error is 2
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,12 @@ class ReportArguments:
     It holds the question, the data, recall with intervals, what moved from the first run to the last, typical failures
     with pictures, slices, clusters, ambiguity, the settings that differ, and how to reproduce it. It loads nothing and
     runs no script. All runs need an analysis of the split: coder_core.evaluate or coder_core.embed writes it.
+
+    With --gate or --gate-slices it is also a check for continuous integration: the last run may lose no more than
+    allowed against the first one, beyond noise. A check fails when the upper end of the 95% interval of its change
+    (last − first, paired bootstrap over images) is below the allowed change: one that may be noise passes. The verdict
+    goes into the report and, with every interval, into a JSON file beside it (report.html: report.json). Exit status: 0
+    all checks pass, 1 one fails, 2 an error.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -34,35 +43,86 @@ class ReportArguments:
     """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
     """Captions that fit other images too, as for `coder_core.evaluate`: R@K, mAP@R and R-Precision by them."""
-    overwrite: bool = False  # Replace the file if it exists.
+    gate: Annotated[tuple[str, ...], tyro.conf.arg(metavar="METRIC=CHANGE …")] = ()
+    """Smallest change, in points, that each metric may show: rsum=-1 t2i_r1=-0.5. Metrics: rsum, and r1, r5, r10 of i2t
+    and t2i."""
+    gate_slices: float | None = None
+    """Smallest change, in points of R@1, that any slice may show in either direction, for example -5. Slices are those
+    of caption length, kinds of words and frequent words. Their intervals are not widened for their number."""
+    gate_queries: int = 200  # Queries of the smallest slice that --gate-slices checks.
+    overwrite: bool = False  # Replace files that exist.
 
 
-@command
+@partial(command, unusable=2)
 def main(arguments: list[str]) -> int:
     """Write the report."""
     parsed = tyro.cli(ReportArguments, prog=PROGRAM, args=arguments)
-    missing = [] if parsed.runs else [MISSING_RUN]
-    stop_on_errors([*check_new_file("--out", parsed.out, overwrite=parsed.overwrite), *missing])
+    gated = bool(parsed.gate) or parsed.gate_slices is not None
+    verdict_file = parsed.out.with_suffix(".json")
+    files = [parsed.out, verdict_file] if gated else [parsed.out]
+    faults = [] if parsed.runs else [MISSING_RUN]
+    for file in files:
+        faults += check_new_file("--out", file, overwrite=parsed.overwrite)
+    recalls = _allowed_changes(parsed, gated, faults)
+    stop_on_errors(faults)
 
     from coder_core.api import open_run
-    from coder_core.api.report import gather, render
+    from coder_core.api.report import Gate, gather, judge, render
     from coder_core.data.reviews import read_reviews
 
-    console = open_console()
+    console, verdict = open_console(), None
     with console.status("gathering"):
+        runs = [open_run(folder) for folder in parsed.runs]
+        if gated:
+            gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries)
+            verdict = judge(runs[0], runs[-1], parsed.split, gate)
         report = gather(
-            [open_run(folder) for folder in parsed.runs],
+            runs,
             parsed.split,
             question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
             reviews=None if parsed.reviews is None else read_reviews(parsed.reviews),
             positives=parsed.positives,
+            verdict=verdict,
         )
         parsed.out.write_text(render(report), "utf-8")
+        if verdict is not None:
+            verdict_file.write_text(verdict.document() + "\n", "utf-8")
     for sentence in report.short:
         say(console, sentence)
     say(console, f"{parsed.out}: {parsed.out.stat().st_size / 1e6:.1f} MB")
-    return 0
+    if verdict is None:
+        return 0
+    for check in verdict.failed:
+        interval = f"95% interval {check.low:+.1f} to {check.high:+.1f}"
+        say(console, f"failed: {check.name} {check.change:+.1f} ({interval}), allowed {check.allowed:+g}")
+    return FAILED if verdict.failed else 0
+
+
+def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) -> dict[str, float]:
+    """Metric → change of --gate; faults of the gate's flags are added to `faults`."""
+    from coder_core.evaluation.bootstrap import RECALLS
+
+    changes: dict[str, float] = {}
+    for text in parsed.gate:
+        name, _, change = text.partition("=")
+        try:
+            number = float(change)
+        except ValueError:
+            number = math.nan
+        if name not in RECALLS or name in changes or not math.isfinite(number):
+            problem = "is given twice" if name in changes else "is not an allowed change"
+            faults.append(Fault(f"--gate {text}", problem, f"one of {', '.join(RECALLS)}, as rsum=-1"))
+        changes[name] = number
+    if gated and len(parsed.runs) < 2:
+        faults.append(Fault("--gate", f"is given with {len(parsed.runs)} run", "the first run and the last"))
+    if gated and parsed.out.suffix == ".json":
+        faults.append(Fault(f"--out {parsed.out}", "is the file of the verdict", "another ending, as .html"))
+    if parsed.gate_slices is not None and not math.isfinite(parsed.gate_slices):
+        faults.append(Fault("--gate-slices", f"is {parsed.gate_slices}", "a number of points, as -5"))
+    if parsed.gate_queries < 1:
+        faults.append(Fault("--gate-queries", f"is {parsed.gate_queries}", "1 or more"))
+    return changes
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ def tune_environment(environment: MutableMapping[str, str] = os.environ) -> None
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512")
 
 
-def command(main: Callable[[list[str]], int]) -> Command:
+def command(main: Callable[[list[str]], int], *, unusable: int = UNUSABLE_INPUT) -> Command:
     """Make a command of a function that takes arguments and returns an exit status.
 
-    The command takes `sys.argv` by default. It returns that status, or 1 for an input that cannot be used or a file
-    that cannot be read or written (the faults go to stderr), 3 when a signal stopped work that was saved, 130 after
+    The command takes `sys.argv` by default. It returns that status, or `unusable` for an input that cannot be used or a
+    file that cannot be read or written (the faults go to stderr), 3 when a signal stopped work that was saved, 130 after
     Ctrl-C, 141 when nobody reads its output any more (`… --help | head`). A full disk below its output stops no work:
-    the status is then 1 in the end. Torch's environment variables are set first: import torch inside `main`, after
+    the status is then `unusable` in the end. Torch's environment variables are set first: import torch inside `main`, after
     parsing, so that --help and a mistyped flag are answered at once.
     """
 
@@ -68,16 +68,16 @@ def command(main: Callable[[list[str]], int]) -> Command:
                     )
                 return status
             except (Exception, KeyboardInterrupt) as error:
-                return _end(KeyboardInterrupt() if interrupts.came else error)
+                return _end(KeyboardInterrupt() if interrupts.came else error, unusable)
 
     return run
 
 
-def _end(error: BaseException) -> int:
+def _end(error: BaseException, unusable: int) -> int:
     """Print what ended a command and return its exit status; a fault of the program keeps its traceback."""
     if faults := _input_faults(error):
         print_faults(open_console(stderr=True), faults)
-        return UNUSABLE_INPUT
+        return unusable
     if isinstance(error, StoppedBySignalError):
         say(open_console(), str(error))
         return STOPPED

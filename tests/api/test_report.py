@@ -1,6 +1,7 @@
 """Reports: what is in the file, that nothing in it can run or load anything, and what the command refuses."""
 
 import html
+import json
 import re
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from coder_core.api import compare, open_run
 from coder_core.api.report import gather, render
-from coder_core.api.retrieval import gain_in_words, judged_recall, judged_values, run_judgements
+from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.evaluation.bootstrap import count_hits, difference
 from coder_core.report import main
@@ -48,7 +49,7 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
     values = judged_values(second, "dev", run_judgements(second, "dev", judged))
     [row] = judged_recall(["second"], [values]).query("direction == 't2i'")["map_at_r"]
     assert f"{row:.1f}" in page.partition("<i>.tsv</h2>")[2].partition("<h2>")[0]
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert "exists" in capsys.readouterr().err
 
 
@@ -85,6 +86,72 @@ def test_other_samples_and_splits_are_refused(folders, tmp_path, capsys):
         ([str(folders[0]), "--split", "test"], "'test'"),
         ([], "RUN"),
     ):
-        assert main([*arguments, "--out", str(out)]) == 1
+        assert main([*arguments, "--out", str(out)]) == 2
         assert fact in capsys.readouterr().err
     assert not out.exists()
+
+
+def verdict(runs, folder, *flags):
+    """The exit status of a report with a gate, and the verdict it writes."""
+    out = folder / "report.html"
+    status = main([*map(str, runs), *flags, "--out", str(out), "--overwrite"])
+    return status, json.loads(out.with_suffix(".json").read_text())
+
+
+def test_a_gate_fails_only_where_a_loss_exceeds_the_allowed_one_beyond_noise(folders, tmp_path, capsys):
+    worse, better = map(open_run, folders)
+    loss = gains(better, worse, "dev")["rsum"]
+    assert loss.low < loss.mean < loss.high < -1
+    status, document = verdict(folders[::-1], tmp_path, "--gate", "rsum=-1", "t2i_r1=-100")
+    [check, other] = document["checks"]
+    assert (status, document["passed"], check["passed"], other["passed"]) == (1, False, False, True)
+    assert [check[key] for key in ("change", "low", "high")] == [loss.mean, loss.low, loss.high]
+    assert (document["first"], document["last"], document["split"]) == ("second", "first", "dev")
+    within_noise = (loss.mean + loss.high) / 2  # the loss is larger, and may still be noise
+    assert verdict(folders[::-1], tmp_path, f"--gate=rsum={within_noise}")[0] == 0
+    assert verdict(folders[::-1], tmp_path, f"--gate=rsum={loss.high + 1e-9}")[0] == 1
+    assert verdict(folders, tmp_path, "--gate", "rsum=-1")[0] == 0
+    same = [folders[0], folders[0]]
+    assert verdict(same, tmp_path, "--gate", "rsum=0")[0] == 0
+    assert verdict(same, tmp_path, "--gate", "rsum=0.1")[0] == 1
+    assert "<h2>Verdict</h2>" in (tmp_path / "report.html").read_text()
+
+
+def test_a_gate_checks_every_slice_of_enough_queries_by_all_its_queries(tmp_path, capsys):
+    captions = [f"a {'red' if number % 2 else 'dog'} thing" for number in range(200)]
+    folders = [
+        write_run(tmp_path, name, noise=noise, images=40, captions=captions, pictures=False)
+        for name, noise in (("a", 0.1), ("b", 3.0))
+    ]
+    first, last = map(open_run, folders)
+    status, document = verdict(folders, tmp_path, "--gate-slices", "-5", "--gate-queries", "100")
+    checks = {check["name"]: check for check in document["checks"]}
+    hits = [run.ranks("dev")["t2i"][1::2] < 1 for run in (first, last)]
+    check = checks["t2i_r1, word “red”"]
+    assert check["queries"] == 100
+    assert check["change"] == pytest.approx(100 * (hits[1].mean() - hits[0].mean()))
+    assert check["low"] < check["change"] < check["high"] < -5
+    assert (status, check["passed"]) == (1, False)
+    assert not any(name.startswith("i2t") for name in checks)  # 40 images are too few
+    assert "diversity" not in str(checks)
+    assert verdict(folders, tmp_path, "--gate-slices", "-100", "--gate-queries", "100")[0] == 0
+
+
+def test_errors_of_a_gate_are_no_verdict(folders, tmp_path, capsys):
+    runs, out = [str(folder) for folder in folders], tmp_path / "report.html"
+    for arguments, fact in (
+        ([*runs, "--gate", "rsum"], "--gate rsum:"),
+        ([*runs, "--gate", "rsum=-1", "rsum=-2"], "--gate rsum=-2:"),
+        ([*runs, "--gate", "medr=nan"], "--gate medr=nan:"),
+        ([runs[0], "--gate", "rsum=-1"], "1 run"),
+        ([*runs, "--gate-slices", "nan"], "--gate-slices:"),
+        ([*runs, "--gate-slices", "-5", "--gate-queries", "0"], "--gate-queries:"),
+        ([*runs, "--gate-slices", "-5", "--gate-queries", "9999"], "--gate-slices:"),
+        ([*runs, "--gate", "rsum=-1", "--out", str(tmp_path / "a.json")], "a.json"),
+    ):
+        assert main(["--out", str(out), *arguments]) == 2
+        assert fact in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    out.with_suffix(".json").write_text("mine")
+    assert main([*runs, "--out", str(out), "--gate", "rsum=-1"]) == 2
+    assert out.with_suffix(".json").read_text() == "mine"

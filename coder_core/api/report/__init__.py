@@ -1,4 +1,5 @@
 """Reports: one HTML file that says how runs retrieve on a split, what moved, and where they fail."""
 
+from coder_core.api.report.gate import Gate, judge
 from coder_core.api.report.page import render
 from coder_core.api.report.sections import gather

@@ -13,6 +13,7 @@ import pandas as pd
 
 from coder_core.api.clusters import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
+from coder_core.api.report.gate import RULE, Verdict
 from coder_core.api.report.page import Report, Section
 from coder_core.api.retrieval import comparison, judged
 from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
@@ -53,11 +54,13 @@ def gather(
     command: str = "",
     reviews: Reviews | None = None,
     positives: Sequence[str | Path] = (),
+    verdict: Verdict | None = None,
 ) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one that is judged.
 
     Args:
         positives: sources of judgements beyond the labels, see `run_judgements`.
+        verdict: of `judge`, shown first.
 
     Raises:
         InputError: the split is missing in a run, the runs were evaluated on different samples, or a source of
@@ -69,6 +72,7 @@ def gather(
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split)
     sections = [
+        *([] if verdict is None else [Section("Verdict", RULE, [("table", verdict.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
         Section("Recall", RECALL, [("table", _recalls(runs, split)), ("sentences", gains[1:] and gains)]),
         *(_judged(runs, split, source) for source in positives),
@@ -92,7 +96,11 @@ def gather(
     return Report(
         question=question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[*gains, *_short(changes, slices, last.name)],
+        short=[
+            *([] if verdict is None else [verdict.sentence()]),
+            *gains,
+            *_short(changes, slices, last.name),
+        ],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )

@@ -187,20 +187,9 @@ def slice_table(
         excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
         and 95% interval, a bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
     """
-    images = images_counted(runs[0], split)
-    members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
-    whole_split = sparse.csr_array(np.ones((1, len(queries))))
-    every = sparse.vstack([members, whole_split])
-    per_image = _one_hot(query_image, len(images))
-    ranks = [run.ranks(split)[direction][queries] for run in runs]
-    asks = ranks[0] >= 0
-    # (slices + 1, images): queries of each slice and image, and those that each run answers
-    counts, *hits = (
-        np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
-        for counted in (asks, *((answers >= 0) & (answers < at) for answers in ranks))
-    )
-    discovery = np.zeros(len(images), dtype=bool)
-    discovery[np.random.default_rng(HALVES_SEED).permutation(len(images))[: len(images) // 2]] = True
+    images, counts, hits = _answered(runs, split, direction, at, slices, columns)
+    discovery = np.zeros(images, dtype=bool)
+    discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
     rows = np.flatnonzero(halves[0] & halves[1])
     expected, excess = (_excess(counts, hits[-1], half)[rows] for half in (discovery, ~discovery))
@@ -214,6 +203,52 @@ def slice_table(
         return frame
     of_queries, *of_hits = (table[rows] for table in reported)
     return frame.assign(**_recalls(of_queries, of_hits))
+
+
+def slice_gains(
+    runs: Sequence[Run],
+    split: str,
+    direction: Direction,
+    at: int,
+    slices: Sequence[Slice],
+    columns: Columns,
+    *,
+    least: int,
+) -> pd.DataFrame:
+    """Change of R@`at` from the first run to the last on every slice that has `least` queries or more.
+
+    Nothing is held out as in `slice_table`: the slices are not ordered by their result. Arguments as there.
+
+    Returns:
+        One row a slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high (points,
+        and its 95% interval, a paired bootstrap over images).
+    """
+    _, counts, hits = _answered(runs, split, direction, at, slices, columns)
+    queries = counts[:-1].sum(1).astype(np.int64)
+    rows = np.flatnonzero(queries >= max(least, 1))
+    frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
+    frame["queries"] = queries[rows]
+    gains = _recalls(counts[rows], [hits[0][rows], hits[-1][rows]]) if len(rows) else {}
+    return frame.assign(**{name: gains.get(name, np.empty(0)) for name in ("gain", "gain_low", "gain_high")})
+
+
+def _answered(
+    runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
+) -> tuple[int, Array, list[Array]]:
+    """The number of images counted, and (slices + 1, images): queries of every slice and image, and, of each run, those
+    it answers; the last row is of the whole split."""
+    images = images_counted(runs[0], split)
+    members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
+    whole_split = sparse.csr_array(np.ones((1, len(queries))))
+    every = sparse.vstack([members, whole_split])
+    per_image = _one_hot(query_image, len(images))
+    ranks = [run.ranks(split)[direction][queries] for run in runs]
+    asks = ranks[0] >= 0
+    counts, *hits = (
+        np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
+        for counted in (asks, *((answers >= 0) & (answers < at) for answers in ranks))
+    )
+    return len(images), counts, hits
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:

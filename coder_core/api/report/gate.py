@@ -1,0 +1,118 @@
+"""A verdict between two runs: no recall and no slice may fall by more than allowed, beyond noise."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pandas as pd
+
+from coder_core.api.retrieval import comparison
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS
+from coder_core.api.slices.table import slice_columns, slice_gains, usual_slices
+from coder_core.console.faults import InputError
+
+RULE = (
+    "A check fails when the upper end of the 95% interval of the change (last run − first run, paired bootstrap over "
+    "images) is below the allowed change. The interval of a slice is not widened for the number of slices."
+)
+OF_CAPTIONS = ("length", "kind of word", "word")  # kinds of slices that no run has an influence on
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Changes that are allowed, in points."""
+
+    recalls: Mapping[str, float]  # a key of `bootstrap.RECALLS` → its smallest allowed change
+    slices: float | None = None  # smallest allowed change of R@1 of a slice; None checks no slice
+    queries: int = 200  # of the smallest slice that is checked
+
+
+@dataclass(frozen=True)
+class Check:
+    """One change against its allowed change, in points."""
+
+    name: str  # "rsum", "t2i_r1", or "t2i_r1, word “dog”" of a slice
+    queries: int | None  # of a slice
+    allowed: float
+    change: float
+    low: float  # low, high: its 95% interval
+    high: float
+
+    @property
+    def passed(self) -> bool:
+        """False if the change is below the allowed one beyond noise."""
+        return not self.high < self.allowed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All checks of a gate."""
+
+    first: str  # names of the runs
+    last: str
+    split: str
+    checks: Sequence[Check]
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that do not pass, the largest losses first."""
+        return sorted((check for check in self.checks if not check.passed), key=lambda check: check.change)
+
+    def sentence(self) -> str:
+        """The verdict in words."""
+        if failed := self.failed:
+            return f"{self.last} fails {len(failed):,} of {len(self.checks):,} checks against {self.first}."
+        return f"{self.last} passes all {len(self.checks):,} checks against {self.first}."
+
+    def table(self) -> pd.DataFrame:
+        """The checks of whole recalls, and of the slices those that fail."""
+        rows = [
+            {
+                "check": check.name,
+                "queries": "all" if check.queries is None else f"{check.queries:,}",
+                "allowed": check.allowed,
+                "change": (check.change, check.low, check.high),
+                "verdict": "passed" if check.passed else "failed",
+            }
+            for check in self.checks
+            if check.queries is None or not check.passed
+        ]
+        return pd.DataFrame(rows, columns=["check", "queries", "allowed", "change", "verdict"])
+
+    def document(self) -> str:
+        """The verdict as JSON: names, rule, passed, and every check."""
+        names = {"first": self.first, "last": self.last, "split": self.split, "rule": RULE}
+        checks = [asdict(check) | {"passed": check.passed} for check in self.checks]
+        return json.dumps(names | {"passed": not self.failed, "checks": checks}, ensure_ascii=False, indent=1)
+
+
+def judge(first: Run, last: Run, split: str, gate: Gate) -> Verdict:
+    """Check the last run against the first. InputError: they were evaluated on different samples, or no slice has as many
+    queries as the gate asks for.
+
+    Slices are those of caption length, kinds of words and frequent words, in both directions, over at most 10,000
+    images.
+    """
+    gains = comparison.gains(first, last, split)
+    checks = [
+        Check(name, None, allowed, gains[name].mean, gains[name].low, gains[name].high)
+        for name, allowed in gate.recalls.items()
+    ]
+    of_slices = list(_slice_checks(first, last, split, gate))
+    if gate.slices is not None and not of_slices:
+        fact, fix = f"no slice of {split} has {gate.queries:,} queries", "lower --gate-queries"
+        raise InputError.at("--gate-slices", fact, fix=fix)
+    return Verdict(first.name, last.name, split, [*checks, *of_slices])
+
+
+def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Check]:
+    if gate.slices is None:
+        return
+    columns = slice_columns(last, split)
+    slices = [entry for entry in usual_slices(columns) if entry.kind in OF_CAPTIONS]
+    for direction in DIRECTIONS:
+        table = slice_gains([first, last], split, direction, 1, slices, columns, least=gate.queries)
+        names = ["label", "queries", "gain", "gain_low", "gain_high"]
+        for label, queries, *gain in table[names].itertuples(index=False, name=None):
+            yield Check(f"{direction}_r1, {label}", int(queries), gate.slices, *gain)
