@@ -5,4 +5,4 @@ from app.frame import sidebar
 from app.views import clusters
 
 title, whole = "Which samples form groups?", "which clusters there are, their words, sizes and agreement"
-sidebar.page(title, lambda choice: clusters.show(embedded(choice)), of_two=True, whole=whole)
+sidebar.page(title, lambda choice: clusters.show(embedded(choice)), of_two=True, whole=whole, narrowed=True)

@@ -5,5 +5,5 @@ from app.frame import sidebar
 from app.views import joint
 
 title = "Do images and texts share one space?"
-whole = "where points lie, the modality gap and the curves of similarities"
-sidebar.page(title, lambda choice: joint.show(embedded(choice)), of_two=True, whole=whole)
+whole = "where points lie and the modality gap"
+sidebar.page(title, lambda choice: joint.show(embedded(choice)), of_two=True, whole=whole, narrowed=True)

@@ -4,4 +4,4 @@ from app.frame import sidebar
 from app.views import weights
 
 whole = "the statistics of the scores"
-sidebar.page("Which pairs count most in training?", weights.show, whole=whole)
+sidebar.page("Which pairs count most in training?", weights.show, whole=whole, narrowed=True)

@@ -262,11 +262,11 @@ def page(
         pair = f"{choice.first.name} and {choice.second.name}"
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
         choice = replace(choice, between=())
-    if choice.slice and whole:
-        cards.note(f"The slice does not narrow {whole}.")
     if narrowed and choice.mask is not None and not choice.mask.any():
         cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
         return
+    if choice.slice and whole:
+        cards.note(f"The slice does not narrow {whole}.")
     try:
         show(choice)
         samples.show_opened(choice, panel)

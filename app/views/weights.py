@@ -41,9 +41,6 @@ def show(choice: Choice) -> None:
         return
     captions = choice.captions
     note_slice(choice, "text")
-    if captions is not None and not len(captions):
-        cards.empty("The slice holds no caption.", "Clear it, or write another one in the sidebar.")
-        return
     tables = {run.name: ask(sample_weights.weight_table, run, choice.split, "text") for run in runs}
     distribution(runs, choice.split, tables, captions)
     run = choose_run("Pairs and measures of", runs, "weights-of")

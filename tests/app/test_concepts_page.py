@@ -54,6 +54,8 @@ def test_every_control(root, opened):
     [best] = view.readers(2, "image", within=np.array([4]))["attention"]
     assert [grid.count('class="cl-card') for grid in app.cards()] == [1, 5]
     assert f"{best:.3f}" in app.cards()[0]
+    assert len(app.change(slice="zebra").refusals()) == 1
+    assert not app.header
 
 
 def test_the_chosen_concept_is_in_the_graph_and_attention_at_chance_is_said(root, opened, tmp_path):

@@ -60,6 +60,15 @@ def test_a_slice_narrows_tables_and_figures(root, opened):
     assert "two cats" not in str(app.figures()[0])
 
 
+@pytest.mark.parametrize("page", ["retrieval", "diversity", "similarity", "joint", "clusters"])
+def test_an_empty_slice_leaves_its_name_and_no_number(root, opened, page):
+    app = opened(root, page, slice="zebra", map="PCA")
+    assert len(app.refusals()) == 1
+    assert not app.metric
+    assert not app.figures()
+    assert not app.header
+
+
 def test_words_neighbours_and_mistakes_in_the_field(root, opened):
     app = opened(root, "diversity").change(slice=' dog "way 3" ')  # a click after the spaces is not lost
     assert app.saying("“dog”", "“way 3”", 30, 300)

@@ -58,7 +58,8 @@ def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root, opened)
     expected = correlations(weight_table(run, "dev", "text").iloc[captions])
     agreement, _ = app.rows("CODER’s SD")
     assert agreement[0]["CODER’s SD"] == f"{expected.loc[WEIGHT, CODER]:+.2f}"
-    assert app.change(slice="image > 99").refusals()
+    assert len(app.change(slice="image > 99").refusals()) == 1
+    assert not app.figures()
 
 
 def test_a_hostile_name_stays_chosen_in_a_copied_link(root, tmp_path, opened):
