@@ -89,7 +89,10 @@ def show_gap(choice: Choice, sample: Sample | None) -> None:
     """The modality gap of every run: of its embeddings, not of the map."""
     cards.heading("How far apart are images and texts?")
     gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
-    cards.metrics(cards.Metric(name, f"{gap:.3f}", "", "modality gap") for name, gap in gaps.items())
+    cards.metrics(
+        cards.Metric(f"modality gap of {name}", f"{gap:.3f}", "", "modality gap")
+        for name, gap in gaps.items()
+    )
 
 
 def remark(choice: Choice, layouts: Layouts) -> str:

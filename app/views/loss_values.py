@@ -48,7 +48,7 @@ def in_words(choice: Choice, loss: Loss) -> str:
     source = f"those of {choice.last.name}" if same else "set under Advanced"
     by_values: dict[str, list[str]] = {}
     for run in choice.runs:
-        by_values.setdefault(_own_values(run, choice.split), []).append(run.name)
+        by_values.setdefault(_own_values(run, choice.split, run is choice.last), []).append(run.name)
     own = " ".join(f"{', '.join(names)}: {values}." for values, names in by_values.items())
     return f"Shown with {_values(loss)}, {source}. {own}"
 
@@ -57,8 +57,8 @@ def _values(loss: Loss) -> str:
     return f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
 
 
-def _own_values(run: RunSummary, split: str) -> str:
-    """The values that a run was trained with, or those that stand for them."""
+def _own_values(run: RunSummary, split: str, derived: bool) -> str:
+    """The values that a run was trained with, or those that stand for them, and with `derived` where they come from."""
     if not run.imported:
         loss = opened_run(run).loss
         measure = (
@@ -71,9 +71,11 @@ def _own_values(run: RunSummary, split: str) -> str:
     fit = ask(similarity.values_from_similarities, run, split)
     if fit.negatives != fit.negatives:
         return "imported and without negatives here, so the paper’s values stand for its own"
+    values = f"imported, its similarities suggest μ = {fit.loss.temperature:g}, γ = {fit.loss.gamma:g}"
+    if not derived:
+        return values
     return (
-        f"imported, so its own similarities give its values: γ = {fit.loss.gamma:g} is midway between the 99th "
-        f"percentile of other pairs ({fit.negatives_top:.2f}) and the median of matching pairs ({fit.positives:.2f}), "
-        f"μ = {fit.loss.temperature:g} a third of the distance between the two medians ({fit.negatives:.2f}, "
-        f"{fit.positives:.2f})"
+        f"{values}. γ is midway between the 99th percentile of other pairs ({fit.negatives_top:z.2f}) and the median of "
+        f"matching pairs ({fit.positives:z.2f}), μ a third of the distance between the medians ({fit.negatives:z.2f}, "
+        f"{fit.positives:z.2f})"
     )
