@@ -49,6 +49,8 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         intact = _is_intact(raw)
         manifest = json.loads(raw)
     except OSError as error:
+        if not path.parent.is_dir():
+            raise InputError.at(path.parent, "there is no such folder", fix="check its name") from None
         raise InputError.at(path, f"cannot be read ({error.strerror})", "the manifest of a save") from error
     except InputError:
         raise

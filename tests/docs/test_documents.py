@@ -1,6 +1,7 @@
 """Programs of README and docs run as printed, the files and tests they name exist, docstrings open plainly."""
 
 import ast
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -12,7 +13,9 @@ from PIL import Image
 
 from coder_core.model.towers.own import METHODS
 from coder_core.model.towers.regions import own_regions
+from tests.support.picture_folders import LAYOUTS
 from tests.support.run_folders import write_run
+from tests.support.tiny_towers import write_tiny_clip
 
 PROJECT = Path(__file__).resolve().parents[2]
 README, APP, TRAINING, EQUATIONS = (
@@ -45,6 +48,31 @@ def test_every_command_folder_and_document_exists():
     assert "objectives/" in names
     roots = (PROJECT, PROJECT / "coder_core")
     assert [name for name in [*documents, *names] if not any((root / name).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
+def test_the_lines_for_pictures_run_in_the_printed_order(
+    document, tmp_path, monkeypatch, own_threads, capsys
+):
+    """On twelve pictures, with a tiny CLIP in place of the one that is downloaded."""
+    sections = re.split(r"\n(?=\*\*|## )", (PROJECT / document).read_text())
+    lines = [
+        line
+        for part in sections
+        if "clip-lora --data PICTURES" in part
+        for line in re.findall(r"^ +python -m coder_core\.(.+)$", part, re.MULTILINE)
+    ]
+    LAYOUTS["table"](tmp_path / "pictures")
+    write_tiny_clip(tmp_path / "clip")
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        line = re.sub(r"\$MODEL|openai/[\w-]+", str(tmp_path / "clip"), line)
+        command, *arguments = line.replace("PICTURES", str(tmp_path / "pictures")).split()
+        more = ["--batch-size=4", "--epochs=1", "--threads=1", "--device=cpu"] if command == "train" else []
+        assert importlib.import_module(f"coder_core.{command}").main([*arguments, *more]) == 0, line
+    assert len(lines) >= 4
+    assert importlib.import_module("coder_core.evaluate").main(["checkpoints/nowhere"]) == 1
+    assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
 
 
 def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():
