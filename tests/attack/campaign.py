@@ -20,7 +20,20 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = Path("tests") / "fixtures" / "finished_runs"  # the campaigns run in ROOT
 LONGEST = 300  # seconds of a case, also beside other programs; what takes longer hangs
-PACKAGES = ("coder_core", "numpy", "pandas", "rich", "safetensors", "sklearn", "torch", "tyro", "typeguard")
+PACKAGES = (
+    "app",
+    "streamlit",
+    "plotly",
+    "coder_core",
+    "numpy",
+    "pandas",
+    "rich",
+    "safetensors",
+    "sklearn",
+    "torch",
+    "tyro",
+    "typeguard",
+)
 USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
 
 OUTCOMES = ("harmless", "named", "silent", "traceback")  # the worst last

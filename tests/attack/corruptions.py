@@ -4,18 +4,21 @@
 
 Two runs stopped during their last epoch, one with concepts, bank and prototypes, one with sample weights, are
 evaluated, laid out and clustered. One file is then cut, emptied, changed by one bit or replaced by another file's
-contents.
+contents. Of a "sealed" change all checksums are recomputed, as a stranger can: then no value is a finding, and pages of
+the app are a door too.
 """
 
 import hashlib
 import random
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from coder_core import cluster, evaluate, project, train
@@ -32,13 +35,28 @@ from coder_core.runs.saves import SaveStore
 from tests.attack.bad_inputs import flip
 from tests.attack.campaign import FIXTURE, USUAL_EXITS, Finding, draw_again, try_all
 from tests.support.interrupted import stop_during
+from tests.support.pages import open_page
+from tests.support.run_folders import reseal
 from tests.support.tiny_runs import events, position, state_tensors
 
 CASES = 700
 RUNS = ("whole", "weighted")
 LAST_STEP = 12  # of 15; the third epoch
 CLUSTERS = 4
-KINDS = ("cut", "bit", "empty", "swapped")
+KINDS = ("cut", "bit", "empty", "swapped", "sealed")
+NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
+VALUES = (b"1e999", b"-1", b"9" * 400, b"null", b"[]", b"true", b'""')
+PAGES = (
+    "overview",
+    "retrieval",
+    "diversity",
+    "similarity",
+    "slices",
+    "joint",
+    "clusters",
+    "concepts",
+    "weights",
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,7 @@ def prepare_runs(folder):
         assert evaluate.main([str(run)]) == 0
         assert project.main([str(run), "--method", "pca"]) == 0
         assert cluster.main([str(run), "--clusters", str(CLUSTERS)]) == 0
+        show_page(folder / "runs", "overview", name)
         for door, (use, facts) in DOORS.items():
             copy = Path(shutil.copytree(run, folder / door / name)) if use else run
             assert use is None or use(copy) == 0
@@ -169,10 +188,36 @@ DOORS = {
 
 def meet(case, folder, listener, base):
     """Try one corruption at every door, each on a copy of its own."""
+    if case.change == "sealed":
+        yield meet_pages(case, folder / "runs", listener, base)
     for door in DOORS:
         run = Path(shutil.copytree(base / "runs" / case.run, folder / door))
-        (run / case.path).write_bytes(case.content)
+        spoil(run, case)
         yield judge(case, door, run, torch.load(base / f"{door}-{case.run}.facts"), listener)
+
+
+def spoil(run, case):
+    """Write the new contents of a file, and of a sealed change the checksums."""
+    (run / case.path).write_bytes(case.content)
+    if case.change == "sealed":
+        with suppress(ValueError, LookupError, TypeError, AttributeError, OSError, InputError):
+            reseal((run / case.path).parent)
+
+
+def meet_pages(case, root, listener, base):
+    """Open a page over the run beside an intact one."""
+    shutil.copytree(base / "runs", root)
+    spoil(root / case.run, case)
+    page = PAGES[sum(case.content) % len(PAGES)]
+    status, text = listener.hear(lambda: show_page(root, page, case.run))
+    return Finding(str(case), f"page {page}", "harmless" if status == 0 else "traceback", text)
+
+
+def show_page(root, page, run):
+    """Run the script of a page, which shows what is wrong instead of failing."""
+    with pytest.MonkeyPatch.context() as patch:
+        open_page(patch, root, page, run=run)
+    return 0
 
 
 def judge(case, door, run, expected, listener):
@@ -181,6 +226,9 @@ def judge(case, door, run, expected, listener):
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
     if status is None or status not in (0, *USUAL_EXITS):
         return Finding(str(case), door, "traceback", f"{status}: {text}")
+    if case.change == "sealed":
+        status, trace = (0, "") if status else listener.hear(lambda: facts(run) and 0)
+        return Finding(str(case), door, "harmless" if status == 0 else "traceback", f"{text} … {trace}")
     names = [str(run / case.path), case.path]
     if Path(case.path).name == MANIFEST:  # exchanged for another one, it disagrees with the files beside it
         names += [f"{(run / case.path).parent}/"]
@@ -222,10 +270,24 @@ def corrupt(base, run, path, kind, rng):
         return Corruption(run, path, content[:length], f"cut to {length} of {len(content)} bytes")
     if kind == "bit":
         return Corruption(run, path, flip(content, rng), "one bit flipped")
+    if kind == "sealed":
+        return Corruption(run, path, poison(content, Path(path).suffix, rng), kind)
     files = [file for file in sorted((base / "runs").rglob("*")) if file.is_file()]
     files = [file for file in files if file.read_bytes() != content]
     source = rng.choice([file for file in files if file.suffix == Path(path).suffix] or files)
     return Corruption(run, path, source.read_bytes(), f"replaced by {source.relative_to(base / 'runs')}")
+
+
+def poison(content, suffix, rng):
+    """Another number in a text, NaN or −1 in an array, a changed bit in other files."""
+    numbers = list(NUMBER.finditer(content)) if suffix in (".json", ".toml", ".jsonl") else []
+    if numbers:
+        start, end = rng.choice(numbers).span()
+        return content[:start] + rng.choice(VALUES) + content[end:]
+    if suffix != ".npy" or len(content) < 144:
+        return flip(content, rng)
+    start = 128 + 8 * rng.randrange((len(content) - 128) // 8)
+    return content[:start] + b"\xff" * 8 + content[start + 8 :]
 
 
 def campaign(folder, cases=CASES, seed=0, jobs=2):
