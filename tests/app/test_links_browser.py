@@ -47,7 +47,7 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit):
 
 
 def test_one_press_leads_back_to_a_page_as_it_was(visit):
-    """With a control's value in its address, of a name that the next page has a control for as well."""
+    """Its address holds the value of a control, of a name that the next page has a control for as well."""
     visit.open(f"similarity?{PAIR}")
     visit.page.get_by_text("Images", exact=True).first.click()
     visit.reach("anchors=Images")

@@ -32,10 +32,8 @@ def test_the_loss_example_runs():
     [program] = PROGRAM.findall(README)
     names = {}
     exec(program, names)
-    diversity, loss = names["diversity"], names["loss"]
-    assert diversity.shape == (8,)
-    assert diversity.max() == 1
-    assert loss.isfinite()
+    assert names["images"].grad.abs().sum() > 0
+    assert names["loss"].bank.count == 8
 
 
 def test_every_command_folder_and_document_exists():
