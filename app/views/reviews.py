@@ -11,7 +11,7 @@ import streamlit as st
 from app import judging, training
 from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
-from app.components import cards, downloads, links, reviewing
+from app.components import cards, downloads, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, plain_table, rows_table
@@ -24,6 +24,7 @@ SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
 WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
 WORDS |= {"label-right": "label is right", "none": "remark"}
+SIDEBAR = ("run", "versus", "also", "split", "slice")  # parameters that a link to another page keeps
 HOW = {
     "ambiguous": "Captions with the lowest diversity, each with its own image.",
     "near": "Captions that miss their image by the smallest margin, each with the image ranked above it.",
@@ -242,14 +243,14 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
     run = choice.last
     cards.heading("Use them")
     path, data = judging.file_of(run), judging.data_of(run)
-    judged = count(len(reviews.verdicts), "judged pair", "judged pairs")
     entry = next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
     if entry is None or not path.exists():
-        cards.note(f"{judged}; the verdicts are in {path}.")
+        cards.note(f"{count(len(reviews.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
     else:
         concern = judging.verdicts_on_train(entry.path, path)
-        cards.note(f"{concern} of {judged} concern train; the verdicts are in {path}.")
-        address = f"{links.address('train', choice)}&{urlencode(link_values(run, entry), doseq=True)}"
+        cards.note(f"{concern} of {len(reviews.verdicts)} verdicts concern train; they are in {path}.")
+        sidebar = {key: st.query_params.get_all(key) for key in SIDEBAR}
+        address = f"train?{urlencode(sidebar | link_values(run, entry), doseq=True)}"
         if concern:
             st.html(cards.links_html([("Train with these verdicts", address)]))
         offer_evaluation(run, "train")

@@ -4,6 +4,7 @@ import html
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,6 +185,7 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     """Verdicts on dev are of no use to it; the link to the form carries the run's configuration, runs and slice."""
     data, changes = root.parent / "data" / "tiny", {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
     start_run(tiny_config(data, "first", loss="dcl", **changes), root, quiet())
+    shutil.copytree(root / "first", root / "again")
     splits = {split.name: split for split in data_quality.data_splits(str(data))}
 
     def judge(split):
@@ -193,7 +195,7 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
         append_review(
             data / "reviews.jsonl", Review(keys[0], splits[split].captions[0], "wrong-caption", "anna")
         )
-        return opened(root, "reviews", slice="length > 2")
+        return opened(root, "reviews", run="again", versus="first", slice="length > 2")
 
     app = judge("dev")
     assert app.saying(0, 1, data / "reviews.jsonl")
@@ -203,7 +205,7 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     assert app.saying(1, 2, data / "reviews.jsonl")
     [link] = re.findall(r'href="train[?]([^"]*use-reviews[^"]*)"', app.texts())
     values = parse_qs(html.unescape(link))
-    assert (values["run"], values["split"], values["slice"]) == (["first"], ["dev"], ["length > 2"])
+    assert all(values[key][0] in app.query_params[key] for key in ("run", "versus", "split", "slice"))
     app = opened(root, "train", **values)
     assert (app.value("data"), app.value("name"), app.value("use-reviews")) == (
         "tiny",

@@ -12,7 +12,7 @@ from app.components.words import duration, latest, steps_done
 from app.jobs import DEMO_RUNS, DRAWING
 
 # Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
-COSTS = dict(zip((DRAWING, *DEMO_RUNS), (6, 27, 40, 27), strict=True))
+COSTS = dict(zip((DRAWING, *DEMO_RUNS), (5, 25, 45, 25), strict=True))
 LEAST_WORK = 1.0  # percent done before the time left is estimated
 
 
@@ -48,16 +48,16 @@ def show_demo(job: jobs.Job) -> None:
     runs = {run.name: run for run in all_runs() if run.name in DEMO_RUNS and run.status}
     work, seconds = demo_progress(job, runs, time.time())
     st.progress(min(work / 100, 1.0), f"{work:.0f} %{f' · {duration(seconds)} left' if seconds else ''}")
-    told = {name: f"{steps_done(run)[1]}{latest(curves_of(run).epochs)}" for name, run in runs.items()}
-    over = [name for name, run in runs.items() if run.state == "finished"]
+    told = {}
+    for name, run in runs.items():
+        told[name] = steps_done(run)[1].removeprefix("running: ") + latest(curves_of(run).epochs)
+    over = [name for name in told if runs[name].state == "finished"]
     now, *later = [name for name in DEMO_RUNS if name not in over] or [""]
-    if now not in runs and job.progress is not None:  # it is being prepared
+    if (
+        now not in runs and job.progress is not None and job.progress.state == "running"
+    ):  # it is being prepared
         told[now] = html.escape(job.progress.phase)
     lines = [f"Now {now}: {told.get(now, 'starting')}"] if now else []
     lines += [f"Then {' and '.join(later)}"] if later else []
-    st.html(
-        "".join(
-            f'<p class="cl-how cl-small">{line}.</p>'
-            for line in (*lines, *(f"{name}: {told[name]}" for name in over))
-        )
-    )
+    lines += [f"{name}: {told[name]}" for name in over]
+    st.html("".join(f'<p class="cl-how cl-small">{line}.</p>' for line in lines))

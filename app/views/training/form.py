@@ -14,7 +14,6 @@ from app.ask import InputError, RunSummary, all_runs
 from app.choice import attempt, bound, bound_number, linked, put
 from app.components import cards
 from app.components.controls import button, pick
-from app.components.words import count
 from app.training import starting
 from app.views.training import NOT_STARTED
 
@@ -145,7 +144,7 @@ def _reviews(data: starting.DataSet) -> Path | None:
     if not judged:
         return None
     concern = judging.verdicts_on_train(data.path, path)
-    label = f"Train with the reviews of this data ({concern} of {count(judged, 'judged pair', 'judged pairs')} concern train)"
+    label = f"Train with the reviews of this data ({concern} of {judged} verdicts concern train)"
     help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings change that."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
