@@ -2,17 +2,17 @@
 
     python -m benchmarks.mismatches RUN [RUN …]
     python -m benchmarks.mismatches --cross-fit FOLDER [flags of training …]
+    python -m benchmarks.mismatches --judges RUN RUN
 
 A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve and precision of the
 suspicion and of the pair's similarity alone, and the exchanged share of each verdict. Then copies of 200 of the run's dev
 pictures, and of its captions, are planted.
 
-With --cross-fit a tenth of the demo's train captions is exchanged before two runs of `demo-baseline` train on a half of
-the images each: the suspicion of the run that did not see a pair, and of the one that trained on it. FOLDER keeps the
-data and the runs.
+With --cross-fit two runs of `demo-baseline` in FOLDER train on complementary halves with a tenth of the train captions
+exchanged: the suspicion of the run that did not see a pair, and of the one that trained on it, and what `train --clean`
+leaves out. --judges takes two such runs that are there.
 """
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -33,19 +33,19 @@ from coder_core.api.data_quality import (
     LIKE_RANDOM,
     GuardedFiles,
     cross_fitted,
+    error_probability,
     mismatches,
     suspicion,
     unseen_images,
 )
 from coder_core.api.sampling import sample_of
 from coder_core.console.progress import silent
+from coder_core.data.augmentation import exchange_captions
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.report import look_at_pictures
-from coder_core.data.dataset import read_split
 from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors
-from coder_core.model.splits import data_folder
 from coder_core.train import main as train
 
 SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
@@ -160,38 +160,39 @@ def planted_captions(run: Run) -> dict[str, float]:
     return shares
 
 
-def exchange(source: Path, folder: Path) -> np.ndarray:
-    """Copy a data set with a tenth of its train captions exchanged. Return (m,) bool: True for captions of another image."""
-    if not folder.is_dir():
-        shutil.copytree(source, folder)
-    split = read_split(source, "train")
-    moved = np.random.default_rng(0).permutation(split.n_texts)[: int(SHARE * split.n_texts)]
-    rows = np.arange(split.n_texts)
-    rows[moved] = np.roll(moved, 1)
-    lines = "".join(f"{split.captions[row]}\n" for row in rows.tolist())
-    (folder / "train_caps.txt").write_text(lines, "utf-8")
-    return np.asarray(split.image_of_text[rows] != split.image_of_text)
-
-
 def cross_fit(folder: Path, flags: Sequence[str]) -> int:
     """Train the missing runs, and print the detection rates of both ways to judge."""
-    wrong = exchange(data_folder("demo"), folder / "data")
-    paths = [folder / "runs" / name for name in HALVES]
+    paths, flags = [folder / name for name in HALVES], ["--wrong-captions", str(SHARE), *flags]
     for path in paths:
-        destination = ["--data", str(folder / "data"), "--root", str(folder / "runs"), "--name", path.name]
+        destination = ["--data", "demo", "--root", str(folder), "--name", path.name]
         if not path.is_dir() and train(["demo-baseline", *destination, *HALVES[path.name], *flags]):
             return 1
-    if evaluate([*map(str, paths), "--split", "train"]):
-        return 1
+    return evaluate([*map(str, paths), "--split", "train"]) or judge(*paths)
+
+
+def judge(*paths: Path) -> int:
+    """Print how well two runs on complementary halves find the captions that their configuration exchanged."""
     first, second = map(open_run, paths)
     owner, n = first.image_of_text("train"), first.count("train", "image")
+    share, seed = first.config["data"]["wrong_captions"], first.config["training"]["seed"]
+    wrong = exchange_captions(owner, share, seed) != np.arange(len(owner))
     trained_on = zip((second, first), unseen_images(first, second), strict=True)
     seen = [mismatches(run, "train", sample=sample_of(images, n, owner)) for run, images in trained_on]
     judged = {"did not see the image": cross_fitted(first, second), "trained on it": pd.concat(seen)}
-    for judge, table in judged.items():
+    for by, table in judged.items():
         auroc, precision = detection(wrong[table["caption"]], table["score"].to_numpy())
-        print(f"judged by the run that {judge}: AUROC {auroc:.3f}, precision {precision:.3f}")
-    print(f"{wrong.sum():,} of {len(wrong):,} captions belong to another image")
+        print(f"judged by the run that {by}: AUROC {auroc:.3f}, precision {precision:.3f}")
+    table = judged["did not see the image"]
+    probability, of_wrong = error_probability(table["random"].to_numpy()), wrong[table["caption"]]
+    print(
+        f"{wrong.sum():,} of {len(wrong):,} captions belong to another image; estimated {probability.sum():,.0f}"
+    )
+    for above in (0.3, 0.5, 0.7):
+        left_out = probability >= above
+        found, stay = of_wrong[left_out], of_wrong[~left_out]
+        facts = f"left out from {above} on: {left_out.sum():,}, {found.mean():.1%} of them wrong"
+        errors = f"wrong among the rest {stay.mean():.1%}, estimated {probability[~left_out].mean():.1%}"
+        print(f"{facts}, {found.sum() / of_wrong.sum():.1%} of all wrong ones; {errors}")
     return 0
 
 
@@ -202,6 +203,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if arguments[0] == "--cross-fit":
         return cross_fit(Path(arguments[1]), arguments[2:])
+    if arguments[0] == "--judges":
+        return judge(*map(Path, arguments[1:]))
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")

@@ -101,7 +101,7 @@ def _start(config: Config, root: Path, console: Console, **options: Any) -> None
     if config.cleaning.clean:
         from coder_core.ablation.cleaning import without_wrong_pairs
 
-        config = without_wrong_pairs(config, root, console)
+        config = without_wrong_pairs(config, root, console, options["progress_file"])
     start_run(config, root, console, **options)
 
 

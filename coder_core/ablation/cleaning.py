@@ -22,7 +22,7 @@ from rich.console import Console
 
 from coder_core.ablation.planning import PlannedRun, check_same_values, gpus
 from coder_core.ablation.rows import Row
-from coder_core.ablation.running import LOGS, run_all, watching
+from coder_core.ablation.running import LOGS, TableProgress, run_all, watching
 from coder_core.api import open_run
 from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
 from coder_core.api.reviews import ReviewedSplit
@@ -33,6 +33,7 @@ from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import say
+from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.reviews import CLEANING, Review, read_reviews
 from coder_core.files.atomic import replace_file
@@ -52,10 +53,13 @@ _NO_PARTS: dict[str, Any] = {
 _NO_PARTS |= {"concept_list": "", "scorer": "cosine", "embeddings": 1, "weight_heads": 0.0, "weight_mmd": 0.0}
 
 
-def without_wrong_pairs(config: Config, root: Path, console: Console) -> Config:
+def without_wrong_pairs(
+    config: Config, root: Path, console: Console, progress_file: Path | None = None
+) -> Config:
     """Judge the train pairs of a run below `root`, and return its configuration with the file of reviews that leaves
     the suspicious ones out. InputError: impossible values, unusable data, judges that failed or learned too little, or
-    that were begun with other values. StoppedBySignalError: a signal ended it early."""
+    that were begun with other values. StoppedBySignalError: a signal ended it early. `progress_file`: JSON with the
+    progress of the judges."""
     stop_on_errors(problems(config))
     check_new_run(root / config.name)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -71,7 +75,8 @@ def without_wrong_pairs(config: Config, root: Path, console: Console) -> Config:
             if not file.exists():
                 reviews = config.data.reviews if number == 1 else str(before)
                 judges = judge_runs(replaced(config, {"reviews": reviews}), base, ending)
-                _write(file, _judged(judges, config, console), config, console)
+                _train(judges, config, console, progress_file)
+                _write(file, _judged(judges, config), config, console)
                 if not config.cleaning.keep_judges:
                     for judge in judges:
                         rmtree(judge.folder)
@@ -106,11 +111,16 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     return runs
 
 
-def _judged(judges: list[PlannedRun], config: Config, console: Console) -> pd.DataFrame:
-    """Train the judges; return caption and image (rows of train), `probability` of belonging to another image, and the
-    judge, of every pair."""
+def _train(judges: list[PlannedRun], config: Config, console: Console, progress_file: Path | None) -> None:
+    """Train the judges and evaluate them on train."""
     devices = [] if config.training.device == "cpu" else gpus()
-    with watching(console, len(judges), "judges") as tell:
+    record = ProgressFile(progress_file) if progress_file else silent
+    with watching(console, len(judges), "judges") as show:
+
+        def tell(progress: TableProgress) -> None:
+            show(progress)
+            record(progress.share, 1.0, "training the judges")
+
         jobs = max(1, len(devices))
         progress, interrupted = run_all(judges, TRAIN, jobs=jobs, gpus=devices, tell=tell)
     if interrupted:
@@ -119,6 +129,11 @@ def _judged(judges: list[PlannedRun], config: Config, console: Console) -> pd.Da
     stop_on_errors(
         Fault(str(run.folder), f"failed; see {logs / run.folder.name}.log") for run in progress.failed
     )
+
+
+def _judged(judges: list[PlannedRun], config: Config) -> pd.DataFrame:
+    """The caption and image (rows of train), name in reviews (`pair`), `probability` of belonging to another image, and
+    judge of every pair."""
     runs = [open_run(judge.folder) for judge in judges]
     if config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])
