@@ -25,21 +25,18 @@ def find(name: str) -> training.TrainingRun | None:
 
 def show_training(name: str) -> None:
     """Draw it, every two seconds while it runs."""
-    busy = _busy(find(name))
+    entry = find(name)
+    busy = entry is not None and entry.alive
 
     @st.fragment(run_every=EVERY if busy else None)
     def watch() -> None:
         now = find(name)
-        if _busy(now) != busy:
+        if busy != (now is not None and now.alive):
             st.rerun()
         if now is not None:
             _draw(now)
 
     watch()
-
-
-def _busy(entry: training.TrainingRun | None) -> bool:
-    return entry is not None and entry.alive
 
 
 def _draw(entry: training.TrainingRun) -> None:
@@ -63,7 +60,8 @@ def _draw(entry: training.TrainingRun) -> None:
             button("Resume", "train-resume", "play_arrow", *action, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
-    _evaluation(entry, run)
+    for split in () if entry.alive else EVALUATED:
+        offer_evaluation(run, split)
     cards.refusal()
     for fault in read.faults:
         cards.note(fault)
@@ -93,12 +91,6 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.empty(f"{entry.name} did not start.", fix)
         button("Dismiss", "train-dismiss", "", jobs.forget, entry.job_name)
     _output(entry, expanded=True)
-
-
-def _evaluation(entry: training.TrainingRun, run: RunSummary) -> None:
-    """Draw buttons that evaluate a run which ended with a best model."""
-    for split in () if entry.alive else EVALUATED:
-        offer_evaluation(run, split)
 
 
 def offer_evaluation(run: RunSummary, split: str) -> None:
