@@ -15,7 +15,7 @@ from tests.app.conftest import IMAGES, serve
 from tests.app.test_jobs import until_over
 from tests.support.pages import PAGES, PROJECT
 from tests.support.run_folders import write_run
-from tests.support.visits import CHART, Visit, given_runs, payloads, picture, row_number
+from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, picture, row_number
 
 SHOTS = PROJECT / "artifacts" / "screenshots"
 CORNERS = 12
@@ -66,6 +66,11 @@ def test_hostile_texts_stay_text_on_accessible_pages(visit, listener, page):
     assert visit.page.locator("h1", has_text="closed").count() == 0
     assert visit.page.locator("table.plain tbody tr[tabindex], [data-testid=stDataFrame]").count() == 0
     assert visit.page.locator("h2").count() == SECTIONS[page]
+    if page == "overview?":
+        visit.page.set_viewport_size(SIZE | {"width": 800})
+        cut = "all => all.filter(part => part.scrollWidth > part.clientWidth + 1).map(part => part.innerText)"
+        assert visit.page.locator("[data-testid=stMetric] :is(div, p)").evaluate_all(cut) == []
+        visit.page.set_viewport_size(SIZE)
     if page == "concepts?":
         headings = [text.replace("\u2060", "") for text in visit.page.locator("h2").all_inner_texts()]
         assert any(picture(port, "word1") in text for text in headings)
