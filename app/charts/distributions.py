@@ -93,19 +93,14 @@ def similarity_histograms(
     text = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
     text |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
     layout: Part = {"annotations": [text], "shapes": [draw.vertical_line(gamma, colours.faint, 1.5, "dot")]}
-    marker = {
-        "symbol": "diamond",
-        "size": 11,
-        "color": colours.mark,
-        "line": {"color": colours.paper, "width": 1},
-    }
+    marker = {"symbol": "diamond", "size": 11, "color": colours.mark}
     figures = []
-    for (name, (_, own), colour), (counts, edges), (_, top) in zip(
-        draw.coloured(anchors, colours), bins, tops, strict=True
-    ):
+    of_runs = zip(draw.coloured(anchors, colours), bins, tops, strict=True)
+    for (name, (_, own), colour), (counts, edges), (_, top) in of_runs:
         bars = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
-        heights = np.full(len(own), 0.12 * top)
-        matches = draw.points(own, heights, "own matches", "own match: %{x:.3f}", marker)
+        matches = draw.points(
+            own, np.full(len(own), 0.12 * top), "own matches", "own match: %{x:.3f}", marker
+        )
         axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
         size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
         figures.append(draw.figure(colours, [bars, matches], x, y, **size, **axes, **layout))

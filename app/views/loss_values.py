@@ -31,9 +31,8 @@ def choose_loss(choice: Choice) -> Loss:
     mu = slider("μ", "mu", 0.005, 0.5, 0.005, start.temperature)
     gamma = slider("γ", "gamma", -1.0, 1.0, 0.005, start.gamma)
     epsilon = slider("ε", "epsilon", 0.01, 1.0, 0.01, start.epsilon)
-    for label, loss in (
-        ((f"{run.name}’s own values", start), ("The paper’s values", PAPER)) if run.imported else ()
-    ):
+    offered = {f"{run.name}’s own values": start, "The paper’s values": PAPER} if run.imported else {}
+    for label, loss in offered.items():
         text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
         taken = (mu, gamma) == (loss.temperature, loss.gamma)
         values = {"mu": loss.temperature, "gamma": loss.gamma}
