@@ -24,7 +24,8 @@ from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_a
 P = ParamSpec("P")
 T = TypeVar("T")
 Question = Callable[Concatenate[Run, str, P], T]  # about a run and a split
-NO_RUN = "—"
+RUNS, MOST_RUNS = "run", 6
+FORMER = ("versus", "also", "curves")  # in older addresses: the last run ("—" for none), and those between
 REVIEWER, SLICE = "reviewer", "slice"
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 DIRECTIONS: dict[Direction, str] = {"i2t": "image → text", "t2i": "text → image"}
@@ -37,10 +38,9 @@ _LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
 @dataclass(frozen=True)
 class Choice:
     """The runs and the split of the sidebar, and the slice that narrows every page. The first run is the baseline, the
-    second the one in question; up to four more are between them. `also` names all runs that the sidebar holds beside
-    the two and links carry on, those that the page does not show included. The slice is its expression, "" for the
-    whole split, the mask (m,) bool of its captions; `slice_run` is the run that its clusters, ranks and diversity
-    belong to."""
+    second the one in question; up to four more are between them. `names` are all runs that the sidebar holds and links
+    carry on, those that the page does not show included. The slice is its expression, "" for the whole split, the mask
+    (m,) bool of its captions; `slice_run` is the run that its clusters, ranks and diversity belong to."""
 
     first: RunSummary
     second: RunSummary | None
@@ -48,7 +48,7 @@ class Choice:
     slice: str = ""
     slice_run: RunSummary | None = None
     between: tuple[RunSummary, ...] = ()
-    also: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     mask: np.ndarray | None = None
 
     @property
@@ -119,6 +119,11 @@ def plain_words(run: RunSummary, split: str, text: str) -> str:
     return str(slices.plain_words(text, _columns(run, split)[1].names) or "")
 
 
+def usual_slices(run: RunSummary, split: str) -> list[str]:
+    """The expressions that the field of a slice completes."""
+    return [entry.expression for entry in slices.usual_slices(_columns(run, split)[1])]
+
+
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
     """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
     return ask_all(questions.slice_table, runs, split, direction, at, keyed(*_columns(runs[-1], split)))
@@ -129,6 +134,17 @@ def neighbours(choice: Choice, modality: Modality, number: int) -> str:
     name = "neighbours" if modality == "text" else "image_neighbours"
     has_embeddings = ask(Run.scores, choice.slice_run or choice.last, choice.split) is None
     return f"{number} in {name}" if has_embeddings else ""
+
+
+def named_runs(values: Callable[[str], Sequence[str]], usual: Sequence[str]) -> list[str]:
+    """The runs that an address names, given its values of a parameter, the baseline first; [] where it names none. The
+    usual ones stand in where an older address names others only."""
+    runs, last, also, curves = (list(values(key)) for key in (RUNS, *FORMER))
+    if not any((*runs, *last, *also, *curves)):
+        return []
+    runs = runs if any(runs) else list(usual[: 1 if last else 2])
+    names = [*runs[:1], *(name for name in also or curves if name not in (*runs, *last)), *runs[1:], *last]
+    return [name for name in dict.fromkeys(names) if name not in ("", "—")][:MOST_RUNS]
 
 
 def bound(key: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
         names = list(SHOWN.get(page, NAMES))
         if not (root / names[0]).is_dir():
             continue
-        app.session_state["run"], app.session_state["versus"] = names
+        app.session_state["run"] = names
         app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from app import questions
 from app.ask import Modality, Run, ask, clusters, opened_run
-from app.choice import NO_RUN, UNITS, Choice, reviewer_link
+from app.choice import RUNS, SLICE, UNITS, Choice, reviewer_link
 from app.components import opened
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
@@ -15,9 +15,8 @@ DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image
 def address(page: str, choice: Choice, **values: str | int) -> str:
     """A page's address, relative to the app, with the chosen runs and these values, or else the opened sample; "" is
     the page that is open."""
-    state: dict[str, object] = {"run": choice.first.name}
-    state["versus"] = choice.second.name if choice.second else NO_RUN
-    optional = {"also": choice.also, "split": choice.split, **reviewer_link(), "slice": choice.slice}
+    state: dict[str, object] = {RUNS: choice.names or [run.name for run in choice.runs]}
+    optional = {"split": choice.split, **reviewer_link(), SLICE: choice.slice}
     state |= {key: value for key, value in optional.items() if value}
     return f"{page}?{urlencode(state | (values or followed(page)), doseq=True)}"
 

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app import questions
 from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable, runs_root
-from app.choice import NO_RUN, Choice
+from app.choice import RUNS, Choice, put
 from app.components import cards
 from app.components.controls import button
 
@@ -99,12 +99,11 @@ def _offer_another(choice: Choice, has: Has) -> None:
                 break
     else:
         return
-    first, second, label = run.name, NO_RUN, f"Show {cards.literal(run.name)}"
+    names, label = [run.name], f"Show {cards.literal(run.name)}"
     if comparable(choice.first, run, split):
-        first, second = choice.first.name, run.name
-        label = f"Compare {cards.literal(first)} with {cards.literal(second)}"
-    runs = {"run": first, "versus": second}
-    button(label, "another-run", "", st.session_state.update, runs, type="primary")
+        names = [choice.first.name, run.name]
+        label = f"Compare {cards.literal(names[0])} with {cards.literal(run.name)}"
+    button(label, "another-run", "", put, RUNS, names, type="primary")
 
 
 def embedded(choice: Choice) -> Choice | None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 import psutil
@@ -31,30 +31,29 @@ def _pages() -> frozenset[str]:
 
 
 def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
-    """The address with runs and split, where one is missing; None where it is complete, or no page's. "/" leads to the
-    overview, or to the start page while there is no run. Unknown names stay as they are."""
+    """The address with runs and split, where one is missing or the runs are written as formerly; None where it is
+    complete, or no page's. "/" leads to the overview, or to the start page while there is no run. Unknown names stay
+    as they are."""
     from app.ask import all_runs
-    from app.choice import NO_RUN
-    from app.frame.sidebar import default_pair, default_split
+    from app.choice import FORMER, RUNS, named_runs
+    from app.frame.sidebar import default_runs, default_split
 
     if path not in _pages():
         return None
-    named = {run.name: run for run in (all_runs() if runs is None else runs) if run.usable}
-    if not named:
+    usable = {run.name: run for run in (all_runs() if runs is None else runs) if run.usable}
+    if not usable:
         return f"{START}{'?' if query else ''}{query}" if path == HOME else None
-    parameters = parse_qsl(query, keep_blank_values=True)
-    values = {key: value for key, value in parameters if value}
-    first, second = (values["run"], NO_RUN) if "run" in values else default_pair([*named.values()])
-    added = {"run": first, "versus": values.get("versus", second)}
-    if first in named:
-        added["split"] = default_split([named[name] for name in added.values() if name in named])
-    if len(named) == 1:  # a second run may be on its way, and will be the default then
-        added = {key: value for key, value in added.items() if key == "split"}
-    missing = {key: value for key, value in added.items() if key not in values}
-    if not missing and path != HOME:
+    given = parse_qs(query, keep_blank_values=True)
+    usual = default_runs([*usable.values()])
+    names = named_runs(lambda key: given.get(key, []), usual) or usual
+    sole = len(usable) == 1 and names == usual  # a second run may be on its way, and will be the default then
+    state = {} if sole else {RUNS: names}
+    if names[0] in usable and not any(given.get("split", [])):
+        state["split"] = [default_split([usable[name] for name in names if name in usable])]
+    completed = state | {key: values for key, values in given.items() if key not in (*state, *FORMER)}
+    if completed == given and path != HOME:
         return None
-    retained = [(key, value) for key, value in parameters if key not in missing]
-    return f"{FIRST if path == HOME else path}?{urlencode([*missing.items(), *retained])}"
+    return f"{FIRST if path == HOME else path}?{urlencode(completed, doseq=True)}"
 
 
 class Addresses:
@@ -91,13 +90,13 @@ def load() -> None:
         import_module(f"app.{name}")
     from app import charts, questions
     from app.ask import all_runs, ask
-    from app.frame.sidebar import default_pair, default_split
+    from app.frame.sidebar import default_runs, default_split
 
     charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
     runs = {run.name: run for run in all_runs() if run.usable}
-    pair = [runs[name] for name in default_pair([*runs.values()]) if name in runs] if runs else []
-    for run in pair:
-        ask(questions.analysis_fault, run, default_split(pair))
+    first = [runs[name] for name in default_runs([*runs.values()])]
+    for run in first:
+        ask(questions.analysis_fault, run, default_split(first))
 
 
 def send_at_once() -> None:

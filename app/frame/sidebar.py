@@ -2,24 +2,39 @@
 
 import html
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from app.ask import InputError, Run, Runs, all_runs, comparable, listing, run_faults, saved_views, slices
+from app.ask import (
+    InputError,
+    Run,
+    Runs,
+    RunSummary,
+    all_runs,
+    comparable,
+    listing,
+    run_faults,
+    saved_views,
+    slices,
+)
 from app.choice import (
-    NO_RUN,
+    FORMER,
+    MOST_RUNS,
+    RUNS,
     SLICE,
     Choice,
     attempt,
     followed,
-    linked,
+    named_runs,
     plain_words,
     reviewer_link,
     slice_mask,
+    usual_slices,
 )
 from app.components import cards, enlarged, events, links, opened, reviewing, unavailable
 from app.components.controls import button
@@ -29,25 +44,24 @@ from app.jobs import runs_root
 from app.views import samples
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
-ALSO = "also"
-FORMERLY_ALSO = "curves"  # in older links
-MOST_ALSO = 4
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
+RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages about two runs compare them."
 Query = dict[str, str | list[str]]
 
 
-def default_pair(runs: Runs) -> tuple[str, str]:
-    """The pair to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest one, and
-    the next."""
+def default_runs(runs: Runs) -> list[str]:
+    """The runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest one, and
+    the next, if there is one."""
     names = [run.name for run in runs]
     for name in names:
         stem = name.removesuffix("-baseline")
         partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
         if stem != name and partners:
-            return name, partners[0]
+            return [name, partners[0]]
     facts = {run.name: listing.facts(run) for run in runs}
-    names.sort(key=lambda name: (facts[name]["from"] != "zero-shot", facts[name]["created"], name))
-    return names[0], names[1] if len(names) > 1 else NO_RUN
+    return sorted(names, key=lambda name: (facts[name]["from"] != "zero-shot", facts[name]["created"], name))[
+        :2
+    ]
 
 
 def default_split(runs: Runs) -> str:
@@ -61,13 +75,15 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     runs that a link names would be forgotten on the way to the next one."""
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
-        query, choice, problems = _pick()
+        query, choice, problems = _pick(st.container())
+    if page.title == "Overview" and choice is not None:  # it shows what there is of them
+        problems = [problem for problem in problems if problem.name not in choice.names]
     opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
     query |= reviewer_link()
     values = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
     if any(st.query_params.get_all(key) != texts for key, texts in values.items()):
         st.query_params.update(query)
-    for key in (SLICE, ALSO, FORMERLY_ALSO):
+    for key in (SLICE, *FORMER, *([] if st.session_state.get(RUNS) else [RUNS])):
         if key in st.query_params and key not in query:
             del st.query_params[key]
     st.session_state[PROBLEMS] = problems
@@ -107,80 +123,80 @@ def named(runs: Runs) -> str:
     return f"{', '.join(names)} and {last}" if names else last
 
 
-def _pick() -> tuple[Query, Choice | None, list[Problem]]:
-    """The pickers; what they hold as query parameters, the runs to show, and why others that are named cannot be."""
+def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
+    """The pickers, that of a slice in `search`; what they hold as query parameters, the runs to show, and why others
+    that are named cannot be."""
     runs = {run.name: run for run in all_runs()}
-    names = [name for name, run in runs.items() if run.usable]
-    if not names:
-        return {}, None, [unavailable.run(name, runs.get(name)) for name in st.query_params.get_all("run")]
-    usual_first, usual_second = default_pair([runs[name] for name in names])
-    first = _picker("Run", "run", names, usual_first, "Usually the baseline.")
-    help_text = f"Shown beside the first run on every page; {NO_RUN} shows the first run alone."
-    usual = NO_RUN if "run" in linked() else usual_second
-    second = _picker("Compared with", "versus", [NO_RUN, *names], usual, help_text)
-    unknown = [name for name in (first, second) if name not in (*names, NO_RUN)]
-    problems = [unavailable.run(name, runs.get(name)) for name in unknown]
-    pair = [runs[name] for name in dict.fromkeys((first, second)) if name in names]
-    query: Query = {"run": first, "versus": second}
-    if names == [first]:  # a second run may be on its way
-        query = {}
-    if first not in names:
-        also, split = st.query_params.get_all(ALSO), st.query_params.get("split", "")
-        return query | ({ALSO: also} if also else {}) | ({"split": split} if split else {}), None, problems
-    between = st.container()
-    splits = list(dict.fromkeys(split for run in pair for split in run.splits))
-    split = _picker("Split", "split", splits, default_split(pair), cards.tip("split"))
-    with between:
-        also = _more(runs, (first, second), split)
-    query |= {ALSO: also} if also else {}
-    waiting = [name for name in also if name in runs and _waits(runs[name], pair[0], split)]
-    if waiting:
-        cards.note(f"Not evaluated on {split}, so only the Overview shows {' and '.join(waiting)}.")
-    problems += [unavailable.run(name, runs.get(name)) for name in also if name not in (*names, *waiting)]
-    more = [runs[name] for name in also if name in names and name not in waiting]
-    shown, faults = _shown([pair[0], *more, *pair[1:]], split)
+    usable = [run for run in runs.values() if run.usable]
+    usual = default_runs(usable) if usable else []
+    in_url = named_runs(st.query_params.get_all, usual)
+    if not usable:
+        return {}, None, [unavailable.run(name, runs.get(name)) for name in in_url]
+    names = followed(RUNS, in_url or None, usual)
+    above = st.container()
+    problems = [unavailable.run(name, runs.get(name)) for name in names if runs.get(name) not in usable]
+    sole = len(usable) == 1 and names == usual  # a second run may be on its way
+    query: Query = {} if sole else {RUNS: names}
+    sound = [runs[name] for name in names if runs.get(name) in usable]
+    first, split = sound[0] if sound and sound[0].name == names[0] else None, st.query_params.get("split", "")
+    if first is not None:
+        splits = list(dict.fromkeys(split for run in sound for split in run.splits))
+        split = _picker("Split", "split", splits, default_split(sound), cards.tip("split"))
+    with above:
+        _pick_runs(runs, names, first, split)
+    if first is None:
+        return query | ({"split": split} if split else {}), None, problems
+    shown, faults = _shown(sound, split)
     if shown is not None:
-        shown = replace(shown, also=(*(run.name for run in shown.between), *waiting))
-    longest, example = slices.LONGEST_EXPRESSION, "dog frisbee, or length > 15"
-    # without spaces around it the expression is in the URL while there is one
-    expression = followed(SLICE, st.query_params.get(SLICE, "")[:longest].strip(), "", str.strip)
-    field: dict[str, Any] = {"placeholder": example, "help": cards.tip("slice"), "disabled": shown is None}
-    st.text_input("Search or slice", key=SLICE, max_chars=longest, **field)
-    if shown is not None and expression:
-        query[SLICE] = expression
-        shown = _sliced(shown, expression)
+        retained = {run.name for run in runs.values() if run in shown.runs or _waits(run, first, split)}
+        shown = replace(shown, names=tuple(name for name in names if name in retained))
+    with search:
+        expression = _search(shown)
+        if shown is not None and expression:
+            query[SLICE] = expression
+            shown = _sliced(shown, expression)
     return query | {"split": split}, shown, [*problems, *faults]
 
 
-def _more(runs: Mapping[str, listing.RunSummary], pair: tuple[str, str], split: str) -> list[str]:
-    """The picker of runs beside the pair, in the URL while there are any; a name stays there also where it is no run.
-    Offered are runs that were evaluated on the samples of the first, or not yet and that train on its data."""
-    in_url = st.query_params.get_all(ALSO) or st.query_params.get_all(FORMERLY_ALSO)
-
-    def accept(names: list[str]) -> list[str]:
-        return [name for name in dict.fromkeys(names) if name not in pair][:MOST_ALSO]
-
-    value = followed(ALSO, in_url[: MOST_ALSO + len(pair)], [], accept)
-    candidates = [name for name, run in runs.items() if not run.fault and name not in pair]
-    offered = [name for name in candidates if _same_data(runs[name], runs[pair[0]], split)]
-    if not offered and not value:
-        return value
-    elsewhere = ", ".join(name for name in candidates if name not in offered)
-    left_out = f" Runs on other samples of {split} are not offered, here {elsewhere}." if elsewhere else ""
-    options = [*offered, *(name for name in value if name not in offered)]
-    help_text = f"Up to {MOST_ALSO} runs between these two, on pages that show more than two.{left_out}"
-    example, explained = "more runs on these samples", cards.literal(help_text)
-    st.multiselect("Also", options, key=ALSO, max_selections=MOST_ALSO, placeholder=example, help=explained)
-    return value
+def _search(shown: Choice | None) -> str:
+    """The field for a slice, which completes names of columns and usual slices; without spaces around it the slice is
+    in the URL while there is one."""
+    in_url = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip()
+    expression = followed(SLICE, in_url, "", lambda text: (text or "").strip())
+    st.session_state[SLICE] = expression or None
+    options = [expression] if expression else []
+    if shown is not None:
+        with suppress(InputError):  # the page names it
+            options = [*dict.fromkeys([*options, *usual_slices(shown.last, shown.split)])]
+    look: dict[str, Any] = {"placeholder": "dog frisbee, or length > 15", "help": cards.tip("slice")}
+    look |= {"accept_new_options": True, "filter_mode": "contains", "disabled": shown is None}
+    st.selectbox("Search or slice", options, None, key=SLICE, **look)
+    return expression
 
 
-def _same_data(run: listing.RunSummary, first: listing.RunSummary, split: str) -> bool:
+def _pick_runs(
+    runs: Mapping[str, RunSummary], names: list[str], first: RunSummary | None, split: str
+) -> None:
+    """The picker of runs: those on the samples of the first come first; a name of the address stays where there is no
+    such run."""
+    known = [name for name, run in runs.items() if run.usable or (first and _waits(run, first, split))]
+    same = [name for name in known if first is None or _same_data(runs[name], first, split)]
+    elsewhere = [name for name in known if name not in same]
+    options = dict.fromkeys([*same, *elsewhere, *names])
+    note = f" On other samples of {split}, so not beside the first: {', '.join(elsewhere)}."
+    help_text = cards.literal(RUNS_HELP + note * bool(elsewhere))
+    st.multiselect(
+        "Runs", options, key=RUNS, max_selections=MOST_RUNS, placeholder="Choose a run", help=help_text
+    )
+
+
+def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
     """True if a run was evaluated on the samples of another, or will be."""
     same = split in run.samples and run.samples[split] == first.samples.get(split)
     return same or (split not in run.samples and _waits(run, first, split))
 
 
-def _waits(run: listing.RunSummary, first: listing.RunSummary, split: str) -> bool:
+def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
     """True if a run trains on the data of another and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
     return not run.fault and not evaluated and listing.facts(run)["data"] == listing.facts(first)["data"]
@@ -214,12 +230,14 @@ def _picker(label: str, key: str, names: Sequence[str], default: str, help_text:
 
 def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
-    sound, problems = list[listing.RunSummary](), list[Problem]()
+    sound, problems = list[RunSummary](), list[Problem]()
     for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and sound and not comparable(sound[0], run, split):
             fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}."
-            problem = Problem(run.name, fact, "Ranks of different samples cannot be compared.")
+            problem = Problem(
+                run.name, fact, "Choose it alone: ranks of different samples cannot be compared."
+            )
         if problem is None:
             sound.append(run)
         else:
@@ -282,13 +300,21 @@ def _offer_others(problems: Sequence[str]) -> None:
     runs = [run for run in all_runs() if run.usable and run.name not in problems]
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
-        addresses = {run.name: links.address("", Choice(run, None, run.splits[0])) for run in runs[:OFFERED]}
-        st.html(cards.links_html(list(addresses.items())))
+        others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
+        addresses = [(run.name, _beside(run, others)) for run in runs[:OFFERED]]
+        st.html(cards.links_html(addresses))
         return
     cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."
     cards.empty("There is no evaluated run yet.", fix)
     st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+
+
+def _beside(run: RunSummary, others: Sequence[str]) -> str:
+    """The address of the open page with a run in front of the others that are chosen."""
+    split = str(st.session_state.get("split", ""))
+    names = tuple(dict.fromkeys([run.name, *others]))
+    return links.address("", Choice(run, None, split if split in run.splits else run.splits[0], names=names))
 
 
 def saved_views_menu(page: str) -> None:

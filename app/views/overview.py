@@ -59,7 +59,7 @@ SEPARATION = {"run": Column("run"), **MEANS, "MD": RECALLS["MD"]}
 def show(choice: Choice) -> None:
     cards.faults(run_faults())
     shown = [run.name for run in choice.runs]
-    unevaluated = [run for run in all_runs() if run.name in choice.also and run.name not in shown]
+    unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
     captions = choice.captions
     empty = captions is not None and not len(captions)

@@ -47,7 +47,7 @@ def test_everything_about_one_cluster(root, opened):
     assert sum(inside) == 25
     assert inside == sorted(inside, reverse=True)
     assert set(re.findall(r'data-image="(\d+)"', "".join(app.cards()))) <= {"0", "1", "2", "3", "12"}
-    assert app.change(clusters_run="demo-baseline").change(versus="—").saying("by chance")
+    assert app.change(clusters_run="demo-baseline").change(run=["demo-baseline"]).saying("by chance")
 
 
 def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, opened):

@@ -57,7 +57,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert {metric.label: int(metric.value) for metric in app.metric} == {v: looks[v] for v in VERDICTS}
     first = app.value("pair-caption-number")
     assert app.saying(f"Caption {first}", f"image {first // 5}")
-    pair = "run=demo-baseline&amp;versus=demo&amp;split=dev"
+    pair = "run=demo-baseline&amp;run=demo&amp;split=dev"
     assert f"diversity?{pair}&amp;anchors=Captions&amp;caption={first}" in app.texts()
     assert app.change(judge="demo-baseline").saying("By demo-baseline")
     assert not app.saying("trained on these pairs")

@@ -9,10 +9,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import streamlit as st
 
-from app.choice import NO_RUN
 from app.frame.guard import Guard, is_allowed
 from app.frame.server import complete, send_at_once
-from app.frame.sidebar import default_pair
+from app.frame.sidebar import default_runs
 from coder_core.api import RunSummary
 from tests.support.run_folders import write_run
 
@@ -85,19 +84,19 @@ def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind):
 
 RUNS = [RunSummary(name, Path(name), "finished", splits=("dev", "test")) for name in ("a", "x", "x-baseline")]
 RUNS.append(RunSummary("other", Path("other"), "finished", splits=("test",)))
-PAIR = "run=x-baseline&versus=x&split=dev"
+PAIR = "run=x-baseline&run=x&split=dev"
 
 
 @pytest.mark.parametrize(
     ("path", "query", "page", "completed"),
     [
         ("/", "", "/overview", PAIR),
-        ("/", "run=a&versus=x&split=test", "/overview", "run=a&versus=x&split=test"),
+        ("/", "run=a&run=x&split=test", "/overview", "run=a&run=x&split=test"),
         ("/retrieval", "at=5&at=10", "/retrieval", f"{PAIR}&at=5&at=10"),
-        ("/joint", "run=a", "/joint", "versus=—&split=dev&run=a"),
-        ("/joint", "run=&split=test", "/joint", "run=x-baseline&versus=x&split=test"),
-        ("/overview", "run=a&versus=other", "/overview", "split=test&run=a&versus=other"),
-        ("/train", "run=gone", "/train", "versus=—&run=gone"),
+        ("/joint", "run=a", "/joint", "run=a&split=dev"),
+        ("/joint", "run=&split=test", "/joint", "run=x-baseline&run=x&split=test"),
+        ("/overview", "run=a&versus=other&also=x", "/overview", "run=a&run=x&run=other&split=test"),
+        ("/train", "run=gone&versus=—", "/train", "run=gone"),
     ],
 )
 def test_what_is_missing_is_added(path, query, page, completed):
@@ -123,17 +122,17 @@ def run(name, created="2026-01-01", **values):
 
 
 @pytest.mark.parametrize(
-    ("runs", "pair"),
+    ("runs", "names"),
     [
-        ([run("coder-demo"), run("demo"), run("demo-baseline")], ("demo-baseline", "coder-demo")),
-        ([run("demo"), run("demo-baseline")], ("demo-baseline", "demo")),
-        ([run("a", created="2026-02-02"), run("b")], ("b", "a")),
-        ([run("tuned"), run("zero-shot", **ZERO_SHOT)], ("zero-shot", "tuned")),
-        ([run("a")], ("a", NO_RUN)),
+        ([run("coder-demo"), run("demo"), run("demo-baseline")], ["demo-baseline", "coder-demo"]),
+        ([run("demo"), run("demo-baseline")], ["demo-baseline", "demo"]),
+        ([run("a", created="2026-02-02"), run("b")], ["b", "a"]),
+        ([run("tuned"), run("zero-shot", **ZERO_SHOT)], ["zero-shot", "tuned"]),
+        ([run("a")], ["a"]),
     ],
 )
-def test_a_baseline_a_zero_shot_run_or_the_oldest_is_compared_with(runs, pair):
-    assert default_pair(runs) == pair
+def test_a_baseline_a_zero_shot_run_or_the_oldest_is_compared_with(runs, names):
+    assert default_runs(runs) == names
 
 
 def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened):
@@ -141,15 +140,15 @@ def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened
     write_run(tmp_path, "demo-baseline", images=4)
     assert complete("/", "", [run("demo-baseline", splits=("dev",))]) == "/overview?split=dev"
     app = opened(tmp_path, "overview", split="dev")
-    assert app.value("versus") == NO_RUN
+    assert app.value("run") == ["demo-baseline"]
     for name in ("other", "coder-demo"):
         write_run(tmp_path, name, images=4)
         st.cache_data.clear()  # the listing is kept for two seconds
-        assert app.again().value("versus") == name
-    app.change(versus=NO_RUN)
+        assert app.again().value("run") == ["demo-baseline", name]
+    app.change(run=["demo-baseline"])
     write_run(tmp_path, "demo", images=4)
     st.cache_data.clear()
-    assert app.again().value("versus") == NO_RUN
+    assert app.again().value("run") == ["demo-baseline"]
 
 
 def test_accepted_connections_send_at_once():

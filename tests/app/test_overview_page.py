@@ -21,16 +21,18 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
         folder = write_run(root, name, images=images, pictures=False)
     shutil.rmtree(folder / "analysis")
     app = opened(root, "overview", also=["c", "elsewhere", "new"])
-    also = app.multiselect(key="also")
-    assert also.options == ["c", "new", "elsewhere"]  # a name of the link stays
-    assert "elsewhere" in also.help
+    field = app.multiselect(key="run")
+    assert (field.options, field.value) == (
+        ["a", "b", "c", "new", "elsewhere"],
+        ["a", "c", "elsewhere", "new", "b"],
+    )
+    assert "elsewhere" in field.help
     assert app.saying("a", "elsewhere", "dev")
     tables = [[row["run"] for row in rows] for rows in app.rows("i→t R@1")]
     assert tables == [["a", "b", "c"], ["elsewhere"], ["new"]]
     for images in (12, 14):
         assert app.saying("demo", images, 5 * images)
-    also = app.change(versus="c").multiselect(key="also")
-    assert (also.options, also.value) == (["b", "new", "elsewhere"], ["elsewhere", "new"])
+    app.change(run=["a", "c"])
     assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
 
 
@@ -41,7 +43,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
     write_concept_run(root, "both", images=12, captions=captions)
     app = opened(root, "overview", curves=["c", "both"])  # as older links have it
-    assert app.value("also") == app.query_params["also"] == ["c", "both"]
+    assert app.value("run") == app.query_params["run"] == ["a", "c", "both", "b"]
     assert "curves" not in app.query_params
     [table] = app.rows("matching pairs")
     assert [row["run"] for row in table] == ["a", "c", "both", "b"]
@@ -62,7 +64,7 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
     assert any('"imported"' in json.dumps(table) for table in app.tables())
     assert app.saying("clip", "imported")
     before = len(app.refusals())
-    assert len(app.change(versus="—").refusals()) > before
+    assert len(app.change(run=["clip"]).refusals()) > before
     assert opened(roots["imported"], "diversity", run="clip", versus="—").saying("clip", "μ", "γ")
 
 
@@ -107,4 +109,4 @@ def test_what_the_second_run_fixed_and_broke_is_listed_and_opens_in_retrieval(ro
     tables = [table for table in app.tables() if table["addresses"]]
     [row, address] = tables[0]["rows"][0], dict(parse_qsl(tables[0]["addresses"][0].partition("?")[2]))
     assert row["sample"]["name"] == f"caption {address['query-text']}"
-    assert address["run"] == "demo-baseline"
+    assert address["run"] == "demo"  # the last of both

@@ -167,7 +167,7 @@ def test_the_rank_change_and_the_links_of_a_query(roots, opened):
     app = opened(roots["two"], "retrieval", query_text="3")
     for values in (("rank", first), ("rank", second), (f"{first - second:+,}",)):
         assert app.saying(*values)
-    state = "run=demo-baseline&amp;versus=demo&amp;split=dev&amp;anchors="
+    state = "run=demo-baseline&amp;run=demo&amp;split=dev&amp;anchors="
     assert app.texts().count('data-open="image-') == 20  # ten results of two runs
     assert app.texts().count(f'href="diversity?{state}Captions&amp;caption=3"') == 1
     assert 'href="retrieval?' not in app.texts()

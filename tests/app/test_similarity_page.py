@@ -159,7 +159,7 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     for page in (app, opened(root, "diversity", run="clip", versus="—")):
         assert (page.value("mu"), page.value("gamma")) == fitted
         assert page.saying(f"γ = {loss.gamma:g}", "99th")
-    app.change(run="trained")  # sliders that nobody moved follow to the next run
+    app.change(run=["trained"])  # sliders that nobody moved follow to the next run
     assert (app.value("mu"), app.value("gamma")) == paper
 
 

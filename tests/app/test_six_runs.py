@@ -16,7 +16,6 @@ from coder_core.api.slices import slice_metrics
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]
-LINK = {"run": "base", "versus": "last", "also": ["b", "c", "d", "e"]}
 SLICE = '"0" in words or "1" in words'
 TWO_OF_FIVE = {"run": "base", "versus": "last", "split": "dev", "slice": SLICE}
 
@@ -53,7 +52,7 @@ def links_of(app):
 
 
 def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
-    app = opened(six, "retrieval", **LINK)
+    app = opened(six, "retrieval", run=NAMES)
     right = ranks <= 1
     assert app.saying("by all", int(right.all(axis=1).sum()))
     assert app.saying("by none", int((~right.any(axis=1)).sum()))
@@ -71,7 +70,7 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     assert names_of_traces(app.figures()[0]) == NAMES
     columns = re.findall(r'class="cl-cut" title="([^"]*)">[^<]*</div>match at rank ([^<]*)<', app.texts())
     assert columns == [(name, str(ranks[name][app.value("query-text")])) for name in NAMES]
-    assert {(*link["also"], *link["versus"]) for link in links_of(app)} == {(*LINK["also"], "last")}
+    assert {tuple(link["run"]) for link in links_of(app)} == {tuple(NAMES)}
     app.change(answered_by="by all but base")
     [rows] = app.rows("rank in base")
     expected = ranks["b"][~right["base"] & (right.sum(axis=1) == 5)]
@@ -83,7 +82,7 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
 
 
 def test_diversity_of_six_runs(six, opened):
-    app = opened(six, "diversity", **LINK)
+    app = opened(six, "diversity", run=NAMES)
     assert names_of_traces(app.figures()[0]) == NAMES
     [table, _] = app.tables()
     assert {f"diversity in {name}" for name in NAMES} <= {column["label"] for column in table["columns"]}
@@ -98,16 +97,16 @@ def test_diversity_of_six_runs(six, opened):
 
 
 def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
-    app = opened(six, "similarity", **LINK)
+    app = opened(six, "similarity", run=NAMES)
     assert app.saying(6, "base and last")
-    assert all(link["also"] == LINK["also"] for link in links_of(app) if "run" in link)
-    assert app.query_params["also"] == LINK["also"]
+    assert all(link["run"] == NAMES for link in links_of(app) if "run" in link)
+    assert app.query_params["run"] == NAMES
     app.widget("view-name").set_value("all six")
     app.click("save-view")
     address = json.loads((six / ".views.json").read_text())["all six"]
-    assert parse_qs(urlsplit(address).query)["also"] == LINK["also"]
-    app = opened(six, "overview", **LINK | {"also": ["b", "gone", "last", "b"]})
-    assert app.value("also") == ["b", "gone"]
+    assert parse_qs(urlsplit(address).query)["run"] == NAMES
+    app = opened(six, "overview", run="base", versus="last", also=["b", "gone", "last", "b"])
+    assert app.value("run") == ["base", "b", "gone", "last"]
     assert app.saying("gone", "Only base, b and last")
     assert [row["run"] for row in app.rows("answered")[0]] == ["base", "b", "last"]
     assert app.change(answers_of="image").saying("16 queries")
