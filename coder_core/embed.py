@@ -23,6 +23,7 @@ from coder_core.embedding.arguments import TowerArguments
 PROGRAM = "python -m coder_core.embed"
 USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
        {PROGRAM} import --images I.npy --texts T.npy --captions C.txt --name NAME
+       {PROGRAM} import TABLE.parquet --name NAME
        {PROGRAM} import FOLDER_OF_CLIP_RETRIEVAL --name NAME
        {PROGRAM} pictures --help
        {PROGRAM} import --help"""
@@ -37,8 +38,10 @@ class EmbedArguments:
     divided by their length: scores are cosines.
     """
 
-    images: Path  # Image embeddings: .npy of (n, D) float16, float32 or float64.
-    texts: Path  # Caption embeddings: .npy of (m, D), in the order of the captions.
+    images: Path
+    """Image embeddings, (n, D) floats: .npy, .npz, .safetensors, a faiss index (.faiss, .index), .parquet or .lance; of
+    several arrays FILE:NAME names one."""
+    texts: Path  # Caption embeddings, (m, D) in the order of the captions, likewise.
     captions: Path  # m captions, UTF-8, one a line. Without --ids every m / n of them belong to one image.
     name: str  # Name of a new run, or of an imported one that gets another split.
     ids: Path | None = None
@@ -54,13 +57,20 @@ class EmbedArguments:
 
 @dataclass(frozen=True)
 class FolderArguments:
-    """Make a run of a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with one
-    image_path are one image with several captions."""
+    """Make a run of a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or of a
+    folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with one picture (image_path) are
+    one image with several captions."""
 
-    folder: tyro.conf.Positional[Path]  # The folder.
+    folder: tyro.conf.Positional[Path]  # The table or folder.
     name: str  # Name of a new run, or of an imported one that gets another split.
     pictures: Path | None = None
     """Folder in which the image paths are files; found by itself where they are absolute."""
+    image_embeddings: str = (
+        ""  # Column of a table; empty: guessed from titles and types, and a note says which.
+    )
+    text_embeddings: str = ""  # Likewise.
+    image_column: str = ""  # Column of a table with the picture files; likewise.
+    caption_column: str = ""  # Likewise.
     split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split, when the run has it already.
@@ -97,13 +107,18 @@ def _import(arguments: list[str]) -> int:
     parsed = tyro.cli(kind, prog=f"{PROGRAM} import", args=arguments)
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
+    from coder_core.embedding.tables import read_table
     from coder_core.runs.analysis.import_embeddings import import_folder, import_run
 
     console = open_console()
     destination = (parsed.root, parsed.name, parsed.split)
     import_folder(*destination, overwrite=parsed.overwrite)  # before the files are read
     if isinstance(parsed, FolderArguments):
-        embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
+        if parsed.folder.suffix.lower() == ".parquet":
+            columns = ("image_embeddings", "text_embeddings", "image_column", "caption_column", "pictures")
+            embeddings = read_table(parsed.folder, **{name: getattr(parsed, name) for name in columns})
+        else:
+            embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
         files = (parsed.images, parsed.texts, parsed.captions)
         optional = {name: getattr(parsed, name) for name in ("ids", "pictures", "queries", "query_texts")}

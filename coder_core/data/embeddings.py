@@ -18,6 +18,7 @@ from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, 
 from coder_core.data.lines import FROM_ZERO, check_name, count_cases, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import PairingFiles, pair
+from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 PIECE_BYTES = 64 * 2**20
 UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
@@ -60,7 +61,7 @@ def read_embeddings(
     together; up to 20 faults, each with its file, rows and how to fix it.
 
     Args:
-        images: .npy of (n, D) floats; a file with one row a caption, repeated, is understood.
+        images: (n, D) floats in a .npy or any file that `read_matrix` reads; one row a caption, repeated, is understood.
         texts: .npy of (m, D) floats, one row a caption.
         captions: m lines.
         ids: one id an image or one a caption, as in the precomp layout; names the pictures.
@@ -81,7 +82,7 @@ def read_embeddings(
     w = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
     q = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file else None
     folder = Path(pictures) if pictures is not None else None
-    faults += _check_names(folder, pairing.names)
+    faults += check_names(folder, pairing.names)
     remarks = stop_on_errors(faults)
     assert v is not None
     assert w is not None
@@ -95,8 +96,11 @@ def read_embeddings(
 
 
 def _saved_queries(
-    queries: str | Path | None, texts: str | Path | None, images: FeatureFile | None, faults: list[Fault]
-) -> tuple[FeatureFile | None, list[str]]:
+    queries: str | Path | None,
+    texts: str | Path | None,
+    images: FeatureFile | MatrixFile | None,
+    faults: list[Fault],
+) -> tuple[FeatureFile | MatrixFile | None, list[str]]:
     """The file of the saved queries and their texts, (None, []) without; their faults are added."""
     if (queries is None) != (texts is None):
         flag, missing = ("--queries", "--query-texts")[:: 1 if texts is None else -1]
@@ -111,8 +115,12 @@ def _saved_queries(
 
 
 def _matrix_with_lines(
-    rows: str | Path, texts: str | Path, what: str, images: FeatureFile | None, faults: list[Fault]
-) -> tuple[FeatureFile | None, list[str]]:
+    rows: str | Path,
+    texts: str | Path,
+    what: str,
+    images: FeatureFile | MatrixFile | None,
+    faults: list[Fault],
+) -> tuple[FeatureFile | MatrixFile | None, list[str]]:
     """A file of embedded texts and those texts, one a row; faults of either, and between them, are added."""
     file = collect(lambda: open_matrix(rows, faults), faults)
     lines = collect(lambda: read_lines(Path(texts), what, faults), faults) or []
@@ -125,9 +133,11 @@ def _matrix_with_lines(
     return file, lines
 
 
-def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
-    """Open a matrix of floats; the header is compared with the size before anything is read."""
+def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile | MatrixFile:
+    """Open a matrix of floats; of a .npy the header is compared with the size before anything is read."""
     follow_link(Path(path), faults)
+    if is_matrix(path):
+        return read_matrix(path)
     file = open_features(Path(path), [])  # its notes speak of image features
     if len(file.shape) != 2:
         fix = "pool the regions or words first: an embedding is one row an image or caption"
@@ -138,7 +148,9 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile:
     return file
 
 
-def _compare_widths(images: FeatureFile, texts: FeatureFile, what: str = "caption") -> list[Fault]:
+def _compare_widths(
+    images: FeatureFile | MatrixFile, texts: FeatureFile | MatrixFile, what: str = "caption"
+) -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
     widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a {what}"
@@ -146,7 +158,7 @@ def _compare_widths(images: FeatureFile, texts: FeatureFile, what: str = "captio
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
-def unit_rows(file: FeatureFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
+def unit_rows(file: FeatureFile | MatrixFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
     """Every stride-th row of a file, as `unit_array` makes them."""
     return unit_array(file.map(), str(file.path), what, faults, stride)
 
@@ -189,7 +201,7 @@ def unit_array(array: np.ndarray, where: str, what: str, faults: list[Fault], st
     return rows
 
 
-def _check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
+def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if folder is None:
         return check_pictures(None, names, asked=False)
     flag = f"--pictures {folder}"
@@ -222,13 +234,13 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     first: dict[str, int] = {}
     owners = np.array([first.setdefault(name, len(first)) for name in names], dtype=np.int64)
     image_names = list(first)
-    images = _one_row_an_image(_joined(v), owners, image_names, folder, faults)
+    images = one_row_an_image(_joined(v), owners, image_names, folder, faults)
     if all(os.path.isabs(name) for name in image_names):
         shared = Path(os.path.commonpath([os.path.dirname(name) for name in image_names]))
         image_names = [os.path.relpath(name, shared) for name in image_names]
         pictures = pictures if pictures is not None or not shared.is_dir() else shared
     picture_folder = Path(pictures) if pictures is not None else None
-    remarks = stop_on_errors(faults + _check_names(picture_folder, image_names))
+    remarks = stop_on_errors(faults + check_names(picture_folder, image_names))
     source = {"captions": str(folder), "layout": "clip-retrieval"}
     source["captions belong to images"] = "equal image_path"
     captions = shorten(captions, str(folder), remarks)
@@ -256,7 +268,7 @@ def _part_numbers(folder: Path) -> list[int]:
 
 def _read_part(
     folder: Path, number: int, names: list[str], captions: list[str], faults: list[Fault]
-) -> tuple[FeatureFile, FeatureFile]:
+) -> tuple[FeatureFile | MatrixFile, FeatureFile | MatrixFile]:
     """The images and texts of a part; its names and captions are added."""
     image, text, metadata = (folder / part / f"{part}_{number}" for part in PARTS)
     images = open_matrix(image.with_suffix(".npy"), faults)
@@ -285,7 +297,7 @@ def _read_part(
     return images, texts
 
 
-def _one_row_an_image(
+def one_row_an_image(
     rows: np.ndarray, owners: np.ndarray, names: list[str], folder: Path, faults: list[Fault]
 ) -> np.ndarray:
     """The first row of every image; another row of it must be nearly the same."""

@@ -1,0 +1,125 @@
+"""Embeddings in other files than .npy: arrays by name, an index, a table with everything."""
+
+import faiss
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from coder_core.api import open_run
+from coder_core.console.faults import InputError
+from coder_core.data.embeddings import read_embeddings
+from coder_core.embed import main
+from coder_core.embedding.tables import read_table
+from coder_core.files.matrices import read_matrix
+
+ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+CAPTIONS = [f"a thing that is number {number}" for number in range(6)]
+
+
+def vectors(rows):
+    return pa.array(list(rows), pa.list_(pa.float32()))
+
+
+def write_all(folder):
+    """The same matrix in every format, as FILE or FILE:NAME."""
+    np.savez(folder / "one.npz", ROWS)
+    np.savez(folder / "two.npz", a=ROWS, b=ROWS[:2])
+    save_file({"a": torch.from_numpy(ROWS), "b": torch.ones(1)}, folder / "two.safetensors")
+    save_file({"a": torch.from_numpy(ROWS).bfloat16()}, folder / "half.safetensors")
+    flat = faiss.IndexFlatIP(4)
+    flat.add(ROWS)
+    faiss.write_index(flat, str(folder / "flat.faiss"))
+    inverted = faiss.index_factory(4, "IVF2,Flat", faiss.METRIC_INNER_PRODUCT)
+    inverted.train(ROWS)
+    inverted.add(ROWS)
+    faiss.write_index(inverted, str(folder / "inverted.index"))
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 4)
+    pq.write_table(
+        pa.table({"a": vectors(ROWS), "b": fixed, "text": CAPTIONS}), folder / "t.parquet", row_group_size=4
+    )
+    names = ("one.npz", "two.npz:a", "two.safetensors:a", "half.safetensors", "flat.faiss", "inverted.index")
+    return [folder / name for name in (*names, "t.parquet:a", "t.parquet:b")]
+
+
+def test_every_format_gives_the_rows(tmp_path):
+    np.save(tmp_path / "t.npy", ROWS)
+    (tmp_path / "c.txt").write_text("\n".join(CAPTIONS))
+    for source in write_all(tmp_path):
+        near = 2**-8 if "half" in source.name else 0
+        assert read_matrix(source).array == pytest.approx(ROWS, rel=near, abs=0)
+    read = read_embeddings(tmp_path / "two.npz:a", tmp_path / "t.npy", tmp_path / "c.txt")
+    assert np.array_equal(read.images, read.texts)
+
+
+def test_files_that_do_not_say_which_array_or_hold_none_are_named(tmp_path):
+    write_all(tmp_path)
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "one.npz").read_bytes()[:90])
+    np.savez(tmp_path / "objects.npz", np.array([{}, {}], dtype=object))
+    np.savez(tmp_path / "vector.npz", ROWS[0])
+    bad = [
+        "two.npz",
+        "two.npz:c",
+        "two.safetensors:b",
+        "torn.npz",
+        "objects.npz",
+        "vector.npz",
+        "none.npz",
+        "t.parquet:text",
+    ]
+    for name in bad:
+        with pytest.raises(InputError) as refused:
+            read_matrix(tmp_path / name)
+        assert refused.value.faults[0].place.startswith(str(tmp_path / name.partition(":")[0])), name
+
+
+def write_table(folder, **changes):
+    files = [folder / f"{number}.png" for number in range(3)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (8, 8), (80 * number, 0, 0)).save(file)
+    columns = {"image_path": [str(files[row // 2]) for row in range(6)], "caption": CAPTIONS}
+    columns |= {"img_emb": vectors(ROWS[[0, 0, 1, 1, 2, 2]]), "text_emb": vectors(ROWS)}
+    pq.write_table(pa.table(columns | changes), folder / "all.parquet")
+    return folder / "all.parquet"
+
+
+def test_one_table_is_a_whole_run(tmp_path, capsys):
+    file = write_table(tmp_path)
+    assert main(["import", str(file), "--name", "mine", "--root", str(tmp_path / "runs")]) == 0
+    run = open_run(tmp_path / "runs" / "mine")
+    assert run.image_of_text("dev").tolist() == [0, 0, 1, 1, 2, 2]
+    assert run.captions("dev") == CAPTIONS
+    assert run.picture("dev", 2) is not None
+    units = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    assert run.embeddings("dev")[0] == pytest.approx(units[:3], abs=1e-6)
+    assert "columns read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"caption": [*CAPTIONS[:5], " "]}, {}),
+        ({"img_emb": vectors([*ROWS[:5], ROWS[5][:2]])}, {}),
+        ({"text_emb": vectors(ROWS[:, :3])}, {}),
+        ({"other_image_emb": vectors(ROWS)}, {}),
+        ({"img_emb": vectors(ROWS)}, {}),  # another vector for the same picture
+        ({}, {"text_embeddings": "nothing"}),
+        ({}, {"caption_column": "nothing"}),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(changes, named, tmp_path):
+    file = write_table(tmp_path, **changes)
+    with pytest.raises(InputError) as refused:
+        read_table(file, **named)
+    assert refused.value.faults[0].place.startswith(str(tmp_path))
+
+
+def test_a_table_without_pictures_has_an_image_a_row(tmp_path):
+    file = write_table(tmp_path)
+    pq.write_table(pq.read_table(file).drop_columns("image_path"), file)
+    read = read_table(file)
+    assert read.image_of_text.tolist() == list(range(6))
+    assert read.image_names is None
