@@ -168,16 +168,17 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     """The folder of a model that is on this machine, and its commit ("" for a folder); arguments as above.
     InputError: it is not on this machine; the message holds the command that downloads it."""
     if Path(name).is_dir():
-        return Path(name), ""
+        return _inner_folder(Path(name)), ""
     where = where or f"--model {name}"
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     problem = "is on this machine without weights in safetensors"
     try:
-        folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        snapshot = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
+        folder = _inner_folder(snapshot)
         if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
-            return folder, folder.name
+            return folder, snapshot.name
     except (LocalEntryNotFoundError, FileNotFoundError):
         problem = "is not on this machine"
     except (HFValidationError, ValueError, OSError):
@@ -186,6 +187,12 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     patterns = " ".join(f'"{pattern}"' for pattern in FILES)
     command = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns}"
     raise InputError.at(where, problem, NEEDED, f"{command} gets it; {ELSEWHERE}")
+
+
+def _inner_folder(folder: Path) -> Path:
+    """The folder of the transformers model in one that sentence-transformers saved, such as 0_CLIPModel; else the same."""
+    inner = sorted(folder.glob("0_*/config.json"))
+    return inner[0].parent if inner and not (folder / "config.json").exists() else folder
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

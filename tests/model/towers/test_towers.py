@@ -18,7 +18,7 @@ from coder_core.model.run_towers import open_towers
 from coder_core.model.sentence_space import sentence_space
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import ALLOWED, OwnTowers
-from coder_core.model.towers.pretrained import fingerprint
+from coder_core.model.towers.pretrained import fingerprint, load_pretrained
 from tests.support.precomp_folders import refusal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
@@ -127,6 +127,14 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(clip, tmp
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (cached / "snapshots" / commit / "model.safetensors").unlink()
     assert "hf download tiny/clip" in str(refusal(DualEncoder, "tiny/clip"))
+
+
+def test_a_folder_of_sentence_transformers_is_the_model_inside_it(clip, tmp_path):
+    shutil.copytree(clip, tmp_path / "saved" / "0_CLIPModel")
+    (tmp_path / "saved" / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "0_CLIPModel"}]')
+    loaded = load_pretrained(str(tmp_path / "saved"))
+    assert loaded.folder.name == "0_CLIPModel"
+    assert loaded.about["fingerprint"] == load_pretrained(str(clip)).about["fingerprint"]
 
 
 def test_weights_that_only_another_revision_has_are_found_by_its_name(clip, tmp_path, monkeypatch):
