@@ -1,6 +1,6 @@
 // Clicks on thumbnails, on texts of samples, on verdicts of cards, and on the charts named in data.charts. After a link
 // of the panel, the part of the page that is about the sample comes into view.
-const AIM = ".st-key-detail, .st-key-joint-map"
+const AIM = ".st-key-detail, .st-key-joint-map, .st-key-pair-panel"
 const idle = () => document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
 
 const bringIntoView = () => {

@@ -23,7 +23,7 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
 
 def followed(page: str) -> dict[str, str]:
     """The parameters that open on a page the sample that a person opened on another; {} without one."""
-    sample = opened.followed()
+    sample = opened.state().shared
     return opening(page, *sample) if sample else {}
 
 
@@ -42,46 +42,38 @@ def opening(page: str, modality: Modality, number: int) -> dict[str, str]:
 
 def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
     """Links from a sample to the pages that show more of it, without the page that is about it."""
-    labels = {
-        "diversity": "diversity",
-        "retrieval": "query",
-        "joint": "map",
-        "concepts": "concepts",
-        "data": "data",
-    }
-    if not any(run.config.get("model", {}).get("concepts") for run in choice.runs):
-        del labels["concepts"]
-    has_embeddings = choice.ask(Run.scores) is None
-    if not has_embeddings:
-        del labels["joint"]
-    pages = []
-    for page, label in labels.items():
-        fields = opening(page, modality, number)
-        if opened.SAMPLE not in fields and opened.subject() != (page, (modality, number)):
-            pages.append((label, address(page, choice, **fields)))
-    if has_embeddings and (cluster := cluster_of(choice, modality, number)) is not None:
-        fields = {"cluster": str(cluster), **opening("clusters", modality, number)}
-        pages.append(("cluster", address("clusters", choice, **fields)))
+    sample, has_embeddings = (modality, number), choice.ask(Run.scores) is None
+    labels = {"diversity": "diversity", "retrieval": "query"}
+    labels |= {"joint": "map"} if has_embeddings else {}
     if modality == "text":
-        pages.append(("matrix", similarity(choice, number)))
-    return tuple(pages)
+        has_concepts = any(run.config.get("model", {}).get("concepts") for run in choice.runs)
+        labels |= {"concepts": "concepts"} if has_concepts else {}
+        labels["data"] = "data"
+    pages = {
+        label: address(page, choice, **opening(page, *sample))
+        for page, label in labels.items()
+        if (opened.state().page, opened.state().own) != (page, sample)
+    }
+    if has_embeddings and (cluster := _cluster_of(choice, *sample)) is not None:
+        pages["cluster"] = address("clusters", choice, cluster=cluster, **opening("clusters", *sample))
+    if modality == "text":
+        pages["matrix"] = _matrix_of(choice, number)
+    return tuple(pages.items())
 
 
-def cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
+def _cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
     """The cluster of an image, or of a caption with its image, that the Clusters page shows first; None without any."""
-    split = choice.split
-    learned = [run for run in choice.runs if ask(clusters.prototypes, run, split) is not None]
+    learned = [run for run in choice.runs if ask(clusters.prototypes, run, choice.split) is not None]
     settings = None if learned else clusters.ClusterSettings()
     run = opened_run(learned[-1] if learned else choice.last)
-    result = questions.clusters_of(run, split, settings).value
+    result = questions.clusters_of(run, choice.split, settings).value
     return None if result is None else int((result.pairs if modality == "text" else result.images)[number])
 
 
-def similarity(choice: Choice, caption: int) -> str:
+def _matrix_of(choice: Choice, caption: int) -> str:
     """The matrix of a caption, its image, and the first captions of the images most similar to it."""
     results = ask(Run.search, choice.last, caption, split=choice.split, modality="text", top=CONFUSED)
     image, images = int(choice.ask(Run.image_of_text)[caption]), results["candidate"].to_numpy()
     confused = choice.ask(Run.first_captions)[images[images != image]]
-    captions = ", ".join(map(str, [caption, *confused[confused >= 0].tolist()]))
-    pair = {"pair-image": image, "pair-caption": caption}
-    return address("similarity", choice, **{"batch-of": "Selection", "chosen": captions}, **pair)
+    selection = {"batch-of": "Selection", "chosen": ", ".join(map(str, [caption, *confused[confused >= 0]]))}
+    return address("similarity", choice, **selection, **{"pair-image": image, "pair-caption": caption})

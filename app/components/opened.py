@@ -5,6 +5,7 @@ A page that shows a sample of its own `tell`s its number. Where another sample i
 
 import re
 from dataclasses import dataclass, field
+from typing import cast
 
 import streamlit as st
 
@@ -17,9 +18,9 @@ _NAME = re.compile(r"(image|caption)-(\d{1,9})")
 
 
 @dataclass
-class _State:
-    """The page and the data that are shown; the sample that a person opened, the page's own, its fields by name, and the
-    value of `sample` in the address. `drawn`: the panel is, so another sample needs another script run."""
+class State:
+    """The page and the data that are shown; the sample that a person opened (`shared`), that of the page (`own`), and
+    those of its fields, by field; `sample` of the address; `drawn` once the panel is."""
 
     page: str = ""
     data: object = None
@@ -30,9 +31,9 @@ class _State:
     drawn: bool = False
 
 
-def _state() -> _State:
-    state: _State = st.session_state.setdefault(_STATE, _State())
-    return state
+def state() -> State:
+    """The state of this session."""
+    return cast(State, st.session_state.setdefault(_STATE, State()))
 
 
 def name_of(modality: Modality, number: int) -> str:
@@ -49,67 +50,50 @@ def parse(name: object) -> Sample | None:
 def begin(page: str, data: object) -> None:
     """At the start of a script run: open the sample of the address, or that of a field which a person changed.
     Another page forgets the fields and lists of the last one, another data set (`data`) the sample."""
-    state, named = _state(), st.query_params.get(SAMPLE, "")
-    if page != state.page:
+    now, named = state(), st.query_params.get(SAMPLE, "")
+    if page != now.page:
         for key in [key for key in st.session_state if str(key).endswith("-rows")]:
             del st.session_state[key]
-    for target, (modality, number) in state.fields.values():
+    for target, (modality, number) in now.fields.values():
         value = st.session_state.get(target)
         if isinstance(value, int) and value != number:
-            state.shared = modality, value
-    if data != state.data:
-        state.shared = None
-    if (page, data) != (state.page, state.data):
-        state.fields.clear()
-    if named != state.in_url:
-        state.shared = parse(named) or state.shared
-    state.page, state.data, state.own, state.in_url, state.drawn = page, data, None, named, False
+            now.shared = modality, value
+    if data != now.data:
+        now.shared = None
+    if (page, data) != (now.page, now.data):
+        now.fields.clear()
+    if named != now.in_url:
+        now.shared = parse(named) or now.shared
+    now.page, now.data, now.own, now.in_url, now.drawn = page, data, None, named, False
 
 
 def tell(target: str, modality: Modality, number: int, *, own: bool = True) -> None:
     """Tell the panel the number in the field `target`: it opens the sample once the number changes, or if the address
     named it. `own`: the page is about this sample, which the panel shows while no other is open."""
-    state, sample = _state(), (modality, number)
-    field = "" if own else target
-    before = state.fields[field][1] if field in state.fields else None
-    state.fields[field] = target, sample
-    state.own = sample if own else state.own
-    if sample != before and (before is not None or target in st.query_params):
-        show(sample)
+    now, sample, name = state(), (modality, number), "" if own else target
+    before = now.fields.get(name)
+    now.fields[name] = target, sample
+    now.own = sample if own else now.own
+    if (target, sample) != before and (before is not None or target in st.query_params):
+        again, now.shared = now.drawn and sample != now.shared, sample
+        if again:  # a fragment: the panel is drawn
+            st.rerun()
 
 
-def show(sample: Sample) -> None:
-    """Open a sample."""
-    state = _state()
-    again, state.shared = state.drawn and sample != state.shared, sample
-    if again:
-        st.rerun()
+def show(sample: Sample | None) -> None:
+    """Open a sample; None closes it, and a page that is about one shows that."""
+    state().shared = sample
 
 
 def current() -> Sample | None:
     """The sample in the panel."""
-    return _state().shared or _state().own
-
-
-def followed() -> Sample | None:
-    """The sample that a person opened: it follows to other pages."""
-    return _state().shared
-
-
-def subject() -> tuple[str, Sample | None]:
-    """The open page, and the sample that it is about."""
-    return _state().page, _state().own
-
-
-def close() -> None:
-    """Close the sample that was opened; a page that is about one goes on showing that."""
-    _state().shared = None
+    return state().shared or state().own
 
 
 def end() -> None:
     """At the end of a page: keep the sample in the address, unless a field of the page does."""
-    state = _state()
-    state.in_url = "" if state.shared in (None, state.own) else name_of(*state.shared)
-    state.drawn = True
-    if st.query_params.get(SAMPLE, "") != state.in_url:
-        set_value(SAMPLE, state.in_url)
+    now = state()
+    now.in_url = name_of(*now.shared) if now.shared and now.shared != now.own else ""
+    now.drawn = True
+    if st.query_params.get(SAMPLE, "") != now.in_url:
+        set_value(SAMPLE, now.in_url)

@@ -37,6 +37,8 @@ ANCHOR = {
     "diversity": Column("diversity", ".4f", "diversity"),
     "temperature": Column("μ·div", ".4f", "temperature"),
 }
+FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
+FIRST_CAPTIONS = 5
 Settings = dict[str, Any]  # arguments of Run.diversity
 Tables = Mapping[str, pd.DataFrame]
 Changes = pd.DataFrame | None  # between two runs
@@ -61,12 +63,13 @@ def show(choice: Choice) -> None:
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
     distributions(tables, unit)
-    parts = [st.container()] if changes is None else st.columns(2, gap="large")
-    with parts[0]:
-        two_measures(last.name, tables[last.name], unit)
-    if changes is not None:
-        with parts[1]:
-            percentile_changes(choice, changes, unit)
+    with st.expander("Both measures" if changes is None else "Both measures, and both runs"):
+        parts = st.columns(2, gap="large")
+        with parts[0]:
+            two_measures(last.name, tables[last.name], unit)
+        if changes is not None:
+            with parts[1]:
+                percentile_changes(choice, changes, unit)
     order = ranked_anchors(choice, tables, changes, modality)
     if opened(target, order):
         cards.heading("One anchor in detail", detail=True)
@@ -186,7 +189,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
         table = tables[last if by == "second" else first]
         order = np.argsort(table["diversity"].to_numpy(), kind="stable")
     ranked, names = values.iloc[order], (TARGETS[modality], f"diversity-{choice.split}-{unit}")
-    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names)
+    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=330)
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
@@ -227,42 +230,24 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
     samples.show_sample(choice, modality, number, TARGETS[modality])
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
-    if choice.between:
-        rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
-        columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
-        plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
+    rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
+    columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
+    plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
     across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
     columns_of_runs = [c for _ in range(0, len(runs), across) for c in st.columns(across, gap="small")]
     values = {name: (anchor.similarities, anchor.positives) for name, anchor in anchors.items()}
-    similarities = charts.similarity_histograms(values, loss.gamma, tone())
-    weights = charts.negative_weights([anchor.nearest(NEAREST) for anchor in anchors.values()], tone())
+    shown = choose_one("Figure", FIGURES, "anchor-figure")
+    if shown == "similarities":
+        figures = charts.similarity_histograms(values, loss.gamma, tone())
+    else:
+        figures = charts.negative_weights([anchor.nearest(NEAREST) for anchor in anchors.values()], tone())
     for position, (run, column) in enumerate(zip(runs, columns_of_runs, strict=False)):
-        anchor = anchors[run.name]
         with column:
             cards.label(run.name)
-            if not choice.between:
-                _anchor_numbers(anchor, spread)
-            parts = st.columns(2) if choice.second is None else [st.container(), st.container()]
-            with parts[0]:
-                alt = f"similarities to the negatives {position + 1}"
-                downloads.chart(similarities[position], f"similarities-{position}", alt)
-            with parts[1]:
-                alt = f"weights of the nearest negatives {position + 1}"
-                downloads.chart(weights[position], f"weights-{position}", alt)
-            _nearest(choice, run, anchor, number)
+            downloads.chart(figures[position], f"{shown}-{position}", f"{FIGURES[shown]} {position + 1}")
+            _nearest(choice, run, anchors[run.name], number)
     query: tuple[Modality, int] = (modality, number)
     show_heat_maps(choice, "Negative", query, lambda run: anchors[run.name].nearest(NEAREST), "Own match")
-
-
-def _anchor_numbers(anchor: diversity.Anchor, spread: str) -> None:
-    negatives, mu = f"n = {len(anchor.similarities):,}", f"μ = {anchor.loss.temperature:g}"
-    items = [
-        cards.Metric(spread, f"{anchor.spread:.4f}", negatives, spread),
-        cards.Metric("undivided", f"{anchor.raw:.4f}", "1 to 2", "raw"),
-        cards.Metric("diversity", f"{anchor.diversity:.4f}", "0.5 to 1", "diversity"),
-        cards.Metric("μ·div", f"{anchor.temperature:.4f}", mu, "temperature"),
-    ]
-    cards.metrics(items, compact=True)
 
 
 def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: int) -> None:
@@ -278,7 +263,10 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
         }
         items.append(samples.sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
-    cards.results(items)
+    cards.results(items[: None if other == "image" else FIRST_CAPTIONS])
+    if other == "text":
+        with st.expander("More of them"):
+            cards.results(items[FIRST_CAPTIONS:])
 
 
 def _percent(share: float) -> str:

@@ -178,7 +178,7 @@ def sample_table(
 
 def _enter(target: str, modality: Modality) -> None:
     """Begin with the opened sample where neither the address nor a person put a number into the field."""
-    sample = opened.followed()
+    sample = opened.state().shared
     if sample and sample[0] == modality and target not in st.session_state and target not in st.query_params:
         put(target, sample[1])
 
@@ -193,58 +193,51 @@ def step_samples(
 
 
 def show_sample(choice: Choice, modality: Modality, number: int, target: str, *, own: bool = True) -> None:
-    """Name the sample that this part of the page is about, in the field `target`; the panel shows it."""
+    """Tell the panel which sample this part of the page is about, by the field `target`; name it while the panel shows
+    another one."""
     opened.tell(target, modality, number, own=own)
-    [text] = texts_of(choice.last, choice.split, modality, np.array([number]))
-    name = f"{name_of(modality, number).capitalize()}: {text}"
-    st.html(cards.opening_html(name, modality, number))
+    if opened.current() != (modality, number):
+        [text] = texts_of(choice.last, choice.split, modality, np.array([number]))
+        name = name_of(modality, number).capitalize()
+        st.html(cards.opening_html(f"{name}: {text}", modality, number))
 
 
 def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
-    """Fill the panel with the opened sample: picture, captions with the query in bold, its ranks as a query and those of
-    its image or captions in every run, verdicts, and links to the pages that show more of it."""
+    """Fill the panel at the end of a page with the opened sample."""
+
+    def existing(sample: opened.Sample | None) -> opened.Sample | None:
+        return sample if sample and sample[1] < choice.ask(Run.count, sample[0]) else None
 
     def open_clicked(value: Mapping[str, Any]) -> None:
-        sample = opened.parse(value.get("sample"))
-        if sample is not None and sample[1] < choice.ask(Run.count, sample[0]):
+        if sample := existing(opened.parse(value.get("sample"))):
             opened.show(sample)
 
     events.on_click("open", open_clicked)
-    sample = opened.current()
-    if sample is not None and sample[1] < choice.ask(Run.count, sample[0]):
+    if sample := existing(opened.current()):
         with panel:
             _panel(choice, *sample)
     opened.end()
 
 
 def _panel(choice: Choice, modality: Modality, number: int) -> None:
+    """Picture, captions with the query first, its rank and its image's in every run, links, and verdicts."""
     image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
     numbers, captions = choice.ask(Run.captions_of, image).tolist(), choice.ask(Run.captions)
-    highlighted = None if modality == "image" else 0
-    numbers.sort(key=lambda caption: caption != number or modality == "image")  # the query first
-    title = f"Image {image}" if modality == "image" else f"Caption {number} of image {image}"
-    file = choice.ask(Run.image_names)[image]
+    title, highlighted, ways = f"Image {image}", None, {"image → captions": ("i2t", image)}
+    if modality == "text":
+        title, highlighted = f"Caption {number} of image {image}", 0
+        numbers.sort(key=lambda caption: caption != number)
+        ways = {"caption → images": ("t2i", number), **ways}
+    file, more = choice.ask(Run.image_names)[image], ""
     title += f" · {file}" if file != f"image {image}" else ""
-    texts, ranks = [captions[row] for row in numbers], choice.ask_each(Run.ranks)
-    queries = {"caption → images": ("t2i", number), "image → captions": ("i2t", image)}
-    if modality == "image":
-        del queries["caption → images"]
-    more = "".join(
-        _ranks(label, {run: of_run[way][row] for run, of_run in ranks.items()})
-        for label, (way, row) in queries.items()
-    )
+    for label, (way, row) in ways.items():
+        ranks = {name: int(of_run[way][row]) + 1 for name, of_run in choice.ask_each(Run.ranks).items()}
+        runs = " · ".join(f"{html.escape(name)} <b>{rank or '–'}</b>" for name, rank in ranks.items())
+        more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'
     more += cards.links_html(links.of_sample(choice, modality, number))
+    texts = [captions[row] for row in numbers]
     st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, image, more))
-    with reviewing.judge(choice, image, None if modality == "image" else number, "sample"):
+    with reviewing.judge(choice, image, number if modality == "text" else None, "sample"):
         similar_button(choice, modality, number, "sample")
-        if opened.current() != opened.subject()[1]:
-            button("Close", "close-sample", "close", opened.close, type="tertiary")
-
-
-def _ranks(query: str, ranks: Mapping[str, int]) -> str:
-    """A line: the rank of the match of one query in every run, from 1; "–" for an image without captions."""
-    runs = (
-        f"{html.escape(run)} <b>{rank + 1:,}</b>" if rank >= 0 else f"{html.escape(run)} –"
-        for run, rank in ranks.items()
-    )
-    return f'<div class="cl-rank">Rank, {query}: {" · ".join(runs)}</div>'
+        if opened.current() != opened.state().own:
+            button("Close", "close-sample", "close", opened.show, None, type="tertiary")

@@ -3,6 +3,7 @@
 import itertools
 
 import pandas as pd
+import pytest
 
 from coder_core.api import diversity_changes, open_run, rank_correlation
 from coder_core.api.retrieval import fitting_images
@@ -18,14 +19,16 @@ def test_every_setting(roots, opened):
     assert "heat" not in app.keys("toggle")  # runs without a model have no heat maps
     assert app.saying("those of demo", "μ = 0.1, γ = 0.3, ε = 0.1")
     for mu in (0.1, 0.25):
-        assert app.change(mu=mu).texts().count(f"μ = {mu}\n") == 2
+        [rows] = app.change(mu=mu).rows("μ·div")
+        for row in rows:
+            assert float(row["μ·div"]) == pytest.approx(mu * float(row["diversity"]), abs=1e-4)
     app.change(**SLIDERS)
     for anchors, measure, over in itertools.product(("text", "image"), ("std", "entropy"), SIDES):
         if app.value("anchors") != anchors:
             app.change(anchors=anchors)
         number = "caption" if anchors == "text" else "image"
         app.change(**{number: 7}, measure=measure, over=over)
-        assert app.saying(number.capitalize(), 7)
+        assert app.saying(f"{number.capitalize()} 7")
 
 
 def test_ambiguity_by_captions_alone_is_beside_diversity(roots, opened):

@@ -92,6 +92,34 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
     visit.show("Caption 8 of image 1 ")
 
 
+def test_a_row_opens_its_sample_in_sight_and_its_links_lead_to_it_in_one_document(visit, runs):
+    visit.open(f"retrieval?{PAIR}&at=1")
+    number, panel = row_number(visit, 3), visit.page.locator(".st-key-opened")
+    visit.page.locator("tbody tr").nth(3).locator("td").last.click()
+    visit.reach(f"query-text={number}(&|$)")
+    visit.page.mouse.wheel(0, 800)
+    panel.get_by_text(f"Caption {number} of image {number // 5} ").wait_for()
+    box = panel.bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] < 250  # the table below it is in sight, too
+    visit.page.evaluate("window.stays = true")
+    panel.get_by_role("link", name="diversity").click()
+    visit.reach(f"/diversity.*[?&]caption={number}(&|$)")
+    top = "document.querySelector('.st-key-detail').getBoundingClientRect().top"
+    visit.page.wait_for_function(f"100 < {top} && {top} < 300")
+    text = visit.page.locator(".cl-card [data-open]").first
+    name = text.get_attribute("data-open")
+    text.focus()
+    visit.page.keyboard.press("Enter")
+    visit.reach(f"[?&]sample={name}(&|$)")
+    panel.get_by_text(f"{name.capitalize().replace('-', ' ')} ").wait_for()
+    visit.page.go_back()
+    visit.reach(f"/diversity.*[?&]caption={number}(&|$)")
+    visit.page.go_back()
+    visit.reach(f"/retrieval.*query-text={number}(&|$)")
+    assert visit.page.evaluate("window.stays")
+
+
 def click_bar(visit, chart, trace, position):
     """Click on a bar, or with a trace of −1 on the middle of a heat map's cell of this row and column 0."""
     point = visit.page.evaluate(

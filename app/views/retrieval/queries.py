@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import questions
-from app.ask import InputError, Modality, Run, RunSummary, ask, ask_both, heat_maps, likely_matches, retrieval
+from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, likely_matches, retrieval
 from app.choice import OTHER, QUERIES, Choice, bound, opened, put
 from app.components import cards, links
 from app.components.controls import FIRST, choose_one, row, side_by_side, switch
@@ -80,7 +80,10 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
 def one_query(choice: Choice, modality: Modality, number: int) -> None:
     """A sample of the split, its results in every run, and heat maps of it with them."""
     show_sample(choice, modality, number, f"query-{modality}")
-    notes = rank_change(choice, modality, number)
+    ranks = {
+        name: int(ranks[QUERIES[modality]][number]) for name, ranks in choice.ask_each(Run.ranks).items()
+    }
+    notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
     switch("Mark likely unlabelled matches", "guess", "likely")
 
     def search(run: RunSummary) -> pd.DataFrame:
@@ -135,27 +138,6 @@ def review_menu(choice: Choice, modality: Modality, query: int | None, candidate
     if query is None:
         return ""
     return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
-
-
-def rank_change(choice: Choice, modality: Modality, number: int) -> dict[str, str]:
-    """Metrics of one query's ranks in the first and the last run; returns a note below every run's name."""
-    direction = QUERIES[modality]
-    ranks = {name: int(ranks[direction][number]) for name, ranks in choice.ask_each(Run.ranks).items()}
-    notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
-    if choice.second is None or min(ranks.values()) < 0:
-        return notes
-    before, after = ranks[choice.first.name], ranks[choice.second.name]
-    changes = ask_both(retrieval.compare, choice.first, choice.second, choice.split, at=1)
-    gains = changes["change"][changes["direction"] == direction].abs()
-    as_large = int((gains >= abs(before - after)).sum())
-    note, colour = f"{as_large:,} of {len(gains):,} changed by as much", "green" if after < before else "red"
-    if before == after:
-        note, colour = "the same rank", "off"
-    positions = {choice.first.name: before, choice.second.name: after}
-    items = [cards.Metric(f"rank in {n}", f"{p + 1:,}", "1 is best", "rank") for n, p in positions.items()]
-    gain = cards.Metric("gain", f"{before - after:+,}", "", "gain", note, colour, "off")  # type: ignore[arg-type]
-    cards.metrics([*items, gain])
-    return notes
 
 
 def query_with_text(choice: Choice) -> None:
