@@ -28,7 +28,7 @@ FIVE_FOLD_IMAGES = 5000
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Evaluate runs: R@1/5/10, MedR, MeanR both ways, R@sum, MD, ties; write each run's analysis/SPLIT for the app.
+    """Evaluate runs: R@1/5/10, MRR, nDCG@10, MedR, MeanR both ways, R@sum, MD, ties; write each run's analysis/SPLIT for the app.
 
     The rank of an image is that of its best caption; candidates scoring exactly the same count above the right answer.
     With several runs their scores are averaged as well (ensemble). From 5,000 images on, the mean over five folds of
@@ -61,6 +61,15 @@ class EvaluateArguments:
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 12): R@K without the labels judged wrong and with the pairs
     that also match, beside R@K by the labels. The labels' metrics stay as they are."""
+    qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
+    trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are
+    pessimistic: among equal scores relevant documents come last (trec_eval: the later id first)."""
+    qrels_metrics: tuple[str, ...] = ("ndcg@10", "mrr@10", "map", "recall@100", "success@10")
+    """Metrics of --qrels: ndcg@k, mrr@k, map, recall@k, success@k."""
+    run_out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the best candidates of every caption and image of one run as a TREC run: query Q0 document rank score tag."""
+    run_depth: int = 100  # Candidates of a query in --run-out.
     hub_correction: bool = False
     """One more row for every run: scores minus α times how high a candidate scores with queries of the train split (mean
     of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
@@ -150,6 +159,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
     """Add the metrics that flags request beside recall to every row; return warnings and notes."""
+    from coder_core.evaluation.graded import parse_measure
     from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
 
     faults: list[Fault] = []
@@ -161,6 +171,12 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
         faults += add_extended_metrics(rows, parsed.positives)
     if reviews is not None and parsed.reviews is not None:
         faults += add_reviewed_metrics(rows, reviews, parsed.reviews)
+    if parsed.qrels is not None:
+        from coder_core.runs.analysis.graded import add_graded_metrics
+
+        faults += add_graded_metrics(
+            rows, parsed.qrels, [parse_measure(name) for name in parsed.qrels_metrics]
+        )
     return faults
 
 
@@ -177,6 +193,10 @@ def _write_files(
     if parsed.json is not None:
         facts = {} if reviews is None else {"reviews_sha256": reviews.fingerprint()}
         write_json(table, parsed.json, parsed.split, parsed.ties, **facts)
+    if parsed.run_out is not None:
+        from coder_core.runs.analysis.graded import write_trec_run
+
+        write_trec_run(rows[0], parsed.run_out, parsed.run_depth)
     if parsed.csv is not None:
         write_csv(table, parsed.csv, parsed.split)
     if parsed.curve is not None:
@@ -198,6 +218,13 @@ def _print_tables(
         source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")
         title = f"{source} · results that score the same count against a query"
         console.print(tables.extended_table(whole, title))
+    if parsed.qrels is not None:
+        from coder_core.evaluation.graded import parse_measure
+
+        measures = [parse_measure(name) for name in parsed.qrels_metrics]
+        labels = {measure.key: measure.label for measure in measures}
+        title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
+        console.print(tables.graded_table(whole, labels, title))
     if parsed.probe:
         probed = {
             name: row for name, row in whole.items() if any(key.startswith(tables.PROBE) for key in row)
@@ -236,14 +263,32 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
     faults += _blend_faults(parsed)
     positives = None if str(parsed.positives) in COCO_JUDGEMENTS else parsed.positives
-    for flag, file in (("--positives", positives), ("--reviews", parsed.reviews)):
+    for flag, file in (("--positives", positives), ("--reviews", parsed.reviews), ("--qrels", parsed.qrels)):
         if file is not None and not file.is_file():
             faults.append(Fault(f"{flag} {file}", "there is no such file"))
-    for name in ("json", "csv", "similarities", "curve"):
+    for name in ("json", "csv", "similarities", "curve", "run_out"):
         if file := getattr(parsed, name):
-            faults += check_new_file(f"--{name}", file, overwrite=parsed.overwrite)
+            faults += check_new_file(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
+    faults += _graded_faults(parsed)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
+    return faults
+
+
+def _graded_faults(parsed: EvaluateArguments) -> list[Fault]:
+    from coder_core.evaluation.graded import MEASURES, parse_measure
+
+    faults = []
+    for name in parsed.qrels_metrics:
+        try:
+            parse_measure(name)
+        except ValueError:
+            faults.append(Fault(f"--qrels-metrics {name}", "is not a metric", MEASURES))
+    if parsed.run_out is not None and (len(parsed.runs) > 1 or parsed.blend):
+        fix = "write a file for each run"
+        faults.append(Fault("--run-out", "is given with several runs or blends", "one run", fix))
+    if parsed.run_depth < 1:
+        faults.append(Fault("--run-depth", f"is {parsed.run_depth}", "1 or more"))
     return faults
 
 

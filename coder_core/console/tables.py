@@ -82,17 +82,19 @@ class FittingTable:
 
 
 def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """The field's table: recalls, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
+    """The field's table: recalls, MRR and nDCG@10, MedR and MeanR both ways, R@sum, MD and ties; one row a name. A dash
+    for nDCG@10 where a row has none, as a mean over folds."""
     columns = [Column("run", text=True)]
-    for turn, label in zip((5, 4), DIRECTIONS.values(), strict=True):
-        columns += [Column(f"{label}\nR@1/5/10", dropped=turn), Column("MedR\nMeanR", dropped=3)]
-    columns += [Column("R@sum", style="bold"), Column("MD", dropped=2), Column("ties %", dropped=1)]
+    for turn, label in zip((6, 5), DIRECTIONS.values(), strict=True):
+        columns += [Column(f"{label}\nR@1/5/10", dropped=turn), Column("MRR\nnDCG@10", dropped=1)]
+        columns += [Column("MedR\nMeanR", dropped=4)]
+    columns += [Column("R@sum", style="bold"), Column("MD", dropped=3), Column("ties %", dropped=2)]
     table = FittingTable(title, columns)
     for name, metrics in rows.items():
         cells = [name]
         for way in DIRECTIONS:
             middle = f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}"
-            cells += [_cell(metrics, RECALLS, way), middle]
+            cells += [_cell(metrics, RECALLS, way), _cell(metrics, ["mrr", "ndcg10"], way), middle]
         cells += [_cell(metrics, ["rsum"]), f"{metrics['md']:.3f}" if "md" in metrics else "–"]
         table.add_row(*cells, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
     return table
@@ -129,6 +131,23 @@ def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     extended = [f"extended_{recall}" for recall in RECALLS]
     parts = {"mAP@R": ["map_at_r"], "R-Precision": ["r_precision"], "extended\nR@1/5/10": extended}
     return _both_ways(rows, title, parts)
+
+
+def graded_table(rows: Mapping[str, Metrics], labels: Mapping[str, str], title: str) -> FittingTable:
+    """Metrics by qrels with their 95% intervals, one row a name and direction; `labels`: key of a metric → its name."""
+    columns = [Column("run", text=True), Column("direction", text=True), Column("queries", dropped=1)]
+    columns += [
+        Column(label, turn) for turn, label in zip([None, *range(9, 0, -1)], labels.values(), strict=False)
+    ]
+    table = FittingTable(title, columns)
+    for name, metrics in rows.items():
+        for way, direction in DIRECTIONS.items():
+            if f"{way}_qrels_queries" not in metrics:
+                continue
+            keys = [f"{way}_qrels_{key}" for key in labels]
+            cells = [f"{metrics[k]:.1f}\n{metrics[f'{k}_low']:.1f}–{metrics[f'{k}_high']:.1f}" for k in keys]
+            table.add_row(name, direction, f"{metrics[f'{way}_qrels_queries']:,.0f}", *cells)
+    return table
 
 
 def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:

@@ -132,11 +132,32 @@ def recall_intervals(run: Hits) -> np.ndarray:
     return _measured_and_ends(rows, run.queries, recalls)
 
 
+def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """(k, 3) means of k values over Q queries, as measured and the ends of their 95% intervals.
+
+    >>> mean_intervals(np.array([[1.0], [0.0], [1.0]]), np.array([3, 3, 8]))[0, 0].round(3)
+    np.float64(0.667)
+
+    Args:
+        values: (Q, k).
+        images: (Q,) the image that each query shows or describes; its queries are drawn together.
+    """
+    groups, group = np.unique(images, return_inverse=True)
+    rows = np.zeros((len(groups), values.shape[1] + 1))
+    np.add.at(rows, group, np.concatenate([values, np.ones((len(values), 1))], 1))
+
+    def means(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        totals = weights @ sums
+        return totals[:, :-1] / totals[:, -1:]
+
+    return _measured_and_ends(rows, rows[:, -1:], means)
+
+
 def _measured_and_ends(
     rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """(7, 3) `value` of (draws, k) weights of k rows, which gives (draws, 7): with every image once, and the ends of
-    its 95% interval. Rows (n, c) and queries (n, 2) are of every image."""
+    """(v, 3) `value` of (draws, k) weights of k rows, which gives (draws, v): with every image once, and the ends of
+    its 95% interval. Rows (n, c) and queries (n, q) are of every image."""
     images, counts = len(rows), np.ones(len(rows), np.int64)
     if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)

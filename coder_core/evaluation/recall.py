@@ -1,4 +1,4 @@
-"""Retrieval metrics: R@K, MedR, MeanR, R@sum, MD, five folds of 1,000. Section 4 of docs/equations.md."""
+"""Retrieval metrics: R@K, MRR, MedR, MeanR, R@sum, MD, five folds of 1,000. Section 4 of docs/equations.md."""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from coder_core.evaluation.sources import Source, mixture
 from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 RECALL_AT = (1, 5, 10)
+LISTED = 10  # results that nDCG@10 looks at
 CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
 """Names of R@sum on the half of a split that a model is chosen on, and on the other, in a run's metrics."""
 HALVES_SEED = 0  # of the random numbers that halve the images of a split
@@ -48,9 +49,10 @@ def retrieval_metrics(
         weight: score = weight · first + (1 − weight) · second.
 
     Returns:
-        i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_medr i2t_meanr t2i_medr t2i_meanr (1 is first), rsum (the sum of
-        the six recalls), i2t_ties and t2i_ties: percent of queries whose right answer ties with a wrong one; md, mean
-        score of matching pairs minus that of all others (absent where there are no others).
+        i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_mrr t2i_mrr (mean reciprocal rank in percent), i2t_medr i2t_meanr
+        t2i_medr t2i_meanr (1 is first), rsum (the sum of the six recalls), i2t_ties and t2i_ties: percent of queries whose
+        right answer ties with a wrong one; md, mean score of matching pairs minus that of all others (absent where there
+        are no others).
 
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
@@ -72,7 +74,7 @@ def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Tie
 
 
 def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
-    """The metrics of ranks already counted, and MD.
+    """The metrics of ranks already counted, MD, and nDCG@10 (percent) where the ranks hold lists of ten.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
@@ -81,7 +83,26 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     """
     owner, own = scores.image_of_text.numpy(), scores.own.numpy()
     md = separation(scores.sources, owner, own).mean_distance
-    return metrics_from_ranks(ranks) | ({} if math.isnan(md) else {"md": md})
+    return metrics_from_ranks(ranks) | _listed_ndcg(ranks, owner) | ({} if math.isnan(md) else {"md": md})
+
+
+def _listed_ndcg(ranks: Ranks, owner: np.ndarray) -> Metrics:
+    """i2t_ndcg10 and t2i_ndcg10 in percent, the labels as grades, from the lists of best candidates, in which labelled
+    ones come last among equal scores."""
+    n, m, images = len(ranks.image_ranks), len(owner), np.arange(len(ranks.image_ranks))
+    metrics = {}
+    for way, best, wide, query_images, candidate_images in (
+        ("i2t", ranks.image_best, m, images, owner),
+        ("t2i", ranks.text_best, n, owner, images),
+    ):
+        if best.shape[1] < min(LISTED, wide):
+            return {}
+        hits = candidate_images[best[:, :LISTED]] == query_images[:, None]
+        counts = np.bincount(candidate_images, minlength=n)[query_images]
+        discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+        ideal = np.concatenate([[0.0], np.cumsum(discounts)])[np.minimum(counts, hits.shape[1])]
+        metrics[f"{way}_ndcg10"] = 100 * float(np.mean((hits @ discounts)[counts > 0] / ideal[counts > 0]))
+    return metrics
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
@@ -180,6 +201,7 @@ def _with_rsum(metrics: Metrics) -> Metrics:
 
 def _one_way(way: str, ranks: np.ndarray, ties: np.ndarray | None = None) -> Metrics:
     metrics = {f"{way}_r{k}": 100.0 * float(np.sum(ranks < k)) / len(ranks) for k in RECALL_AT}
+    metrics[f"{way}_mrr"] = 100.0 * float(np.mean(1 / (ranks + 1)))
     metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
     metrics[f"{way}_meanr"] = float(np.mean(ranks) + 1)
     if ties is not None:

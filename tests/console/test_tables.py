@@ -11,7 +11,9 @@ from coder_core.console.tables import Column, FittingTable, choices_table, metri
 
 LONG = "coder-flickr8k-with-a-name-of-many-words-and-seed-0-whose-folder-somebody-named-on-a-friday-afternoon"
 RECALLS = {f"{way}_r{k}": 12.3 for way in ("i2t", "t2i") for k in (1, 5, 10)}
-METRICS = RECALLS | {f"{way}_{key}": 4.0 for way in ("i2t", "t2i") for key in ("medr", "meanr", "ties")}
+METRICS = RECALLS | {
+    f"{way}_{key}": 4.0 for way in ("i2t", "t2i") for key in ("mrr", "medr", "meanr", "ties")
+}
 ROWS = {name: METRICS | {"rsum": 345.6, "md": 0.789} for name in ("demo", LONG)}
 
 
@@ -36,18 +38,20 @@ def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(ca
 @pytest.mark.parametrize(
     ("width", "missing"),
     [
-        (74, ""),
-        (73, "ties %"),
-        (61, "MD, ties %"),
-        (50, "MedR MeanR, MD, ties %"),
-        (41, "MedR MeanR, text→image R@1/5/10, MD, ties %"),
-        (20, "image→text R@1/5/10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
+        (100, ""),
+        (80, "MRR nDCG@10"),
+        (73, "MRR nDCG@10, ties %"),
+        (61, "MRR nDCG@10, MD, ties %"),
+        (50, "MRR nDCG@10, MedR MeanR, MD, ties %"),
+        (41, "MRR nDCG@10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
+        (20, "image→text R@1/5/10, MRR nDCG@10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
     ],
 )
 def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width, missing):
     text = printed(metrics_table({"demo": ROWS["demo"]}, "dev"), width)
     [row] = [line for line in text.splitlines() if line.startswith(" demo")]
     assert "345.6" in row
+    assert row.count(" 4.0/–") == (0 if missing else 2)
     assert ("0.789" in row) == ("MD" not in missing)
     assert row.count("12.3/12.3/12.3") == 2 - missing.count("R@1/5/10")
     assert f"too narrow for {missing}" in " ".join(text.split()) if missing else "too narrow" not in text

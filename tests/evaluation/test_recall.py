@@ -24,7 +24,7 @@ def test_median_ranks_and_ties_by_hand():
     """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
     metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
     assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
-    keys = ("r1", "r5", "r10", "medr", "meanr", "ties")
+    keys = ("r1", "r5", "r10", "mrr", "medr", "meanr", "ties")
     assert set(metrics) == {*(f"{way}_{key}" for way in ("i2t", "t2i") for key in keys), "rsum", "md"}
     same = np.eye(2), np.full((2, 2), 0.6), np.arange(2)
     metrics = retrieval_metrics(*same)
@@ -48,7 +48,12 @@ def test_recall_and_ranks_agree_with_torchmetrics():
         queries = {"indexes": query.expand(40, 130)}
         recalls = [100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries)) for k in (1, 5, 10)]
         assert [metrics[f"{way}_r{k}"] for k in (1, 5, 10)] == pytest.approx(recalls, abs=1e-4)
-        assert np.mean(1 / (ranks + 1)) == pytest.approx(float(RetrievalMRR()(scores, relevant, **queries)))
+        reciprocal = 100 * float(RetrievalMRR()(scores, relevant, **queries))
+        assert (
+            metrics[f"{way}_mrr"]
+            == pytest.approx(100 * np.mean(1 / (ranks + 1)))
+            == pytest.approx(reciprocal)
+        )
 
 
 def test_five_folds_average_each_fold():

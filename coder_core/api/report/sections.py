@@ -133,14 +133,21 @@ def _data(run: Run, split: str) -> dict[str, str]:
 
 
 def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """One row a run: what it is, and (mean, low, high) of every recall and R@sum."""
+    """One row a run: what it is, (mean, low, high) of every recall and R@sum, and MRR and nDCG@10, which runs evaluated
+    by older versions lack."""
     columns = ["what it is", *(f"{way} R@{k}" for way in DIRECTIONS.values() for k in RANKS), "R@sum"]
+    extra = [
+        (name, f"{way}_{key}") for name, key in (("MRR", "mrr"), ("nDCG@10", "ndcg10")) for way in DIRECTIONS
+    ]
+    columns += [f"{DIRECTIONS[key[:3]]} {name}" for name, key in extra]  # type: ignore[index]
     rows = {}
     for run in runs:
         ranks = run.ranks(split)
         hits = count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
         intervals = recall_intervals(hits).tolist()
-        rows[run.name] = [ORIGINS[numbers_from(run.summary)], *map(tuple, intervals)]
+        stored = (run.analysis(split).metrics.get(key, np.nan) for _, key in extra)
+        row = [ORIGINS[numbers_from(run.summary)], *map(tuple, intervals)]
+        rows[run.name] = [*row, *(round(value, 1) for value in stored)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("run")
 
 

@@ -1,0 +1,187 @@
+"""Graded judgements in the formats of the search world (qrels), and the ids by which files name images and captions.
+
+TREC   query 0 document grade, separated by spaces or tabs
+BEIR   a header `query-id⇥corpus-id⇥score`, then query⇥document⇥grade
+
+An image's id is its name in the split, with or without folders; a caption's is `x.jpg#2`, the third caption of x.jpg, or
+its number in the data set. A query that is a caption judges images, a query that is an image judges captions. TREC
+separates by spaces, so spaces and % of an id may be written as %20 and %25; `sample_ids` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote, unquote
+
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
+from coder_core.data.lines import numbered_lines, shown
+
+if TYPE_CHECKING:  # NumPy is loaded after --help is answered
+    import numpy as np
+
+BEIR_HEADER = ["query-id", "corpus-id", "score"]
+EXPECTED = "query 0 document grade, the grade a whole number; or BEIR's three columns with their header"
+AMBIGUOUS = -1
+Side = Literal["image", "text"]
+Way = Literal["i2t", "t2i"]
+WAYS: dict[Side, Way] = {"image": "i2t", "text": "t2i"}
+_ENCODED = re.compile(r"[\s%]")
+
+
+class GradedPairs(NamedTuple):
+    """Judged pairs of one direction."""
+
+    queries: np.ndarray  # (P,) int64 rows of images ("i2t") or of captions ("t2i")
+    candidates: (
+        np.ndarray
+    )  # (P,) int64 rows of the other side; −1 for a document that the split does not have
+    grades: np.ndarray  # (P,) int64; a document is relevant from 1 on
+
+
+@dataclass(frozen=True)
+class Qrels:
+    """The judgements of a split."""
+
+    pairs: dict[Way, GradedPairs]  # each direction that has queries
+    fact: str  # contents of the file, in words
+
+
+class SampleIds:
+    """Find the images and captions of a split by their ids.
+
+    Args:
+        image_names: n names. image_of_text: (m,) the image of every caption.
+        caption_ids: (m,) numbers of the captions in the data set, where they are known.
+    """
+
+    def __init__(
+        self, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
+    ) -> None:
+        self._images: dict[str, int] = {}
+        self._short: dict[str, int] = {}  # by names without folders
+        for row, name in enumerate(image_names):
+            self._images[name] = AMBIGUOUS if name in self._images else row
+            base = name.rsplit("/", 1)[-1]
+            self._short[base] = AMBIGUOUS if base in self._short else row
+        self._texts: dict[int, list[int]] = {}
+        for row, image in enumerate(image_of_text.tolist()):
+            self._texts.setdefault(image, []).append(row)
+        self._by_number: dict[str, int] = {}
+        for row, number in enumerate([] if caption_ids is None else caption_ids.tolist()):
+            self._by_number[str(number)] = AMBIGUOUS if str(number) in self._by_number else row
+
+    def find(self, name: str) -> tuple[Side, int] | None:
+        """The side and the row of an id; None if the split does not have it, the row −1 if two samples do."""
+        for text in dict.fromkeys((name, unquote(name))):
+            if (image := self._image(text)) is not None:
+                return "image", image
+            owner, mark, digits = text.rpartition("#")
+            if mark and digits.isdecimal() and (image := self._image(owner)) is not None:
+                rows = self._texts.get(image, [])
+                if image == AMBIGUOUS:
+                    return "text", AMBIGUOUS
+                if int(digits) < len(rows):
+                    return "text", rows[int(digits)]
+            if text in self._by_number:
+                return "text", self._by_number[text]
+        return None
+
+    def _image(self, name: str) -> int | None:
+        return self._images.get(name, self._short.get(name.rsplit("/", 1)[-1]))
+
+
+def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[list[str], list[str]]:
+    """Ids of n images and m captions for a TREC file, unique and without spaces. InputError: two images share a name.
+
+    >>> import numpy as np
+    >>> sample_ids(["a b.jpg", "c.jpg"], np.array([0, 0, 1]))
+    (['a%20b.jpg', 'c.jpg'], ['a%20b.jpg#0', 'a%20b.jpg#1', 'c.jpg#0'])
+    """
+    if len(set(image_names)) < len(image_names):
+        seen: set[str] = set()
+        name = next(name for name in image_names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError.at("the split", f"has two images named {shown(name)}", "a name for every image")
+    images = [_ENCODED.sub(lambda match: quote(match[0], safe=""), name) for name in image_names]
+    counts = [0] * len(images)
+    texts = []
+    for image in image_of_text.tolist():
+        texts.append(f"{images[image]}#{counts[image]}")
+        counts[image] += 1
+    return images, texts
+
+
+def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
+    """Read the judgements of a split; `example` is an id of it, for messages.
+
+    Queries of other splits are left out. A document that the split does not have stays, as one that is never found.
+
+    Raises:
+        InputError: a line has another form; an id is that of two samples; query and document are of one side; a pair
+            has two grades; no line is about a query of this split.
+    """
+    import numpy as np
+
+    faults: list[Fault] = []
+    grades: dict[Way, dict[tuple[int, int], int]] = {}
+    first_lines: dict[tuple[str, int, int], str] = {}
+    documents: dict[str, int] = {}  # an unknown document → a number below −1, which keeps its pairs apart
+    lines = elsewhere = 0
+    for where, query_id, document_id, grade in _judgements(path, faults):
+        lines += 1
+        query, document = ids.find(query_id), ids.find(document_id)
+        if query is None:
+            elsewhere += 1
+            continue
+        twins = [
+            name for name, row in ((query_id, query), (document_id, document)) if row and row[1] == AMBIGUOUS
+        ]
+        if twins or (document and document[0] == query[0]):
+            fact = (
+                f"{shown(twins[0])} names two samples" if twins else f"judges an {query[0]} for an {query[0]}"
+            )
+            faults.append(Fault(where, fact, "a caption and an image, each named by one id"))
+            continue
+        row = document[1] if document else documents.setdefault(document_id, -2 - len(documents))
+        way, pair = WAYS[query[0]], (query[1], row)
+        known = grades.setdefault(way, {}).setdefault(pair, grade)
+        first = first_lines.setdefault((way, *pair), where)
+        if known != grade:
+            faults.append(
+                Fault(where, f"grades a pair {grade} that has {known} in {first}", "one grade a pair")
+            )
+    stop_on_errors(faults[:MOST_FAULTS_SHOWN])
+    if not grades:
+        fact, fix = (
+            f"none of its {lines:,} lines is about a query of this split",
+            "evaluate the split it is about",
+        )
+        raise InputError.at(path, fact, f"ids such as {example}", fix)
+    pairs: dict[Way, GradedPairs] = {}
+    for way in sorted(grades):
+        rows = np.array([(*pair, grade) for pair, grade in grades[way].items()], np.int64)
+        pairs[way] = GradedPairs(rows[:, 0], np.maximum(rows[:, 1], -1), rows[:, 2])
+    fact = ", ".join(f"{len(np.unique(p.queries)):,} queries {way}" for way, p in pairs.items())
+    fact += f"; {elsewhere:,} lines about queries of other splits" * bool(elsewhere)
+    missed = sum(int(((p.candidates < 0) & (p.grades > 0)).sum()) for p in pairs.values())
+    fact += f"; {missed:,} relevant documents are not in this split and count as not found" * bool(missed)
+    return Qrels(pairs, fact)
+
+
+def _judgements(path: Path, faults: list[Fault]) -> Iterator[tuple[str, str, str, int]]:
+    """File and line, query, document and grade of every line; faults of others are added."""
+    beir = False
+    for number, (where, line) in enumerate(numbered_lines(path, "judgement", faults)):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if not number and cells == BEIR_HEADER:
+            beir = True
+            continue
+        if not beir and len(cells) != 4:
+            cells = line.split()
+        if len(cells) == (3 if beir else 4) and re.fullmatch(r"[+-]?\d{1,9}(\.0+)?", cells[-1]):
+            yield where, cells[0], cells[-2], int(float(cells[-1]))
+        elif len(faults) < MOST_FAULTS_SHOWN:
+            faults.append(Fault(where, f"is {shown(line)}", EXPECTED))

@@ -1,0 +1,149 @@
+"""Metrics of graded judgements: nDCG@k, MRR@k, MAP, Recall@k and Success@k, as trec_eval defines them, over all candidates.
+
+The gain of a document is its grade (0 if negative), its discount log2(rank + 1); a document is relevant from grade 1
+on; a query without a relevant document counts as 0. Ties are pessimistic: among equal scores documents that are not
+relevant come first, then the lower grade. trec_eval puts the later document id first instead, so a run with ties may
+score differently there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from coder_core.evaluation.sources import slices
+
+if TYPE_CHECKING:  # torch is loaded after flags are checked
+    from coder_core.evaluation.tiles import ScoreTiles
+
+_QUERIES, _COLUMNS, _PAIRS = 256, 2560, 1024  # ranked at once; 5 MiB and 20 MiB of scores
+_NAMES = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}
+MEASURES = "ndcg@k, mrr@k, map, recall@k, success@k"
+
+
+class Measure(NamedTuple):
+    """A metric at a cutoff; k is None for the whole list."""
+
+    name: str
+    k: int | None
+
+    @property
+    def key(self) -> str:
+        """Its name in files: "ndcg@10"."""
+        return self.name if self.k is None else f"{self.name}@{self.k}"
+
+    @property
+    def label(self) -> str:
+        """Its name for readers: "nDCG@10"."""
+        return _NAMES[self.name] + self.key[len(self.name) :]
+
+
+def parse_measure(text: str) -> Measure:
+    """Parse the name of a metric. ValueError: it is none of `MEASURES`.
+
+    >>> parse_measure("nDCG@10")
+    Measure(name='ndcg', k=10)
+    """
+    match = re.fullmatch(r"(ndcg|mrr|recall|success)(?:@([1-9]\d{0,8}))?|(map)", text.lower())
+    if match is None or (match[1] in ("recall", "success") and match[2] is None):
+        raise ValueError(text)
+    return Measure(match[1] or match[3], int(match[2]) if match[2] else None)
+
+
+def judged_ranks(
+    scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, grades: np.ndarray, *, by_image: bool
+) -> np.ndarray:
+    """(P,) float64 ranks of relevant documents among all candidates, 0 is first; inf for other pairs, and for
+    candidate −1, a document that the split does not have.
+
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
+    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.5, 0.5, 0.9]]))], [0, 0, 0, 0])
+    >>> judged_ranks(tiles, np.zeros(3, int), np.array([0, 1, 3]), np.array([2, 1, 0]), by_image=True)
+    array([ 3.,  2., inf])
+
+    Args:
+        queries, candidates, grades: (P,) int64; every pair once.
+        by_image: True if the queries are images.
+    """
+    import torch
+
+    ranks = np.full(len(queries), np.inf)
+    rows = np.flatnonzero((grades > 0) & (candidates >= 0))
+    rows = rows[np.argsort(queries[rows], kind="stable")]
+    query, candidate = (torch.from_numpy(side[rows]) for side in (queries, candidates))
+    own = scores.pairs(*((query, candidate) if by_image else (candidate, query)))
+    above, level = torch.zeros(2, len(rows), dtype=torch.int64)
+    asking, starts = np.unique(query.numpy(), return_index=True)
+    ends = np.append(starts, len(rows))
+    for block in slices(len(asking), _QUERIES):
+        some, first, last = torch.from_numpy(asking[block]), ends[block.start], ends[block.stop]
+        local = torch.searchsorted(some, query[first:last])
+        for columns in slices(scores.m if by_image else scores.n, _COLUMNS):
+            tile = scores.exact(some, columns) if by_image else scores.exact(columns, some).T
+            for part in slices(last - first, _PAIRS):
+                pairs = slice(first + part.start, first + part.stop)
+                values, reached = tile[local[part]], own[pairs, None]
+                above[pairs] += (values > reached).sum(1)
+                level[pairs] += (values == reached).sum(1)
+    # Of the documents at one score those that are relevant come last, the highest grade at the end.
+    order = np.lexsort((grades[rows], -own.numpy(), query.numpy()))
+    tied = np.stack([query.numpy(), own.numpy()], 1)[order]
+    starts = (
+        np.flatnonzero(np.append(True, (tied[1:] != tied[:-1]).any(1))) if len(order) else np.zeros(0, int)
+    )
+    sizes = np.diff(np.append(starts, len(order)))
+    position = np.arange(len(order)) - np.repeat(starts, sizes)
+    ranks[rows[order]] = (above + level).numpy()[order] - np.repeat(sizes, sizes) + position
+    return ranks
+
+
+def graded_values(
+    measures: Sequence[Measure], queries: np.ndarray, grades: np.ndarray, ranks: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(Q,) the judged queries, ascending, and (Q, measures) every metric of each, from 0 to 1.
+
+    >>> ranks = np.array([0.0, 3.0, np.inf])
+    >>> measures = [parse_measure(name) for name in ("map", "recall@2", "mrr")]
+    >>> graded_values(measures, np.array([5, 5, 7]), np.array([1, 2, 1]), ranks)[1]
+    array([[0.75, 0.5 , 1.  ],
+           [0.  , 0.  , 0.  ]])
+
+    Args:
+        queries, grades: (P,) int64. ranks: (P,) of `judged_ranks`.
+    """
+    asking, query = np.unique(queries, return_inverse=True)
+    gains, relevant = np.maximum(grades, 0).astype(float), grades > 0
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(query, values, len(asking))
+
+    def places(key: np.ndarray) -> np.ndarray:
+        """(P,) position of every pair among those of its query in ascending order of `key`."""
+        order = np.lexsort((key, query))
+        starts = np.searchsorted(query[order], np.arange(len(asking)))
+        position = np.empty(len(query))
+        position[order] = np.arange(len(query)) - starts[query[order]]
+        return position
+
+    count, ideal = total(relevant), places(-gains)
+    precision = (places(ranks) + 1) / (ranks + 1)
+    columns = []
+    for name, k in measures:
+        within = ranks < (np.inf if k is None else k)
+        if name == "ndcg":
+            best = total(gains / np.log2(ideal + 2) * (ideal < (np.inf if k is None else k)))
+            columns.append((total(gains / np.log2(ranks + 2) * within), best))
+        elif name == "map":
+            columns.append((total(precision * within), count))
+        elif name == "recall":
+            columns.append((total(within), count))
+        else:
+            first = np.full(len(asking), np.inf)
+            np.minimum.at(first, query, np.where(within, ranks, np.inf))
+            columns.append((1 / (first + 1) if name == "mrr" else np.isfinite(first), np.ones(len(asking))))
+    values = [np.divide(above, below, out=np.zeros(len(asking)), where=below > 0) for above, below in columns]
+    return asking, np.stack(values, 1)

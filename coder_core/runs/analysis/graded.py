@@ -1,0 +1,64 @@
+"""Qrels and runs of the search world: metrics of graded judgements for the rows of an evaluation, and TREC run files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coder_core.console.faults import Fault
+from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
+from coder_core.evaluation.bootstrap import mean_intervals
+from coder_core.evaluation.graded import Measure, graded_values, judged_ranks
+from coder_core.evaluation.ranking import best_lists
+from coder_core.files.atomic import replacing
+
+if TYPE_CHECKING:
+    from coder_core.runs.analysis.rows import RunRow
+
+
+def add_graded_metrics(rows: Sequence[RunRow], file: Path, measures: Sequence[Measure]) -> list[Fault]:
+    """Add the metrics by a file of qrels to every row; returns notes on what it holds.
+
+    Keys are "t2i_qrels_ndcg@10" and so on, in percent, each with the ends of its 95% interval ("…_low", "…_high"; a
+    bootstrap over the queries, the captions of an image drawn together), and "t2i_qrels_queries", their number.
+    """
+    notes: dict[str, Fault] = {}
+    for row in rows:
+        samples, scores = row.split, row.scores
+        owner = samples.image_of_text
+        ids = SampleIds(samples.image_names, owner, samples.caption_ids)
+        qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")
+        notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
+        for way, pairs in qrels.pairs.items():
+            ranks = judged_ranks(scores, *pairs, by_image=way == "i2t")
+            queries, values = graded_values(measures, pairs.queries, pairs.grades, ranks)
+            intervals = 100 * mean_intervals(values, queries if way == "i2t" else owner[queries])
+            row.metrics[f"{way}_qrels_queries"] = len(queries)
+            for measure, (mean, low, high) in zip(measures, intervals.tolist(), strict=True):
+                key = f"{way}_qrels_{measure.key}"
+                row.metrics |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+    return list(notes.values())
+
+
+def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
+    """Write the best candidates of every caption and every image: query Q0 document rank score tag.
+
+    Ranks count from 1; scores are the exact ones, in digits that read back as the same float32; among equal scores the
+    labelled matches come last. InputError: two images share a name, or the disk is full.
+    """
+    ids = sample_ids(row.split.image_names, row.split.image_of_text)
+    tag, scores = (
+        re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name)),
+        row.scores,
+    )
+    with replacing(file) as temporary, temporary.open("w", encoding="utf-8") as lines:
+        for by_image, (queries, documents) in ((False, ids[::-1]), (True, ids)):
+            best, values = best_lists(scores, depth, by_image=by_image)
+            for query, found, of_query in zip(queries, best.tolist(), values, strict=True):
+                lines.writelines(
+                    f"{query} Q0 {documents[document]} {rank} {score!s} {tag}\n"
+                    for rank, (document, score) in enumerate(zip(found, of_query, strict=True), 1)
+                )
+        temporary.chmod(file.parent.stat().st_mode & 0o666)

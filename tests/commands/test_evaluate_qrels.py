@@ -1,0 +1,141 @@
+"""python -m coder_core.evaluate --qrels and --run-out: judgements and runs in the formats of the search world."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from coder_core.console.faults import InputError
+from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
+from coder_core.evaluate import main
+from coder_core.evaluation.tiles import EVERY, score_tiles
+from coder_core.runs.analysis.read import open_analysis
+from tests.reference.graded import metric
+
+NAMES = ["a/x y.jpg", "b/z.jpg", "100%25.jpg"]
+OWNER = np.array([0, 1, 0, 2])
+
+
+def row_of(run, folder, *flags):
+    file = folder / "out.json"
+    assert main([str(run), *map(str, flags), f"--json={file}", "--overwrite"]) == 0
+    return dict(json.loads(file.read_text())["runs"][str(run)])
+
+
+def test_the_labels_as_qrels_give_the_stored_metrics_in_either_format(runs, tmp_path, capsys):
+    metrics = open_analysis(runs[0], "dev").metrics
+    owner = np.asarray(open_analysis(runs[0], "dev").image_of_text).tolist()
+    counts = [owner[:text].count(image) for text, image in enumerate(owner)]
+    captions = [f"image {image}#{count}" for image, count in zip(owner, counts, strict=True)]
+    pairs = [(caption, f"image {image}") for caption, image in zip(captions, owner, strict=True)]
+    pairs += [pair[::-1] for pair in pairs]
+    trec, beir = tmp_path / "qrels.txt", tmp_path / "test.tsv"
+    escaped = [tuple(name.replace(" ", "%20") for name in pair) for pair in pairs]
+    trec.write_text("".join(f"{query} 0  {document} 1\n" for query, document in escaped))
+    lines = ["query-id\tcorpus-id\tscore", *(f"{query}\t{document}\t1" for query, document in pairs)]
+    beir.write_text("\n".join(lines) + "\n")
+    flags = ["--qrels-metrics", "success@1", "nDCG@10", "mrr", f"--csv={tmp_path / 'out.csv'}"]
+    rows = [row_of(runs[0], tmp_path, f"--qrels={file}", *flags) for file in (trec, beir)]
+    assert rows[0] == rows[1]
+    assert "nDCG@10" in capsys.readouterr().out
+    for way in ("i2t", "t2i"):
+        for key, stored in (("success@1", "r1"), ("ndcg@10", "ndcg10"), ("mrr", "mrr")):
+            assert rows[0][f"{way}_qrels_{key}"] == pytest.approx(metrics[f"{way}_{stored}"], abs=1e-9)
+        assert rows[0][f"{way}_qrels_mrr_low"] < metrics[f"{way}_mrr"] < rows[0][f"{way}_qrels_mrr_high"]
+    assert rows[0]["t2i_qrels_queries"] == len(owner)
+    with (tmp_path / "out.csv").open() as file:
+        [line] = csv.DictReader(file)
+    assert float(line["t2i_qrels_mrr_low"]) == rows[0]["t2i_qrels_mrr_low"]
+
+
+def test_a_trec_run_reads_back_exactly(runs, tmp_path):
+    file, depth = tmp_path / "run.txt", 12
+    row_of(runs[0], tmp_path, f"--run-out={file}", f"--run-depth={depth}")
+    analysis = open_analysis(runs[0], "dev")
+    owner = np.asarray(analysis.image_of_text)
+    scores = score_tiles(analysis.sources, owner).exact(EVERY, EVERY).numpy()
+    ids = SampleIds(analysis.image_names, owner)
+    listed = {}
+    for line in file.read_text().splitlines():
+        query, _, document, rank, score, tag = line.split(" ")
+        (side, row), (_, candidate) = ids.find(query), ids.find(document)
+        own = scores[row, candidate] if side == "image" else scores[candidate, row]
+        assert (np.float32(score), tag) == (own, "one")
+        places = listed.setdefault((side, row), [])
+        places.append(candidate)
+        assert int(rank) == len(places)
+    assert len(listed) == len(owner) + len(analysis.image_names)
+    for (side, row), places in listed.items():
+        best = analysis.image_best if side == "image" else analysis.text_best
+        assert places[:10] == np.asarray(best)[row].tolist()
+        assert len(places) == min(depth, len(analysis.image_names) if side == "text" else len(owner))
+    # a judgement of the run's own first result
+    query, document = file.read_text().split("\n")[0].split(" ")[0:3:2]
+    (tmp_path / "q.txt").write_text(f"{query} 0 {document} 2\n{query} 0 elsewhere.jpg 1\n")
+    row = row_of(runs[0], tmp_path, f"--qrels={tmp_path / 'q.txt'}")
+    expected = metric("ndcg", 10, ["d"], {"d": 2, "elsewhere": 1})
+    assert row["t2i_qrels_ndcg@10"] == pytest.approx(100 * expected)
+    assert row["t2i_qrels_recall@100"] == 50
+
+
+def test_ids_of_images_and_captions():
+    ids = SampleIds(NAMES, OWNER, np.array([7, 8, 9, 7]))
+    for name, sample in (
+        ("a/x y.jpg", ("image", 0)),
+        ("x%20y.jpg", ("image", 0)),
+        ("other/z.jpg#0", ("text", 1)),
+        ("a/x%20y.jpg#1", ("text", 2)),
+        ("100%25.jpg", ("image", 2)),
+        ("8", ("text", 1)),
+        ("7", ("text", -1)),
+        ("z.jpg#1", None),
+        ("412", None),
+    ):
+        assert ids.find(name) == sample
+    images, texts = sample_ids(NAMES, OWNER)
+    assert [ids.find(name) for name in images] == [("image", row) for row in range(3)]
+    assert [ids.find(name) for name in texts] == [("text", row) for row in range(4)]
+    twins = SampleIds(["a/x.jpg", "b/x.jpg"], np.array([0, 1]))
+    assert [twins.find(name) for name in ("x.jpg", "a/x.jpg", "x.jpg#0")] == [
+        ("image", -1),
+        ("image", 0),
+        ("text", -1),
+    ]
+    with pytest.raises(InputError, match=r"x\.jpg"):
+        sample_ids(["x.jpg", "x.jpg"], np.array([0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "where"),
+    [
+        ("z.jpg#0 0 z.jpg 1.5", "line 1"),
+        ("z.jpg#0 0 z.jpg 1\nz.jpg#0 z.jpg 1", "line 2"),
+        ("z.jpg#0 0 z.jpg 1\nz.jpg#0 0 b/z.jpg 2", "line 2"),
+        ("z.jpg 0 a/x%20y.jpg 1", "line 1"),
+        ("7 0 z.jpg 1", "line 1"),
+        ("query-id\tcorpus-id\tscore\nz.jpg#0\tz.jpg", "line 2"),
+        ("other.jpg#0 0 z.jpg 1", "qrels.txt"),
+    ],
+)
+def test_judgements_that_cannot_be_read_are_named(tmp_path, lines, where):
+    file = tmp_path / "qrels.txt"
+    file.write_text(lines + "\n")
+    with pytest.raises(InputError) as caught:
+        read_qrels(file, SampleIds(NAMES, OWNER, np.array([7, 8, 9, 7])), "z.jpg#0")
+    [fault] = caught.value.faults
+    assert fault.place.endswith(where)
+
+
+def test_flags_that_do_not_fit_are_refused(runs, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    for flags, fact in (
+        (["--qrels", str(tmp_path / "none.txt")], "none.txt"),
+        (["--qrels-metrics", "map@10"], "--qrels-metrics map@10"),
+        (["--run-out", str(tmp_path / "mine.txt")], "mine.txt"),
+        (["--run-out", str(tmp_path / "a.txt"), "--run-depth", "0"], "--run-depth"),
+        ([str(runs[1]), "--run-out", str(tmp_path / "a.txt")], "--run-out"),
+    ):
+        assert main([str(runs[0]), *flags]) == 1
+        assert fact in capsys.readouterr().err
+    assert (tmp_path / "mine.txt").read_text() == "mine"

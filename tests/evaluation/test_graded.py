@@ -1,0 +1,118 @@
+"""nDCG, MRR, MAP, recall and success of graded judgements against loops, and against pytrec_eval where it is installed."""
+
+import numpy as np
+import pytest
+
+from coder_core.evaluation.graded import graded_values, judged_ranks, parse_measure
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import all_metrics
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
+from coder_core.evaluation.tiles import EVERY, score_tiles
+from tests.reference.graded import metric, order_of
+
+NAMES = [
+    "ndcg@1",
+    "ndcg@10",
+    "ndcg",
+    "mrr@10",
+    "mrr",
+    "map",
+    "recall@5",
+    "recall@100",
+    "success@1",
+    "success@10",
+]
+MEASURES = [parse_measure(name) for name in NAMES]
+TREC = {"ndcg@10": "ndcg_cut_10", "ndcg": "ndcg", "mrr": "recip_rank", "map": "map"}
+TREC |= {
+    "recall@5": "recall_5",
+    "recall@100": "recall_100",
+    "success@1": "success_1",
+    "success@10": "success_10",
+}
+
+
+def judged(seed):
+    """Scores (distinct for even seeds, few levels for odd ones), and query → document → grade of each direction; −1 is
+    a document that does not exist."""
+    rng = np.random.default_rng(seed)
+    n, m, levels = int(rng.integers(2, 40)), int(rng.integers(2, 300)), int(rng.integers(1, 4))
+    if seed % 2:
+        sides = [rng.integers(0, levels, (rows, 3)).astype(np.float32) for rows in (n, m)]
+    else:
+        sides = [rng.normal(size=(rows, 8)).astype(np.float32) for rows in (n, m)]
+    tiles = score_tiles([EmbeddingPair(*sides)], rng.integers(0, n, m))
+    grades = {}
+    for way, (queries, documents) in {"i2t": (n, m), "t2i": (m, n)}.items():
+        grades[way] = {
+            query: {
+                int(rng.integers(-1, documents)): int(rng.integers(-1, 4)) for _ in range(rng.integers(1, 30))
+            }
+            for query in range(0, queries, 2)
+        }
+    return tiles, grades
+
+
+def values_of(tiles, way, grades):
+    triples = np.array([(q, d, g) for q, of_query in grades.items() for d, g in of_query.items()]).T
+    ranks = judged_ranks(tiles, *triples, by_image=way == "i2t")
+    return graded_values(MEASURES, triples[0], triples[2], ranks)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_graded_metrics_equal_the_loops_on_distinct_and_on_tied_scores(seed):
+    tiles, judgements = judged(seed)
+    for way, grades in judgements.items():
+        rows = tiles.exact(EVERY, EVERY).numpy()
+        rows = rows if way == "i2t" else rows.T
+        queries, values = values_of(tiles, way, grades)
+        assert queries.tolist() == sorted(grades)
+        for query, actual in zip(queries.tolist(), values.tolist(), strict=True):
+            order = order_of(rows[query].tolist(), grades[query])
+            expected = [metric(*measure, order, grades[query]) for measure in MEASURES]
+            assert actual == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graded_metrics_equal_those_of_trec_eval(seed):
+    """Equal scores are given to it as the order in which ties are counted here."""
+    theirs = pytest.importorskip("pytrec_eval")
+    tiles, judgements = judged(seed)
+    rows = tiles.exact(EVERY, EVERY).numpy()
+    for way, grades in judgements.items():
+        queries, values = values_of(tiles, way, grades)
+        runs = {}
+        for query in queries.tolist():
+            scores = (rows if way == "i2t" else rows.T)[query].tolist()
+            order = order_of(scores, grades[query])
+            runs[str(query)] = {str(document): float(-place) for place, document in enumerate(order)}
+        qrels = {str(q): {str(d): g for d, g in of_query.items()} for q, of_query in grades.items()}
+        evaluator = theirs.RelevanceEvaluator(
+            qrels, {"ndcg", "ndcg_cut", "recip_rank", "map", "recall", "success"}
+        )
+        expected = evaluator.evaluate(runs)
+        for name, key in TREC.items():
+            of_queries = [expected[str(query)][key] for query in queries.tolist()]
+            assert values[:, NAMES.index(name)] == pytest.approx(of_queries, abs=1e-9)
+
+
+@pytest.mark.parametrize("levels", [2, 1000])
+def test_ndcg_of_the_labels_is_that_of_judgements_of_grade_one(levels):
+    rng = np.random.default_rng(levels)
+    owner = rng.integers(0, 13, 60)
+    tiles = score_tiles([ScoreMatrix(rng.integers(0, levels, (14, 60)).astype(np.float32))], owner)
+    metrics = all_metrics(tiles, rank(tiles))
+    pairs = {"i2t": {}, "t2i": {text: {image: 1} for text, image in enumerate(owner.tolist())}}
+    for text, image in enumerate(owner.tolist()):
+        pairs["i2t"].setdefault(image, {})[text] = 1
+    for way, grades in pairs.items():
+        means = 100 * values_of(tiles, way, grades)[1].mean(0)
+        assert metrics[f"{way}_ndcg10"] == pytest.approx(means[NAMES.index("ndcg@10")], abs=1e-9)
+        assert metrics[f"{way}_mrr"] == pytest.approx(means[NAMES.index("mrr")], abs=1e-9)
+    assert "i2t_ndcg10" not in all_metrics(tiles, rank(tiles, best=0))
+
+
+@pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])
+def test_other_names_are_no_metrics(text):
+    with pytest.raises(ValueError, match=text):
+        parse_measure(text)

@@ -1,0 +1,34 @@
+"""Metrics of graded judgements by loops over Python floats, one query at a time, from trec_eval's definitions."""
+
+from math import log2
+
+
+def order_of(scores, grades):
+    """Candidates by score; among equal scores the irrelevant first, then the lower grade. `grades`: candidate → grade."""
+    return sorted(range(len(scores)), key=lambda c: (-scores[c], max(0, grades.get(c, 0)), c))
+
+
+def metric(name, k, order, grades):
+    """One metric of one query; `order` holds the candidates, `grades` also the documents outside it."""
+    gains = [max(0, grades.get(candidate, 0)) for candidate in order]
+    relevant = sum(grade > 0 for grade in grades.values())
+    top = gains if k is None else gains[:k]
+    if not relevant:
+        return 0.0
+    if name == "ndcg":
+        best = sorted((max(0, grade) for grade in grades.values()), reverse=True)
+        best = best if k is None else best[:k]
+        ideal = sum(gain / log2(place + 2) for place, gain in enumerate(best))
+        return sum(gain / log2(place + 2) for place, gain in enumerate(top)) / ideal
+    if name == "mrr":
+        return next((1 / (place + 1) for place, gain in enumerate(top) if gain), 0.0)
+    if name == "recall":
+        return sum(gain > 0 for gain in top) / relevant
+    if name == "success":
+        return float(any(top))
+    found, total = 0, 0.0
+    for place, gain in enumerate(gains):
+        if gain:
+            found += 1
+            total += found / (place + 1)
+    return total / relevant
