@@ -21,16 +21,16 @@ class MatrixFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+        """Rows and width."""
         return self.array.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the array."""
+        """Type of the floats."""
         return self.array.dtype
 
     def map(self) -> np.ndarray:
-        """The array."""
+        """Return the array."""
         return self.array
 
 
