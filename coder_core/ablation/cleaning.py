@@ -35,7 +35,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
-from coder_core.data.reviews import CLEANING, Review, read_reviews
+from coder_core.data.reviews import CLEANING, LONGEST_TAG, Review, read_reviews
 from coder_core.files.atomic import replace_file
 from coder_core.training.launch import check_new_run
 
@@ -170,13 +170,17 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
 
 
 def _rule(config: Config) -> str:
-    """Tag of the reviews: the rule by which they were made."""
-    return f"{config.cleaning.clean_by}, {config.cleaning.clean_loss}, {config.cleaning.clean_above:g}"
+    """Tag of the reviews: the rule by which they were made, and the pairs."""
+    settings, data = config.cleaning, config.data
+    rule = f"{settings.clean_by}, {settings.clean_loss}, {settings.clean_above:g}"
+    seed, exchanged = config.training.seed, data.wrong_captions
+    return f"{rule}, {seed}, {exchanged:g}, {Path(data.data).name}"[:LONGEST_TAG]
 
 
 def _check_rule(file: Path, config: Config) -> None:
     """Refuse (InputError) reviews that were made by another rule."""
     tags = {review.tags for review in read_reviews(file).all if review.reviewer == CLEANING}
     if tags - {(_rule(config),)}:
-        fix = "give the same --clean-by, --clean-loss and --clean-above, or choose another --name"
-        raise InputError.at(file, f"holds reviews by another rule: {tags.pop()}", _rule(config), fix)
+        fact = f"holds reviews by another rule, or of other data: {tags.pop()}"
+        fix = "give the same --data, --seed and --clean-… as then, or choose another --name"
+        raise InputError.at(file, fact, _rule(config), fix)

@@ -111,6 +111,10 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
         fix = "leave one of the two out: the judges learn from a half each"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
+    own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
+    if config.cleaning.clean and own:
+        fix = "train the two judges yourself (docs/data.md, section 6)"
+        yield Fault("--clean", f"is given with {own[0]}, code of your own", "towers of transformers", fix)
 
 
 def _towers(config: Config) -> Iterator[Fault]:

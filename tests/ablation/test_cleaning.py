@@ -119,7 +119,7 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     # another run shares the judges, by the same rule alone
     other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other"]
     shared = [*other, "--clean", f"--clean-judges={tmp_path / 'mine'}", f"--reviews={people}"]
-    assert main([*shared, "--clean-above=0.9"]) == 1
+    assert [main([*shared, flag]) for flag in ("--clean-above=0.9", "--wrong-captions=0.3")] == [1, 1]
     assert main(shared) == 0
     assert read_config(tmp_path / "other")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
     assert not (tmp_path / "other-half").exists()

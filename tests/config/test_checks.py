@@ -80,6 +80,8 @@ def test_bounds_that_protect_training():
         ("--neighbours-of-neighbours", {"neighbours_of_neighbours": 199}),
         ("--other-part", {"other_part": True}),
         ("--omit-wrong", {"omit_wrong": True}),
+        ("--clean-rounds", {"clean_rounds": 2}),
+        ("--clean", {"clean": True, "image_tower": "mytowers:small", "text_tower": "mytowers:small"}),
         ("--image-tuning", {"image_tuning": "lora"}),
         ("--text-tuning", {"text_tuning": "full"}),
         ("--text-pooling", {"text_pooling": "tower"}),
