@@ -12,7 +12,7 @@ import streamlit as st
 from app import charts, questions
 from app.ask import InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice, bound, tone
-from app.components import cards, downloads, events, reviewing
+from app.components import cards, downloads, events, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
 from app.components.words import count
 from app.questions import MatrixSettings
@@ -141,6 +141,7 @@ def choose_pair(shown: Matrices) -> Cell:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image = whole_number("Image", 0, images - 1, hardest[0], "pair-image", 100)
         text = whole_number("Caption", 0, captions - 1, hardest[1], "pair-caption", 100)
+    opened.tell("pair-caption", "text", text, own=False)
     cell = similarity.positions(batch, settings.direction, image, text)
     if cell is None:
         pair = f"Image {image} with caption {text}"
