@@ -1,8 +1,9 @@
-"""python -m coder_core.export RUN --to faiss FILE | --to parquet DIR | --to huggingface DIR: for other programs."""
+"""python -m coder_core.export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other programs."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
@@ -13,12 +14,13 @@ from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 
+MOST_RANKS = 1_000  # of the window that negatives are drawn from
 PROGRAM = "python -m coder_core.export"
 
 
 @dataclass(frozen=True)
 class ExportArguments:
-    """Write a run's embeddings of a split, or its tuned model, as files that other programs open.
+    """Write a run's embeddings of a split, its tuned model, or training data, as files that other programs open.
 
     The vectors are unit rows whose inner products are the scores by which the app ranks; of a run with a concept branch
     they hold both branches. Any run has them that was trained, embedded or imported here; only a model that scores pair
@@ -31,13 +33,27 @@ class ExportArguments:
     --to huggingface DIR the model of a run with two towers of transformers, of one dual encoder or of two models, in
                          their own space (--projection none): weights with the adapters merged, processor, tokenizer
                          and a model card. Plain transformers opens it and gives the run's embeddings.
+    --to triplets DIR    every pair with hard negatives, DIR/text_to_image and DIR/image_to_text, drawn from what the run
+                         ranks high. Near-duplicates, pairs reviewed as matches and likely matches (a guess from the
+                         captions) are no negatives. Take a split that is trained on, not one that is reported.
     """
 
     run: tyro.conf.Positional[Path]  # The run folder.
-    to: tuple[Literal["faiss", "parquet", "huggingface"], Path]  # Choose the export and its path.
+    to: tuple[Literal["faiss", "parquet", "huggingface", "triplets"], Path]  # Choose the export and its path.
     split: SplitName = "dev"
     """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
+    form: Literal["parquet", "jsonl", "open_clip"] = "parquet"
+    """Form of triplets: Parquet or JSON lines with anchor, positive, negative_1 … (sentence-transformers), or tables
+    with tabs and filepath, title … (open_clip). Images are paths of files."""
+    negatives: int = 5  # Negatives of a pair; pairs with fewer are left out.
+    ranks: tuple[int, int] = (1, 50)
+    """First and last rank of negatives among the candidates of other images; 1 is the hardest."""
+    margin: float | None = None
+    """A negative scores at least this much below the positive; by default it may score above."""
+    seed: int = 0  # Negatives are drawn at random from the window; the draw follows from it.
+    reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Verdicts on pairs: triplets leave out pairs judged wrong, and negatives that also match."""
 
 
 @command
@@ -45,9 +61,24 @@ def main(arguments: list[str]) -> int:
     """Write the files."""
     parsed = tyro.cli(ExportArguments, prog=PROGRAM, args=arguments)
     kind, path = parsed.to
-    stop_on_errors(_faults(kind, path))
+    stop_on_errors([*_faults(kind, path), *_mining_faults(parsed)])
 
     console = open_console()
+    if kind == "triplets":
+        from coder_core.data.reviews import Reviews, read_reviews
+        from coder_core.embedding.exports.triplets import Mining, write_triplets
+
+        reviews = Reviews(()) if parsed.reviews is None else read_reviews(parsed.reviews)
+        mining = Mining(parsed.negatives, parsed.ranks, parsed.margin, parsed.seed)
+        with watching(console, f"writing {path}") as progress:
+            report = write_triplets(parsed.run, parsed.split, path, parsed.form, mining, reviews, progress)
+        counts = [*report["rows"].items(), ("left out", report["left out as negatives"])]
+        for name, numbers in counts:
+            say(
+                console,
+                f"{path}, {name}: {', '.join(f'{count:,} {fact}' for fact, count in numbers.items())}",
+            )
+        return 0
     if kind == "huggingface":
         from coder_core.embedding.exports.huggingface import write_huggingface
 
@@ -69,6 +100,22 @@ def main(arguments: list[str]) -> int:
             rows, names = f"{n:,} images and {m:,} captions", ""
     say(console, f"{path}: {rows} of {vectors.run}, {parsed.split}, {size:,} numbers each{names}")
     return 0
+
+
+def _mining_faults(parsed: ExportArguments) -> list[Fault]:
+    (first, last), negatives, faults = parsed.ranks, parsed.negatives, []
+    if not 1 <= first <= last <= MOST_RANKS:
+        faults.append(
+            Fault("--ranks", f"are {first} {last}", f"two ascending ranks from 1 to {MOST_RANKS:,}")
+        )
+    elif not 1 <= negatives <= last - first + 1:
+        expected = f"1 to {last - first + 1}, the ranks of the window"
+        faults.append(Fault("--negatives", f"is {negatives}", expected, "widen --ranks, or take fewer"))
+    if parsed.margin is not None and not math.isfinite(parsed.margin):
+        faults.append(Fault("--margin", f"is {parsed.margin}", "a number"))
+    if parsed.seed < 0:
+        faults.append(Fault("--seed", f"is {parsed.seed}", "0 or more"))
+    return faults
 
 
 def _faults(kind: str, path: Path) -> list[Fault]:

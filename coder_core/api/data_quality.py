@@ -248,11 +248,16 @@ def splits_of_run(run: Run) -> list[CaptionedSplit]:
     says and still holds the captions of these."""
     splits = {split.name: split for split in _data_splits(run)}
     for name in run.splits:
-        analysis, names, captions = run.analysis(name), list(run.image_names(name)), list(run.captions(name))
-        folder = Path(analysis.picture_folder) if analysis.picture_folder else None
-        files, rows = analysis.packed_pictures or GuardedFiles(folder, names), np.arange(len(names))
-        splits[name] = CaptionedSplit(name, names, captions, run.image_of_text(name), files, rows)
+        splits[name] = split_of_run(run, name)
     return sorted(splits.values(), key=lambda split: (FIRST.get(split.name, 2), split.name))
+
+
+def split_of_run(run: Run, name: str) -> CaptionedSplit:
+    """A split that a run was evaluated on, with its pictures."""
+    analysis, names, captions = run.analysis(name), list(run.image_names(name)), list(run.captions(name))
+    folder = Path(analysis.picture_folder) if analysis.picture_folder else None
+    files, rows = analysis.packed_pictures or GuardedFiles(folder, names), np.arange(len(names))
+    return CaptionedSplit(name, names, captions, run.image_of_text(name), files, rows)
 
 
 def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSplit]:

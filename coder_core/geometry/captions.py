@@ -33,6 +33,18 @@ def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
     return None if space is None else space.encode(captions)
 
 
+def largest_cosine(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """(P,) the largest cosine between a caption of the first and one of the second; −1 where either has none.
+
+    Args:
+        vectors: (m, S) unit rows.
+        first, second: (P, a) and (P, b) rows of captions, −1 for none.
+    """
+    cosines = np.einsum("pad,pbd->pab", vectors[first], vectors[second])
+    missing = (first < 0)[:, :, None] | (second < 0)[:, None, :]
+    return np.asarray(np.where(missing, -1, cosines).max((1, 2)))
+
+
 def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: float = LIKE) -> np.ndarray:
     """Count the OTHER images with a caption at least this similar to each caption: (m,) int64, tile by tile.
 

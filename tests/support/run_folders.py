@@ -63,7 +63,7 @@ def recalls(image_ranks, text_ranks):
         metrics |= {f"{way}_r{k}": 100.0 * float((ranks < k).mean()) for k in (1, 5, 10)}
         metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
         metrics[f"{way}_meanr"] = float(ranks.mean() + 1)
-        metrics[f"{way}_mrr"] = 100.0 * float(np.mean(1 / (ranks + 1)))
+        metrics[f"{way}_mrr"] = 100.0 * float(np.mean(1 / (np.maximum(ranks, 0) + 1)))
     metrics["rsum"] = sum(value for key, value in metrics.items() if "_r" in key)
     return metrics
 

@@ -248,7 +248,7 @@ def likely_matches(
         queries: numbers of those to guess about; None for all.
     """
     captions, texts, best = run.captions(split), direction == "t2i", run.best(split, direction)
-    captions_of = _captions_of(run.image_of_text(split), run.count(split, "image"))
+    captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
     numbers = np.arange(len(best)) if queries is None else np.asarray(queries)
     likeness, match = np.full(best.shape, -1, np.float32), np.zeros(best.shape, bool)
     size = vectors.shape[1] if isinstance(vectors, np.ndarray) else geometry.SPACE_SIZE
@@ -256,21 +256,22 @@ def likely_matches(
         rows, results = numbers[part], best[numbers[part]]
         of_query = rows[:, None] if texts else captions_of[rows]
         of_result = captions_of[results] if texts else results[:, :, None]
-        missing = (of_query < 0)[:, None, :, None] | (of_result < 0)[:, :, None, :]
         if isinstance(vectors, np.ndarray):
             encoded = vectors
         else:
             compared = np.unique(np.concatenate([of_query.ravel(), of_result.ravel()]))
+            compared = compared[compared >= 0]
             encoded = vectors.encode([captions[row] for row in compared])
-            of_query, of_result = np.searchsorted(compared, of_query), np.searchsorted(compared, of_result)
+            of_query, of_result = (
+                np.where(side < 0, -1, np.searchsorted(compared, side)) for side in (of_query, of_result)
+            )
         for column in range(best.shape[1]):
-            cosines = np.einsum("qad,qbd->qab", encoded[of_query], encoded[of_result[:, column]])
-            likeness[rows, column] = np.where(missing[:, column], -1, cosines).max((1, 2))
+            likeness[rows, column] = geometry.largest_cosine(encoded, of_query, of_result[:, column])
         match[rows] = run.matches(split, direction, rows[:, None], results)
     return LikelyMatches(likeness, match, run.ranks(split)[direction], queries)
 
 
-def _captions_of(image_of_text: Array, images: int) -> Array:
+def captions_by_image(image_of_text: Array, images: int) -> Array:
     """(n, most) the captions of every image, −1 where it has fewer."""
     position = pd.Series(image_of_text).groupby(image_of_text).cumcount().to_numpy()
     table = np.full((images, int(position.max(initial=0)) + 1), -1, np.int64)

@@ -1,0 +1,203 @@
+"""Export training data from what a run confuses: every pair with k hard negatives, in both directions.
+
+Negatives are drawn at random (seeded) from a window of ranks among the candidates of other images. Candidates that
+probably or certainly match are left out: near-duplicates, pairs that people judged to match, and pairs whose captions
+are alike (the guess of `coder_core.api.retrieval.likely_matches`).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from coder_core.api import open_run
+from coder_core.api.data_quality import split_of_run
+from coder_core.api.retrieval.results import LIKELY, captions_by_image
+from coder_core.console.faults import InputError
+from coder_core.console.progress import Progress, named
+from coder_core.data.content import Finding, check_content
+from coder_core.data.reviews import JudgedSplit, Reviews, judge_split
+from coder_core.evaluation.ranking import best_lists
+from coder_core.evaluation.sources import slices
+from coder_core.evaluation.tiles import ScoreTiles, score_tiles
+from coder_core.files.atomic import appearing
+from coder_core.geometry.captions import caption_space, largest_cosine
+from coder_core.runs.analysis.read import Analysis
+
+Form = Literal["parquet", "jsonl", "open_clip"]
+FITTED = 50_000  # captions that the space of likely matches is fitted to
+QUERIES = 4_096  # mined at once
+ELEMENTS = 4_194_304  # numbers gathered at once to compare captions: 16 MiB
+# Columns by form: anchor, positive and negatives of text→image, then of image→text
+COLUMNS = {"anchor": "anchor", "positive": "positive", "negative": "negative"}
+OPEN_CLIP = {
+    "t2i": {"anchor": "title", "positive": "filepath", "negative": "negative_filepath"},
+    "i2t": {"anchor": "filepath", "positive": "title", "negative": "negative_title"},
+}
+FILES = {"t2i": "text_to_image", "i2t": "image_to_text"}
+
+
+@dataclass(frozen=True)
+class Mining:
+    """Choice of the negatives."""
+
+    negatives: int = 5  # of a pair
+    ranks: tuple[int, int] = (
+        1,
+        50,
+    )  # first and last rank among the candidates of other images, 1 is the hardest
+    margin: float | None = None  # a negative scores at least this much below the positive; None: at any score
+    seed: int = 0
+
+
+class Matches:
+    """Recognises candidates that may match an image or caption, though no label says so.
+
+    Attributes:
+        counts: pairs left out, by reason.
+    """
+
+    def __init__(self, analysis: Analysis, judged: JudgedSplit, groups: Sequence[np.ndarray]) -> None:
+        self._owner, n = np.asarray(analysis.image_of_text), analysis.n_images
+        self._captions_of = captions_by_image(self._owner, n)
+        self._pictures, self._texts = groups
+        self._reviewed, self._images = judged.matches @ np.array([n, 1]), n
+        sample = np.random.default_rng(0).permutation(analysis.n_texts)[:FITTED]
+        captions = analysis.captions
+        space = caption_space([captions[row] for row in np.sort(sample)])
+        self._vectors = None if space is None else space.encode(captions)
+        self.counts = {"near-duplicates": 0, "reviewed matches": 0, "likely matches": 0}
+
+    def mask(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """(P,) bool: the image and the caption of a pair may belong together."""
+        own = self._captions_of[images]
+        alike = self._pictures[images] == self._pictures[self._owner[texts]]
+        alike |= ((self._texts[own] == self._texts[texts, None]) & (own >= 0)).any(1)
+        reviewed = ~alike & np.isin(texts * self._images + images, self._reviewed)
+        likely, rest = np.zeros(len(images), bool), np.flatnonzero(~alike & ~reviewed)
+        if self._vectors is not None:
+            for part in slices(len(rest), ELEMENTS // (own.shape[1] * self._vectors.shape[1])):
+                rows = rest[part]
+                likely[rows] = largest_cosine(self._vectors, own[rows], texts[rows, None]) >= LIKELY
+        for reason, found in zip(self.counts, (alike, reviewed, likely), strict=True):
+            self.counts[reason] += int(found.sum())
+        return np.asarray(alike | reviewed | likely)
+
+
+def write_triplets(
+    run: Path, split: str, folder: Path, form: Form, mining: Mining, reviews: Reviews, progress: Progress
+) -> dict[str, Any]:
+    """Write text_to_image and image_to_text, and triplets.json with settings and counts, which it returns.
+
+    A row is a labelled pair whose label nobody judged wrong; pairs with too few negatives are left out.
+
+    - parquet, jsonl: anchor, positive, negative_1 … as sentence-transformers reads them; images are paths of files.
+    - open_clip: tables with tabs, columns filepath and title, which its `--dataset-type csv` reads, and the negatives
+      (negative_filepath_1 …, negative_title_1 …) for loops of your own.
+
+    Raises:
+        InputError: the split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
+    """
+    opened = open_run(run)
+    analysis = opened.analysis(split)
+    if analysis.packed_pictures is not None:
+        fix = "unpack the pictures, and import or embed the folder"
+        raise InputError.at(run, "has its pictures inside other files", "picture files, which rows name", fix)
+    names, owner = list(analysis.image_names), np.asarray(analysis.image_of_text)
+    content = check_content([split_of_run(opened, split)], progress=named(progress, "looking for duplicates"))
+    groups = [
+        _groups(content.duplicate_pictures, len(names)),
+        _groups(content.duplicate_captions, len(owner)),
+    ]
+    judged = judge_split(reviews.verdicts, names, analysis.captions, owner, len(names))
+    matches, tiles = Matches(analysis, judged, groups), score_tiles(analysis.sources, owner)
+    pairs = np.flatnonzero(judged.labels != "wrong-caption")
+    pictures = analysis.picture_folder
+    files = [str(Path(pictures) / name) if pictures else name for name in names]
+    report: dict[str, Any] = {"run": opened.name, "split": split, "mining": asdict(mining), "rows": {}}
+    with appearing(folder) as unfinished:
+        for way, sides in (("t2i", (analysis.captions, files)), ("i2t", (files, analysis.captions))):
+            titles = OPEN_CLIP[way] if form == "open_clip" else COLUMNS
+            columns = [titles["anchor"], titles["positive"]]
+            columns += [f"{titles['negative']}_{k}" for k in range(1, mining.negatives + 1)]
+            written = 0
+            with ExitStack() as stack:
+                write = _writer(unfinished / FILES[way], form, columns, stack)
+                for rows in _mined(tiles, pairs, matches, mining, way == "i2t", named(progress, FILES[way])):
+                    answers = [[sides[1][row] for row in column] for column in rows[:, 1:].T.tolist()]
+                    write([[sides[0][row] for row in rows[:, 0].tolist()], *answers])
+                    written += len(rows)
+            report["rows"][FILES[way]] = {"written": written, "too few negatives": len(pairs) - written}
+        report |= {"left out as negatives": matches.counts, "judged wrong": len(owner) - len(pairs)}
+        (unfinished / "triplets.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    return report
+
+
+def _groups(findings: Sequence[Finding], count: int) -> np.ndarray:
+    """(count,) a number that near-duplicates share."""
+    groups = np.arange(count)
+    for finding in findings:
+        rows = [row for _, row in finding.samples]
+        groups[rows] = rows[0]
+    return groups
+
+
+def _mined(
+    tiles: ScoreTiles, pairs: np.ndarray, matches: Matches, mining: Mining, by_image: bool, progress: Progress
+) -> Iterator[np.ndarray]:
+    """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
+    owner, own = tiles.image_of_text.numpy(), tiles.own.numpy()
+    most = int(np.bincount(owner).max()) if by_image else 1
+    anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
+    order = np.argsort(anchors, kind="stable")
+    queries, random = np.unique(anchors), np.random.default_rng((mining.seed, by_image))
+    (first, last), k = mining.ranks, mining.negatives
+    for part in slices(len(queries), QUERIES):
+        some = queries[part]
+        best, scores = best_lists(tiles, last + most, by_image=by_image, asking=torch.from_numpy(some))
+        foreign = owner[best] != some[:, None] if by_image else best != owner[some][:, None]
+        rank = np.cumsum(foreign, 1)
+        usable = foreign & (rank >= first) & (rank <= last)
+        query, column = np.nonzero(usable)
+        sides = (some[query], best[query, column].astype(np.int64))
+        usable[query, column] = ~matches.mask(*(sides if by_image else sides[::-1]))
+        rows = order[slice(*np.searchsorted(anchors[order], (some[0], some[-1] + 1)))]
+        query = np.searchsorted(some, anchors[rows])
+        usable = usable[query]
+        if mining.margin is not None:
+            usable &= scores[query] <= own[pairs[rows], None] - np.float32(mining.margin)
+        keys = np.where(usable, random.random(usable.shape), np.inf)
+        complete = usable.sum(1) >= k
+        if complete.any():
+            drawn = np.sort(np.argpartition(keys[complete], k - 1, axis=1)[:, :k], axis=1)
+            negatives = best[query[complete, None], drawn]
+            yield np.column_stack([anchors[rows[complete]], positives[rows[complete]], negatives])
+        progress(part.stop, len(queries))
+
+
+def _writer(file: Path, form: Form, columns: list[str], stack: ExitStack) -> Any:
+    """Open a file, closed by `stack`; return a function that writes columns of strings."""
+    if form == "parquet":
+        schema = pa.schema([(name, pa.string()) for name in columns])
+        table = stack.enter_context(pq.ParquetWriter(file.with_suffix(".parquet"), schema))
+        return lambda values: table.write_table(pa.table([pa.array(v, pa.string()) for v in values], schema))
+    ending = ".jsonl" if form == "jsonl" else ".tsv"
+    text = stack.enter_context(file.with_suffix(ending).open("w", encoding="utf-8", newline=""))
+    if form == "open_clip":
+        sheet = csv.writer(text, delimiter="\t", lineterminator="\n")
+        sheet.writerow(columns)
+        return lambda values: sheet.writerows(zip(*values, strict=True))
+    return lambda values: text.writelines(
+        json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n"
+        for row in zip(*values, strict=True)
+    )

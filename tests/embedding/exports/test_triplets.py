@@ -1,0 +1,159 @@
+"""python -m coder_core.export --to triplets: which negatives, in which columns, and what never is one."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from coder_core.api import open_run
+from coder_core.api.retrieval.results import LIKELY
+from coder_core.api.reviews import Review, ReviewedSplit, append_review
+from coder_core.embedding.exports import triplets
+from coder_core.export import main as export
+from coder_core.geometry.captions import caption_vectors
+from tests.support.run_folders import unit, write_embeddings, write_run
+
+IMAGES, EACH = 25, 2
+WORDS = [
+    f"{a} {b}"
+    for a in ("dog", "cat", "car", "boat", "tree")
+    for b in ("runs", "waits", "shines", "rolls", "falls")
+]
+CAPTIONS = [f"a {WORDS[image]} number{number}" for image in range(IMAGES) for number in range(EACH)]
+CAPTIONS[7 * EACH] = CAPTIONS[3 * EACH].upper()  # images 3 and 7 share a caption
+CAPTIONS[11 * EACH] = "something else entirely"
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory):
+    """A run, its reviews, and for every image and caption: score, and if they may be negatives, by loops."""
+    root = tmp_path_factory.mktemp("triplets")
+    folder = write_run(root / "runs", "run", images=IMAGES, per_image=EACH, captions=CAPTIONS, noise=2.0)
+    run, reviews = open_run(folder), root / "reviews.jsonl"
+    pictures = run.analysis("dev").picture_folder
+    names = run.image_names("dev")
+    with open(f"{pictures}/{names[5]}", "rb") as copied, open(f"{pictures}/{names[9]}", "wb") as replaced:
+        replaced.write(copied.read())
+    split = ReviewedSplit.of(run, "dev")
+    append_review(reviews, Review(*split.pair(2, 0), "also-matches", "anna"))
+    append_review(reviews, Review(*split.pair(4, 4 * EACH), "wrong-caption", "anna"))
+    owner, vectors = run.image_of_text("dev"), caption_vectors(CAPTIONS)
+    usable = np.ones((IMAGES, len(owner)), bool)
+    for image in range(IMAGES):
+        for text in range(len(owner)):
+            of_image = [other for other in range(len(owner)) if owner[other] == image]
+            same = any(CAPTIONS[text].lower() == CAPTIONS[other].lower() for other in of_image)
+            likely = max(float(vectors[text] @ vectors[other]) for other in of_image) >= LIKELY
+            copy = {image, int(owner[text])} == {5, 9}
+            usable[image, text] = not (
+                same or likely or copy or owner[text] == image or (image, text) == (2, 0)
+            )
+    assert not usable[9, 5 * EACH + 1]
+    return folder, reviews, run, usable
+
+
+def numbered(mined, table, way):
+    """(rows, 2 + k) numbers of samples from the names and captions of a table."""
+    run = mined[2]
+    folder = run.analysis("dev").picture_folder
+    images = {f"{folder}/{name}": row for row, name in enumerate(run.image_names("dev"))}
+    texts = {caption: row for row, caption in enumerate(run.captions("dev"))}
+    sides = (texts, images) if way == "t2i" else (images, texts)
+    return np.array([[sides[position > 0][value] for position, value in enumerate(row)] for row in table])
+
+
+@pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
+def test_negatives_are_of_the_window_and_never_likely_reviewed_or_duplicate(
+    mined, tmp_path, monkeypatch, ranks, margin
+):
+    monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
+    folder, reviews, run, usable = mined
+    k = 15 if ranks == (1, 24) else 3
+    flags = ["--negatives", str(k), "--ranks", *map(str, ranks), "--reviews", str(reviews)]
+    flags += [] if margin is None else ["--margin", str(margin)]
+    assert export([str(folder), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
+    report = json.loads((tmp_path / "out" / "triplets.json").read_text())
+    owner, (v, w) = run.image_of_text("dev"), run.scoring("dev")
+    scores = v @ w.T
+    for way, name in (("t2i", "text_to_image"), ("i2t", "image_to_text")):
+        table = pq.read_table(tmp_path / "out" / f"{name}.parquet")
+        assert table.column_names == ["anchor", "positive", *(f"negative_{j}" for j in range(1, k + 1))]
+        rows = numbered(mined, zip(*(column.to_pylist() for column in table.columns), strict=True), way)
+        written, expected = set(), set()
+        for text in np.flatnonzero(np.arange(len(owner)) != 4 * EACH).tolist():  # its label is judged wrong
+            image = int(owner[text])
+            anchor, positive = (text, image) if way == "t2i" else (image, text)
+            of_query, fits = (
+                (scores[:, text], usable[:, text]) if way == "t2i" else (scores[image], usable[image])
+            )
+            foreign = np.arange(IMAGES) != image if way == "t2i" else owner != image
+            order = [c for c in np.argsort(-of_query).tolist() if foreign[c]][ranks[0] - 1 : ranks[1]]
+            most = np.inf if margin is None else scores[image, text] - margin
+            window = [c for c in order if fits[c] and of_query[c] <= most]
+            if len(window) >= k:
+                expected.add(text)
+            for row in rows[(rows[:, 0] == anchor) & (rows[:, 1] == positive)].tolist():
+                written.add(text)
+                places = [window.index(negative) for negative in row[2:]]
+                assert places == sorted(set(places))
+        assert written == expected
+        assert report["rows"][name] == {
+            "written": len(expected),
+            "too few negatives": len(owner) - 1 - len(expected),
+        }
+    assert ranks == (3, 12) or all(report["left out as negatives"].values())
+
+
+def test_the_draw_follows_from_the_seed_and_every_form_holds_the_same_rows(mined, tmp_path):
+    folder = str(mined[0])
+    for name, flags in {
+        "a": [],
+        "b": [],
+        "c": ["--seed", "1"],
+        "d": ["--form", "jsonl"],
+        "e": ["--form", "open_clip"],
+    }.items():
+        assert export([folder, "--to", "triplets", str(tmp_path / name), "--negatives", "2", *flags]) == 0
+    for name in ("text_to_image", "image_to_text"):
+        tables = [pq.read_table(tmp_path / seed / f"{name}.parquet").to_pylist() for seed in "abc"]
+        assert tables[0] == tables[1] != tables[2]
+        lines = (tmp_path / "d" / f"{name}.jsonl").read_text("utf-8").splitlines()
+        assert [json.loads(line) for line in lines] == tables[0]
+        sheet = pd.read_csv(tmp_path / "e" / f"{name}.tsv", sep="\t")  # as open_clip reads it
+        assert {"filepath", "title"} == set(sheet.columns[:2])
+        assert sheet["title"].isin(CAPTIONS).all()
+        assert sheet.set_axis(tables[0][0].keys(), axis=1).to_dict("records") == tables[0]
+
+
+def test_windows_that_hold_too_few_and_existing_folders_are_refused(mined, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    for flags, fact in (
+        (["--ranks", "0", "5"], "--ranks"),
+        (["--ranks", "9", "5"], "--ranks"),
+        (["--ranks", "1", "4"], "--negatives"),
+        (["--margin", "nan"], "--margin"),
+        (["--seed", "-1"], "--seed"),
+        (["--to", "triplets", str(tmp_path / "mine")], "mine"),
+        (["--split", "test"], "test"),
+    ):
+        assert export([str(mined[0]), "--to", "triplets", str(tmp_path / "new"), *flags]) == 1
+        assert fact in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_image_without_captions_is_a_negative_and_no_anchor(tmp_path):
+    owner = np.repeat(np.arange(1, 8), 2)
+    v = unit(np.random.default_rng(0).normal(size=(8, 4)))
+    captions = [f"{'abcdefghijklmn'[text]} thing" for text in range(14)]
+    write_embeddings(tmp_path / "run", v, v[owner], owner, captions=captions, kind="embeddings")
+    flags = ["--negatives", "6", "--ranks", "1", "7"]
+    assert export([str(tmp_path / "run"), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
+    found = [
+        set(row.values()) for row in pq.read_table(tmp_path / "out" / "text_to_image.parquet").to_pylist()
+    ]
+    anchors = pq.read_table(tmp_path / "out" / "image_to_text.parquet")["anchor"].to_pylist()
+    assert any("0.png" in row for row in found)
+    assert "0.png" not in anchors
