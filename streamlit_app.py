@@ -21,7 +21,7 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 def draw() -> None:
     """The frame, and in it the requested page."""
     from app.choice import tone
-    from app.components import downloads
+    from app.components import downloads, events, links
     from app.frame import pages as frame
     from app.frame import sidebar
 
@@ -32,9 +32,11 @@ def draw() -> None:
         f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; --cl-paper: {colours.paper}; }}</style>"
     )
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
-    frame.mark_ready()
-    pages = frame.page_list()
-    page = st.navigation(pages, position="hidden")
+    downloads.begin()
+    events.begin()
+    pages = frame.page_list(sidebar.page)
+    st.session_state[links.PAGES] = pages
+    page = st.navigation([*pages.values()], position="hidden")
     st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)
     page.run()
     frame.one_step()

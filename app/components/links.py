@@ -2,12 +2,15 @@
 
 from urllib.parse import urlencode
 
+import streamlit as st
+
 from app import questions
 from app.ask import Modality, Run, ask, clusters, opened_run
 from app.choice import RUNS, SLICE, UNITS, Choice, reviewer_link
 from app.components import opened
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
+PAGES = "pages-by-name"  # in the session: those that Streamlit has registered
 CONFUSED = 12  # results that the matrix of a caption begins with
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
@@ -19,6 +22,11 @@ def address(page: str, choice: Choice, **values: str | int) -> str:
     optional = {"split": choice.split, **reviewer_link(), SLICE: choice.slice}
     state |= {key: value for key, value in optional.items() if value}
     return f"{page}?{urlencode(state | (values or followed(page)), doseq=True)}"
+
+
+def page_link(page: str, label: str, **values: str) -> None:
+    """A link with the page's icon, and these values as parameters of the address."""
+    st.page_link(st.session_state[PAGES][page], label=label, query_params=values or None)
 
 
 def followed(page: str) -> dict[str, str]:

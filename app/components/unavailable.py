@@ -6,12 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import streamlit as st
-
 from app import questions
 from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable, runs_root
 from app.choice import RUNS, Choice, put
-from app.components import cards
+from app.components import cards, links
 from app.components.controls import button
 
 LONGEST = 80  # characters of a name from a link
@@ -81,8 +79,7 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
         cards.empty(" ".join(facts), fix)
         _offer_another(choice, has)
         label = f"Open the Train page with {preset}" if preset else "Open the Train page"
-        query = {"preset": preset} if preset else None
-        st.page_link("pages/train.py", label=label, icon=":material/model_training:", query_params=query)
+        links.page_link("train", label, **({"preset": preset} if preset else {}))
     elif without:
         names, verb = [run.name for run in matches], "is" if len(matches) == 1 else "are"
         cards.note(f"{' '.join(facts)} Only {' and '.join(names)} {verb} shown.")

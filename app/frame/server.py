@@ -6,9 +6,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
@@ -18,16 +16,13 @@ import psutil
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse
 
+from app.frame import PAGES
+
 if TYPE_CHECKING:
     from app.ask import RunSummary
 
 HOME, FIRST, START = "/", "/overview", "/start"
-
-
-@cache
-def _pages() -> frozenset[str]:
-    files = (Path(__file__).parents[2] / "pages").glob("*.py")
-    return frozenset({HOME, *(f"/{file.stem}" for file in files)} - {START})
+PATHS = {HOME, *(f"/{name}" for name in PAGES)} - {START}
 
 
 def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
@@ -38,7 +33,7 @@ def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) ->
     from app.choice import FORMER, RUNS, named_runs
     from app.frame.sidebar import default_runs, default_split
 
-    if path not in _pages():
+    if path not in PATHS:
         return None
     usable = {run.name: run for run in (all_runs() if runs is None else runs) if run.usable}
     if not usable:
@@ -64,7 +59,7 @@ class Addresses:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         address = None
-        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in _pages():
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in PATHS:
             query = scope["query_string"].decode("latin-1")
             address = await run_in_threadpool(complete, scope["path"], query)
         fresh = {"cache-control": "no-store"}

@@ -1,9 +1,10 @@
 """Links to the pages, pickers of runs and split, and saved views: the sidebar and head of all pages."""
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlencode
 
@@ -39,6 +40,7 @@ from app.choice import (
 from app.components import cards, enlarged, events, links, opened, reviewing, unavailable
 from app.components.controls import button
 from app.components.unavailable import Problem
+from app.frame import PAGES
 from app.frame import pages as frame
 from app.jobs import runs_root
 from app.views import samples
@@ -70,7 +72,7 @@ def default_split(runs: Runs) -> str:
     return (shared or [*runs[0].splits, ""])[0]
 
 
-def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
+def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
     """Draw links to the pages and the pickers. The frame does this and not the page: widgets belong to a page, and the
     runs that a link names would be forgotten on the way to the next one."""
     with st.sidebar:
@@ -95,25 +97,26 @@ def draw(page: st.Page, pages: Sequence[st.Page]) -> Choice | None:
     return choice
 
 
-def _entries(page: st.Page, pages: Sequence[st.Page], query: Query, choice: Choice | None) -> None:
+def _entries(page: st.Page, pages: Mapping[str, st.Page], query: Query, choice: Choice | None) -> None:
     """Links to the pages, those about weights and concepts while a chosen run has them."""
     documents = {document for run in choice.runs for document in run.documents} if choice else set()
-    for target in pages:
-        name = target.url_path
-        lacking = name in frame.NEEDED and frame.NEEDED[name] not in documents and name != page.url_path
-        if target.visibility == "visible" and frame.tabs(name)[0] == name and not lacking:
-            open_tab = page.url_path != name and page.url_path in frame.tabs(name)
+    for name, entry in PAGES.items():
+        lacking = "needs" in entry and entry["needs"] not in documents and name != page.url_path
+        if pages[name].visibility == "visible" and "tab_of" not in entry and not lacking:
+            open_tab = PAGES.get(page.url_path, {}).get("tab_of") == name
             with st.container(key="open-entry") if open_tab else nullcontext():
-                st.page_link(target, width="stretch", query_params={**query, **links.followed(name)})
+                parameters = {**query, **links.followed(name)}
+                st.page_link(pages[name], width="stretch", query_params=parameters)
 
 
 def _tabs(page: st.Page, query: Query) -> None:
     """Links to the pages of one entry of the sidebar, above the question of each."""
-    names = frame.tabs(page.url_path)
+    first = PAGES.get(page.url_path, {}).get("tab_of", page.url_path)
+    names = [name for name, entry in PAGES.items() if first in (name, entry.get("tab_of"))]
     if len(names) > 1:
         current = {page.url_path: ' aria-current="page"'}
         states = {n: html.escape(urlencode({**query, **links.followed(n)}, doseq=True)) for n in names}
-        links_to = (f'<a href="{n}?{states[n]}"{current.get(n, "")}>{frame.PAGES[n][0]}</a>' for n in names)
+        links_to = (f'<a href="{n}?{states[n]}"{current.get(n, "")}>{PAGES[n]["title"]}</a>' for n in names)
         st.html(f'<nav class="cl-tabs" aria-label="Tabs">{"".join(links_to)}</nav>')
 
 
@@ -251,21 +254,17 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     ), problems
 
 
-def page(
-    title: str | Callable[[Choice], str],
-    show: Callable[[Choice], None],
-    *,
-    how: str = "",
-    of_two: bool = False,
-    whole: str = "",
-    narrowed: bool = False,
-) -> None:
-    """A page about the chosen runs: its question (or a function that puts their names into it), how to read it, and
-    `show`; without a run, how to get one. `of_two`: of more runs it shows the first and the last. `whole` is what is of
-    the whole split also while a slice narrows the page; of a `narrowed` page an empty slice leaves nothing."""
-    frame.require()
+def page(name: str) -> None:
+    """Draw a page. One about the chosen runs has a question, its sections, and the panel of the opened sample; without
+    a run it says how to get one."""
+    entry = PAGES[name]
+    view = import_module(f"app.views.{entry.get('module', name)}")
+    if "question" not in entry:
+        view.show()
+        return
     choice: Choice | None = st.session_state.get(frame.CHOSEN)
-    cards.question(title if isinstance(title, str) else title(choice) if choice else "Which run?", how)
+    names_runs = choice is not None and hasattr(view, "question")
+    cards.question(view.question(choice) if names_runs else entry["question"], entry.get("how", ""))
     panel = st.container(key="opened")
     cards.refusal()
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
@@ -276,17 +275,18 @@ def page(
     if choice is None:
         _offer_others([problem.name for problem in problems])
         return
-    if of_two and choice.second is not None and choice.between:
+    if "of_two" in entry and choice.second is not None and choice.between:
         pair = f"{choice.first.name} and {choice.second.name}"
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
         choice = replace(choice, between=())
-    if narrowed and choice.mask is not None and not choice.mask.any():
+    if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
         cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
         return
-    if choice.slice and whole:
-        cards.note(f"The slice does not narrow {whole}.")
+    if choice.slice and "whole" in entry:
+        cards.note(f"The slice does not narrow {entry['whole']}.")
     try:
-        show(choice)
+        if shown := unavailable.embedded(choice) if "embedded" in entry else choice:
+            view.show(shown)
         samples.show_opened(choice, panel)
         reviewing.record_clicked(choice)
         enlarged.open_clicked(choice)
@@ -307,7 +307,7 @@ def _offer_others(problems: Sequence[str]) -> None:
     cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."
     cards.empty("There is no evaluated run yet.", fix)
-    st.page_link("pages/start.py", label="Start page", icon=":material/play_circle:")
+    links.page_link("start", "Start page")
 
 
 def _beside(run: RunSummary, others: Sequence[str]) -> str:

@@ -52,9 +52,7 @@ Result = StoredResult[Clusters]
 Settings = clusters.ClusterSettings
 
 
-def show(choice: Choice | None) -> None:
-    if choice is None:
-        return
+def show(choice: Choice) -> None:
     split = choice.split
     if ask(Run.count, choice.first, split, "text") < LEAST:
         fix = f"Clusters need at least {LEAST}. Choose another split or run."

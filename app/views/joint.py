@@ -23,9 +23,7 @@ MODALITIES: dict[joint_space.Modalities, str] = {
 Layouts = list[joint_space.Layout]
 
 
-def show(choice: Choice | None) -> None:
-    if choice is None:
-        return
+def show(choice: Choice) -> None:
     sample = drawn_sample(choice)
     with row():
         settings = choose_settings()

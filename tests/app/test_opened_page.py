@@ -5,6 +5,7 @@ import re
 import pytest
 
 from coder_core.api import open_run
+from tests.support.pages import switch
 
 PANEL = 'class="cl-sample"'
 
@@ -37,8 +38,8 @@ def test_a_page_opens_the_sample_and_another_number_replaces_it(roots, opened):
     assert number != 12
     assert app.saying(f"Caption {number} of image {number // 5}")
     assert "sample" not in app.query_params  # the field holds it
-    app.switch_page("pages/overview.py")
+    switch(app.app, "overview")
     assert app.again().saying(f"Caption {number} of image {number // 5}")
     assert app.query_params["sample"] == f"caption-{number}"
-    app.switch_page("pages/data.py")
+    switch(app.app, "data")
     assert app.again().value("pair-caption-number") == number

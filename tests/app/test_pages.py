@@ -146,6 +146,6 @@ def test_a_split_of_any_chosen_run_is_offered_and_shows_those_that_have_it(tmp_p
     app = opened(tmp_path, "overview")
     assert (app.selectbox(key="split").options, app.value("split")) == (["dev", "train"], "dev")
     app.change(split="train")
-    assert app.value("run") == "demo-baseline"
+    assert app.value("run") == ["demo-baseline", "demo"]
     assert app.saying("demo-baseline", "train", "Only demo")
     assert app.figures()

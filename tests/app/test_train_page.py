@@ -205,7 +205,7 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     assert app.saying(1, 2, data / "reviews.jsonl")
     [link] = re.findall(r'href="train[?]([^"]*use-reviews[^"]*)"', app.texts())
     values = parse_qs(html.unescape(link))
-    assert all(values[key][0] in app.query_params[key] for key in ("run", "versus", "split", "slice"))
+    assert all(values[key][0] in app.query_params[key] for key in ("run", "split", "slice"))
     app = opened(root, "train", **values)
     assert (app.value("data"), app.value("name"), app.value("use-reviews")) == (
         "tiny",
