@@ -143,7 +143,7 @@ def test_a_split_of_any_chosen_run_is_offered_and_shows_those_that_have_it(tmp_p
         folder = write_run(tmp_path, name, images=12, pictures=False)
     v, w, owner = synthetic(12, noise=1.0)
     write_embeddings(folder, v, w, owner, "train")
-    app = opened(tmp_path, "overview")
+    app = opened(tmp_path, "diversity")
     assert (app.selectbox(key="split").options, app.value("split")) == (["dev", "train"], "dev")
     app.change(split="train")
     assert app.value("run") == ["demo-baseline", "demo"]
