@@ -159,7 +159,6 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
     """Add the metrics that flags request beside recall to every row; return warnings and notes."""
-    from coder_core.evaluation.graded import parse_measure
     from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
 
     faults: list[Fault] = []
@@ -174,9 +173,7 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
     if parsed.qrels is not None:
         from coder_core.runs.analysis.graded import add_graded_metrics
 
-        faults += add_graded_metrics(
-            rows, parsed.qrels, [parse_measure(name) for name in parsed.qrels_metrics]
-        )
+        faults += add_graded_metrics(rows, parsed.qrels, parsed.qrels_metrics)
     return faults
 
 
@@ -219,12 +216,8 @@ def _print_tables(
         title = f"{source} · results that score the same count against a query"
         console.print(tables.extended_table(whole, title))
     if parsed.qrels is not None:
-        from coder_core.evaluation.graded import parse_measure
-
-        measures = [parse_measure(name) for name in parsed.qrels_metrics]
-        labels = {measure.key: measure.label for measure in measures}
         title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
-        console.print(tables.graded_table(whole, labels, title))
+        console.print(tables.graded_table(whole, parsed.qrels_metrics, title))
     if parsed.probe:
         probed = {
             name: row for name, row in whole.items() if any(key.startswith(tables.PROBE) for key in row)
@@ -276,14 +269,14 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
 
 
 def _graded_faults(parsed: EvaluateArguments) -> list[Fault]:
-    from coder_core.evaluation.graded import MEASURES, parse_measure
+    from coder_core.evaluation.graded import METRICS, parse_metric
 
     faults = []
     for name in parsed.qrels_metrics:
         try:
-            parse_measure(name)
+            parse_metric(name)
         except ValueError:
-            faults.append(Fault(f"--qrels-metrics {name}", "is not a metric", MEASURES))
+            faults.append(Fault(f"--qrels-metrics {name}", "is not a metric", METRICS))
     if parsed.run_out is not None and (len(parsed.runs) > 1 or parsed.blend):
         fix = "write a file for each run"
         faults.append(Fault("--run-out", "is given with several runs or blends", "one run", fix))

@@ -133,18 +133,16 @@ def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     return _both_ways(rows, title, parts)
 
 
-def graded_table(rows: Mapping[str, Metrics], labels: Mapping[str, str], title: str) -> FittingTable:
-    """Metrics by qrels with their 95% intervals, one row a name and direction; `labels`: key of a metric → its name."""
+def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) -> FittingTable:
+    """Metrics by qrels with their 95% intervals, one row a name and direction. `names` are those of the metrics."""
     columns = [Column("run", text=True), Column("direction", text=True), Column("queries", dropped=1)]
-    columns += [
-        Column(label, turn) for turn, label in zip([None, *range(9, 0, -1)], labels.values(), strict=False)
-    ]
+    columns += [Column(label, turn) for turn, label in zip([None, *range(9, 0, -1)], names, strict=False)]
     table = FittingTable(title, columns)
     for name, metrics in rows.items():
         for way, direction in DIRECTIONS.items():
             if f"{way}_qrels_queries" not in metrics:
                 continue
-            keys = [f"{way}_qrels_{key}" for key in labels]
+            keys = [f"{way}_qrels_{metric.lower()}" for metric in names]
             cells = [f"{metrics[k]:.1f}\n{metrics[f'{k}_low']:.1f}–{metrics[f'{k}_high']:.1f}" for k in keys]
             table.add_row(name, direction, f"{metrics[f'{way}_qrels_queries']:,.0f}", *cells)
     return table

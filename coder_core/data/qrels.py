@@ -11,6 +11,7 @@ separates by spaces, so spaces and % of an id may be written as %20 and %25; `sa
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +37,7 @@ class GradedPairs(NamedTuple):
     """Judged pairs of one direction."""
 
     queries: np.ndarray  # (P,) int64 rows of images ("i2t") or of captions ("t2i")
-    candidates: (
-        np.ndarray
-    )  # (P,) int64 rows of the other side; −1 for a document that the split does not have
+    candidates: np.ndarray  # (P,) int64 rows of the other side; −1: the split does not have the document
     grades: np.ndarray  # (P,) int64; a document is relevant from 1 on
 
 
@@ -101,12 +100,11 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
     >>> sample_ids(["a b.jpg", "c.jpg"], np.array([0, 0, 1]))
     (['a%20b.jpg', 'c.jpg'], ['a%20b.jpg#0', 'a%20b.jpg#1', 'c.jpg#0'])
     """
-    if len(set(image_names)) < len(image_names):
-        seen: set[str] = set()
-        name = next(name for name in image_names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError.at("the split", f"has two images named {shown(name)}", "a name for every image")
+    name, count = Counter(image_names).most_common(1)[0]
+    if count > 1:
+        raise InputError.at("the split", f"has {count} images named {shown(name)}", "a name for every image")
     images = [_ENCODED.sub(lambda match: quote(match[0], safe=""), name) for name in image_names]
-    counts = [0] * len(images)
+    counts: Counter[int] = Counter()
     texts = []
     for image in image_of_text.tolist():
         texts.append(f"{images[image]}#{counts[image]}")
@@ -127,7 +125,6 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
 
     faults: list[Fault] = []
     grades: dict[Way, dict[tuple[int, int], int]] = {}
-    first_lines: dict[tuple[str, int, int], str] = {}
     documents: dict[str, int] = {}  # an unknown document → a number below −1, which keeps its pairs apart
     lines = elsewhere = 0
     for where, query_id, document_id, grade in _judgements(path, faults):
@@ -136,23 +133,14 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
         if query is None:
             elsewhere += 1
             continue
-        twins = [
-            name for name, row in ((query_id, query), (document_id, document)) if row and row[1] == AMBIGUOUS
-        ]
-        if twins or (document and document[0] == query[0]):
-            fact = (
-                f"{shown(twins[0])} names two samples" if twins else f"judges an {query[0]} for an {query[0]}"
-            )
-            faults.append(Fault(where, fact, "a caption and an image, each named by one id"))
+        if AMBIGUOUS in (query[1], document and document[1]) or (document and document[0] == query[0]):
+            fact = f"{shown(query_id)} and {shown(document_id)} are not one caption and one image"
+            faults.append(Fault(where, fact, "ids of a caption and an image that no other sample has"))
             continue
         row = document[1] if document else documents.setdefault(document_id, -2 - len(documents))
         way, pair = WAYS[query[0]], (query[1], row)
-        known = grades.setdefault(way, {}).setdefault(pair, grade)
-        first = first_lines.setdefault((way, *pair), where)
-        if known != grade:
-            faults.append(
-                Fault(where, f"grades a pair {grade} that has {known} in {first}", "one grade a pair")
-            )
+        if (known := grades.setdefault(way, {}).setdefault(pair, grade)) != grade:
+            faults.append(Fault(where, f"grades a pair {grade} that has {known} before", "one grade a pair"))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not grades:
         fact, fix = (
@@ -164,7 +152,7 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     for way in sorted(grades):
         rows = np.array([(*pair, grade) for pair, grade in grades[way].items()], np.int64)
         pairs[way] = GradedPairs(rows[:, 0], np.maximum(rows[:, 1], -1), rows[:, 2])
-    fact = ", ".join(f"{len(np.unique(p.queries)):,} queries {way}" for way, p in pairs.items())
+    fact = ", ".join(f"queries {way}: {len(np.unique(p.queries)):,}" for way, p in pairs.items())
     fact += f"; {elsewhere:,} lines about queries of other splits" * bool(elsewhere)
     missed = sum(int(((p.candidates < 0) & (p.grades > 0)).sum()) for p in pairs.values())
     fact += f"; {missed:,} relevant documents are not in this split and count as not found" * bool(missed)

@@ -8,9 +8,10 @@ score differently there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,37 +21,19 @@ if TYPE_CHECKING:  # torch is loaded after flags are checked
     from coder_core.evaluation.tiles import ScoreTiles
 
 _QUERIES, _COLUMNS, _PAIRS = 256, 2560, 1024  # ranked at once; 5 MiB and 20 MiB of scores
-_NAMES = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}
-MEASURES = "ndcg@k, mrr@k, map, recall@k, success@k"
+METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
 
 
-class Measure(NamedTuple):
-    """A metric at a cutoff; k is None for the whole list."""
+def parse_metric(text: str) -> tuple[str, float]:
+    """Name and cutoff of a metric; ndcg and mrr without one look at the whole list. ValueError: it is none of `METRICS`.
 
-    name: str
-    k: int | None
-
-    @property
-    def key(self) -> str:
-        """Its name in files: "ndcg@10"."""
-        return self.name if self.k is None else f"{self.name}@{self.k}"
-
-    @property
-    def label(self) -> str:
-        """Its name for readers: "nDCG@10"."""
-        return _NAMES[self.name] + self.key[len(self.name) :]
-
-
-def parse_measure(text: str) -> Measure:
-    """Parse the name of a metric. ValueError: it is none of `MEASURES`.
-
-    >>> parse_measure("nDCG@10")
-    Measure(name='ndcg', k=10)
+    >>> parse_metric("nDCG@10")
+    ('ndcg', 10)
     """
-    match = re.fullmatch(r"(ndcg|mrr|recall|success)(?:@([1-9]\d{0,8}))?|(map)", text.lower())
-    if match is None or (match[1] in ("recall", "success") and match[2] is None):
+    match = re.fullmatch(r"(ndcg|mrr|recall|success)@([1-9]\d{0,8})|(ndcg|mrr|map)", text.lower())
+    if match is None:
         raise ValueError(text)
-    return Measure(match[1] or match[3], int(match[2]) if match[2] else None)
+    return (match[1], int(match[2])) if match[1] else (match[3], math.inf)
 
 
 def judged_ranks(
@@ -102,18 +85,17 @@ def judged_ranks(
 
 
 def graded_values(
-    measures: Sequence[Measure], queries: np.ndarray, grades: np.ndarray, ranks: np.ndarray
+    metrics: Sequence[str], queries: np.ndarray, grades: np.ndarray, ranks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Q,) the judged queries, ascending, and (Q, measures) every metric of each, from 0 to 1.
+    """(Q,) the judged queries, ascending, and (Q, metrics) every metric of each, from 0 to 1.
 
     >>> ranks = np.array([0.0, 3.0, np.inf])
-    >>> measures = [parse_measure(name) for name in ("map", "recall@2", "mrr")]
-    >>> graded_values(measures, np.array([5, 5, 7]), np.array([1, 2, 1]), ranks)[1]
+    >>> graded_values(["map", "recall@2", "mrr"], np.array([5, 5, 7]), np.array([1, 2, 1]), ranks)[1]
     array([[0.75, 0.5 , 1.  ],
            [0.  , 0.  , 0.  ]])
 
     Args:
-        queries, grades: (P,) int64. ranks: (P,) of `judged_ranks`.
+        metrics: of `METRICS`. queries, grades: (P,) int64. ranks: (P,) of `judged_ranks`.
     """
     asking, query = np.unique(queries, return_inverse=True)
     gains, relevant = np.maximum(grades, 0).astype(float), grades > 0
@@ -132,10 +114,10 @@ def graded_values(
     count, ideal = total(relevant), places(-gains)
     precision = (places(ranks) + 1) / (ranks + 1)
     columns = []
-    for name, k in measures:
-        within = ranks < (np.inf if k is None else k)
+    for name, k in map(parse_metric, metrics):
+        within = ranks < k
         if name == "ndcg":
-            best = total(gains / np.log2(ideal + 2) * (ideal < (np.inf if k is None else k)))
+            best = total(gains / np.log2(ideal + 2) * (ideal < k))
             columns.append((total(gains / np.log2(ranks + 2) * within), best))
         elif name == "map":
             columns.append((total(precision * within), count))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coder_core.evaluation.graded import graded_values, judged_ranks, parse_measure
+from coder_core.evaluation.graded import graded_values, judged_ranks, parse_metric
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import all_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
@@ -22,7 +22,6 @@ NAMES = [
     "success@1",
     "success@10",
 ]
-MEASURES = [parse_measure(name) for name in NAMES]
 TREC = {"ndcg@10": "ndcg_cut_10", "ndcg": "ndcg", "mrr": "recip_rank", "map": "map"}
 TREC |= {
     "recall@5": "recall_5",
@@ -56,7 +55,7 @@ def judged(seed):
 def values_of(tiles, way, grades):
     triples = np.array([(q, d, g) for q, of_query in grades.items() for d, g in of_query.items()]).T
     ranks = judged_ranks(tiles, *triples, by_image=way == "i2t")
-    return graded_values(MEASURES, triples[0], triples[2], ranks)
+    return graded_values(NAMES, triples[0], triples[2], ranks)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -69,7 +68,7 @@ def test_graded_metrics_equal_the_loops_on_distinct_and_on_tied_scores(seed):
         assert queries.tolist() == sorted(grades)
         for query, actual in zip(queries.tolist(), values.tolist(), strict=True):
             order = order_of(rows[query].tolist(), grades[query])
-            expected = [metric(*measure, order, grades[query]) for measure in MEASURES]
+            expected = [metric(*parse_metric(name), order, grades[query]) for name in NAMES]
             assert actual == pytest.approx(expected, abs=1e-9)
 
 
@@ -115,4 +114,4 @@ def test_ndcg_of_the_labels_is_that_of_judgements_of_grade_one(levels):
 @pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])
 def test_other_names_are_no_metrics(text):
     with pytest.raises(ValueError, match=text):
-        parse_measure(text)
+        parse_metric(text)

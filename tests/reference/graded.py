@@ -12,12 +12,12 @@ def metric(name, k, order, grades):
     """One metric of one query; `order` holds the candidates, `grades` also the documents outside it."""
     gains = [max(0, grades.get(candidate, 0)) for candidate in order]
     relevant = sum(grade > 0 for grade in grades.values())
-    top = gains if k is None else gains[:k]
+    top = gains[: min(k, len(gains))]
     if not relevant:
         return 0.0
     if name == "ndcg":
         best = sorted((max(0, grade) for grade in grades.values()), reverse=True)
-        best = best if k is None else best[:k]
+        best = best[: min(k, len(best))]
         ideal = sum(gain / log2(place + 2) for place, gain in enumerate(best))
         return sum(gain / log2(place + 2) for place, gain in enumerate(top)) / ideal
     if name == "mrr":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluation.bootstrap import mean_intervals
-from coder_core.evaluation.graded import Measure, graded_values, judged_ranks
+from coder_core.evaluation.graded import graded_values, judged_ranks
 from coder_core.evaluation.ranking import best_lists
 from coder_core.files.atomic import replacing
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coder_core.runs.analysis.rows import RunRow
 
 
-def add_graded_metrics(rows: Sequence[RunRow], file: Path, measures: Sequence[Measure]) -> list[Fault]:
+def add_graded_metrics(rows: Sequence[RunRow], file: Path, metrics: Sequence[str]) -> list[Fault]:
     """Add the metrics by a file of qrels to every row; returns notes on what it holds.
 
     Keys are "t2i_qrels_ndcg@10" and so on, in percent, each with the ends of its 95% interval ("…_low", "…_high"; a
@@ -33,11 +33,11 @@ def add_graded_metrics(rows: Sequence[RunRow], file: Path, measures: Sequence[Me
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
         for way, pairs in qrels.pairs.items():
             ranks = judged_ranks(scores, *pairs, by_image=way == "i2t")
-            queries, values = graded_values(measures, pairs.queries, pairs.grades, ranks)
+            queries, values = graded_values(metrics, pairs.queries, pairs.grades, ranks)
             intervals = 100 * mean_intervals(values, queries if way == "i2t" else owner[queries])
             row.metrics[f"{way}_qrels_queries"] = len(queries)
-            for measure, (mean, low, high) in zip(measures, intervals.tolist(), strict=True):
-                key = f"{way}_qrels_{measure.key}"
+            for name, (mean, low, high) in zip(metrics, intervals.tolist(), strict=True):
+                key = f"{way}_qrels_{name.lower()}"
                 row.metrics |= {key: mean, f"{key}_low": low, f"{key}_high": high}
     return list(notes.values())
 
