@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # torch is loaded after flags are checked
     from coder_core.evaluation.tiles import ScoreTiles
 
 _QUERIES, _COLUMNS, _PAIRS = 256, 2560, 1024  # ranked at once; 5 MiB and 20 MiB of scores
+LISTED = 10  # results that nDCG@10 looks at
 METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
 
 
@@ -129,3 +130,27 @@ def graded_values(
             columns.append((1 / (first + 1) if name == "mrr" else np.isfinite(first), np.ones(len(asking))))
     values = [np.divide(above, below, out=np.zeros(len(asking)), where=below > 0) for above, below in columns]
     return asking, np.stack(values, 1)
+
+
+def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
+    """MRR and nDCG@10 with the labels as grades, in percent: i2t_mrr, i2t_ndcg10, t2i_mrr, t2i_ndcg10.
+
+    Args:
+        ranks: `Ranks` or an analysis, with lists of the ten best or of all candidates, in which own ones come last among
+            equal scores.
+        image_of_text: (m,) the image of every caption.
+    """
+    images, owner = np.arange(len(ranks.image_ranks)), np.asarray(image_of_text)
+    metrics = {}
+    for way, ranked, best, query_images, candidate_images in (
+        ("i2t", ranks.image_ranks, ranks.image_best, images, owner),
+        ("t2i", ranks.text_ranks, ranks.text_best, owner, images),
+    ):
+        asking = np.asarray(ranked) >= 0
+        hits = candidate_images[best[asking, :LISTED]] == query_images[asking, None]
+        counts = np.bincount(candidate_images, minlength=len(images))[query_images[asking]]
+        discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+        ideal = np.cumsum(discounts)[np.minimum(counts, hits.shape[1]) - 1]
+        metrics[f"{way}_mrr"] = 100 * float(np.mean(1 / (ranked[asking] + 1)))
+        metrics[f"{way}_ndcg10"] = 100 * float(np.mean(hits @ discounts / ideal))
+    return metrics

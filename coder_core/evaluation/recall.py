@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.graded import label_metrics
 from coder_core.evaluation.ranking import Ranks, Ties, rank
 from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
 from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 RECALL_AT = (1, 5, 10)
-LISTED = 10  # results that nDCG@10 looks at
 CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
 """Names of R@sum on the half of a split that a model is chosen on, and on the other, in a run's metrics."""
 HALVES_SEED = 0  # of the random numbers that halve the images of a split
@@ -83,26 +83,8 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     """
     owner, own = scores.image_of_text.numpy(), scores.own.numpy()
     md = separation(scores.sources, owner, own).mean_distance
-    return metrics_from_ranks(ranks) | _listed_ndcg(ranks, owner) | ({} if math.isnan(md) else {"md": md})
-
-
-def _listed_ndcg(ranks: Ranks, owner: np.ndarray) -> Metrics:
-    """i2t_ndcg10 and t2i_ndcg10 in percent, the labels as grades, from the lists of best candidates, in which labelled
-    ones come last among equal scores."""
-    n, m, images = len(ranks.image_ranks), len(owner), np.arange(len(ranks.image_ranks))
-    metrics = {}
-    for way, best, wide, query_images, candidate_images in (
-        ("i2t", ranks.image_best, m, images, owner),
-        ("t2i", ranks.text_best, n, owner, images),
-    ):
-        if best.shape[1] < min(LISTED, wide):
-            return {}
-        hits = candidate_images[best[:, :LISTED]] == query_images[:, None]
-        counts = np.bincount(candidate_images, minlength=n)[query_images]
-        discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
-        ideal = np.concatenate([[0.0], np.cumsum(discounts)])[np.minimum(counts, hits.shape[1])]
-        metrics[f"{way}_ndcg10"] = 100 * float(np.mean((hits @ discounts)[counts > 0] / ideal[counts > 0]))
-    return metrics
+    lists = label_metrics(ranks, owner) if ranks.image_best.size else {}
+    return metrics_from_ranks(ranks) | lists | ({} if math.isnan(md) else {"md": md})
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:

@@ -45,7 +45,7 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
     assert out.stat().st_size < 15e6
     recall = page.partition("<h2>Recall</h2>")[2].partition("<h2>")[0]
     assert recall.count("nDCG@10") == 2
-    assert f">{round(second.analysis('dev').metrics['i2t_mrr'], 1):g}</td>" in recall
+    assert f">{round(100 * np.mean(1 / (second.ranks('dev')['i2t'] + 1)), 1):g}</td>" in recall
     row = "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;"
     assert row in source.replace("\n", "")
     assert "&lt;i&gt;.tsv</h2>" in source

@@ -22,6 +22,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import RANKS, count_hits, recall_intervals
+from coder_core.evaluation.graded import label_metrics
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # of every kind of failure
@@ -133,8 +134,7 @@ def _data(run: Run, split: str) -> dict[str, str]:
 
 
 def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """One row a run: what it is, (mean, low, high) of every recall and R@sum, and MRR and nDCG@10, which runs evaluated
-    by older versions lack."""
+    """One row a run: what it is, (mean, low, high) of every recall and R@sum, MRR and nDCG@10."""
     columns = ["what it is", *(f"{way} R@{k}" for way in DIRECTIONS.values() for k in RANKS), "R@sum"]
     extra = [
         (name, f"{way}_{key}") for name, key in (("MRR", "mrr"), ("nDCG@10", "ndcg10")) for way in DIRECTIONS
@@ -145,9 +145,9 @@ def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
         ranks = run.ranks(split)
         hits = count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
         intervals = recall_intervals(hits).tolist()
-        stored = (run.analysis(split).metrics.get(key, np.nan) for _, key in extra)
+        graded = label_metrics(run.analysis(split), run.image_of_text(split))
         row = [ORIGINS[numbers_from(run.summary)], *map(tuple, intervals)]
-        rows[run.name] = [*row, *(round(value, 1) for value in stored)]
+        rows[run.name] = [*row, *(round(graded[key], 1) for _, key in extra)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("run")
 
 

@@ -21,6 +21,7 @@ from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
+from coder_core.evaluation.graded import label_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
@@ -125,7 +126,7 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     analysis = _embedded(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
-    return RunRow(folder, dict(analysis.metrics), analysis.sources, samples)
+    return RunRow(folder, {**analysis.metrics, **label_metrics(analysis, owner)}, analysis.sources, samples)
 
 
 def read_data(
