@@ -15,7 +15,7 @@ CONFUSED = 12  # results that the matrix of a caption begins with
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
 
-def address(page: str, choice: Choice, **values: str | int) -> str:
+def address(page: str, choice: Choice, **values: str | int | list[str]) -> str:
     """A page's address, relative to the app, with the chosen runs and these values, or else the opened sample; "" is
     the page that is open."""
     state: dict[str, object] = {RUNS: choice.names or [run.name for run in choice.runs]}

@@ -19,6 +19,8 @@ from app.components.controls import choose_one, row, show_work, step_through, sw
 from app.components.table import Column, Columns, picking_table
 from app.components.words import count
 from app.views import samples
+from app.views.loss_values import slider
+from app.views.training.form import data_set, show_link
 
 VIEWS = {
     "pairs": "Mismatched pairs",
@@ -74,9 +76,10 @@ def halves(choice: Choice) -> list[RunSummary]:
 def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSummary]) -> None:
     """Every caption with its image, the most suspicious first; one of them opened. Two runs can judge in the place of
     one, each the images it did not train on."""
-    if choice.split == "train" and not cross_fitted and not run.imported:
+    if choice.split == "train" and not cross_fitted:
+        trained = "may have trained" if run.imported else "trained"
         cards.note(
-            f"{run.name} trained on these pairs and has learned their mistakes too: a pair that looks plausible here may "
+            f"{run.name} {trained} on these pairs and learned their mistakes too: a pair that looks plausible here may "
             "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
             "evaluated with --split train."
         )
@@ -90,10 +93,12 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     else:
         table = ask(api.mismatches, run, choice.split, sample=sample).assign(judge=run.name)
         by = _judges(choice, run)
-    table = table[choice.inside("text", table["caption"])]
+    every, table = table, table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
     cards.metrics(cards.Metric(*n, note, "random pairs") for n, note in zip(numbers, EXPECTED, strict=True))
+    if choice.split == "train":
+        _offer_cleaning(choice, run, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
     judged = zip(table["judge"], table["caption"], strict=True)
@@ -101,6 +106,20 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     columns = SUSPICION | ({"judge": Column("judged by")} if cross_fitted else {})
     words = samples.search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
+
+
+def _offer_cleaning(choice: Choice, run: RunSummary, probability: np.ndarray) -> None:
+    """A threshold of the probability (m,) that a pair is wrong, what it leaves out, and a link to such a training."""
+    above = slider("Leave out from this probability on", "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above")
+    out = probability >= above
+    errors = 100 * probability[~out].mean() if not out.all() else 0.0
+    cards.note(
+        f"{out.sum():,} of {count(len(out), 'pair')} would be left out; of the others {errors:.1f}% are probably wrong. "
+        "The training judges every pair anew with two runs of its own, which takes as long as one more run."
+    )
+    if data := data_set(run):
+        changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": round(above, 2)}
+        show_link("Train without suspicious pairs", choice, run, data, "cleaned", **changes)
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

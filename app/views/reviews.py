@@ -2,13 +2,12 @@
 
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import judging, training
+from app import judging
 from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
 from app.components import cards, downloads, reviewing
@@ -18,13 +17,12 @@ from app.components.table import Column, SampleCell, plain_table, rows_table
 from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 from app.views.training import offer_evaluation
-from app.views.training.form import link_values
+from app.views.training.form import data_set, show_link
 
 SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
 WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
 WORDS |= {"label-right": "label is right", "none": "remark"}
-SIDEBAR = ("run", "versus", "also", "split", "slice")  # parameters that a link to another page keeps
 HOW = {
     "ambiguous": "Captions with the lowest diversity, each with its own image.",
     "near": "Captions that miss their image by the smallest margin, each with the image ranked above it.",
@@ -242,17 +240,14 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
     """The verdicts that training would use, and a link that trains the judged run anew with them."""
     run = choice.last
     cards.heading("Use them")
-    path, data = judging.file_of(run), judging.data_of(run)
-    entry = next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
+    path, entry = judging.file_of(run), data_set(run)
     if entry is None or not path.exists():
         cards.note(f"{count(len(reviews.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
     else:
         concern = judging.verdicts_on_train(entry.path, path)
         cards.note(f"{concern} of {len(reviews.verdicts)} verdicts concern train; they are in {path}.")
-        sidebar = {key: st.query_params.get_all(key) for key in SIDEBAR}
-        address = f"train?{urlencode(sidebar | link_values(run, entry), doseq=True)}"
         if concern:
-            st.html(cards.links_html([("Train with these verdicts", address)]))
+            show_link("Train with these verdicts", choice, run, entry, "reviewed")
         offer_evaluation(run, "train")
     evaluated = f"python -m coder_core.evaluate {run.path} --split {choice.split} --reviews {path}"
     st.code(evaluated, language=None, wrap_lines=True)

@@ -1,7 +1,11 @@
 """The Data page: mismatched pairs, the check of pictures and captions as a job, duplicates, leaks, empty captions."""
 
+import html
+import re
+import shlex
 import shutil
 from collections import Counter
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -10,11 +14,15 @@ from PIL import Image
 
 from app import jobs
 from coder_core.api import Run, open_run
-from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
+from coder_core.api.data_quality import VERDICTS, cross_fitted, error_probability, splits_of_run
 from coder_core.api.sampling import draw_sample
+from coder_core.config.presets import find_preset
+from coder_core.config.schema import differences
 from coder_core.data.content import check_content
+from coder_core.runs.load import read_config
+from coder_core.train import read_arguments
 from tests.app.test_jobs import until_over
-from tests.support.run_folders import reseal, write_halves, write_run
+from tests.support.run_folders import import_run_folder, reseal, write_halves, write_run
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +95,37 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path, opened):
     app = opened(first.parent, "data", run="half", versus="again", split="train")
     assert app.saying("half", "again", "--train-part")
     assert "+" not in app.segmented_control(key="judge").options
+
+
+def test_train_without_suspicious_pairs(tmp_path, opened):
+    """The threshold says what it leaves out; the link fills the form with the judged run's values and --clean."""
+    [first, second], wrong = write_halves(tmp_path / "runs")
+    import_run_folder(first.parent, "clip", images=20, split="train")
+    probability = error_probability(cross_fitted(open_run(first), open_run(second))["random"].to_numpy())
+    app = opened(first.parent, "data", run="half", versus="other-half", split="train", slice="length > 9")
+    for above in (0.5, 0.95):
+        app.change(clean_above=above)
+        out = probability >= above
+        assert 0 < out.sum() < 2 * wrong.sum()
+        errors = f"{100 * probability[~out].mean():.1f}%"
+        assert app.saying(out.sum(), len(wrong), errors)  # of all pairs, whatever the slice
+    [link] = re.findall(r'href="train[?]([^"]*-clean=true[^"]*)"', app.texts())
+    app = opened(first.parent, "train", **parse_qs(html.unescape(link)))
+    assert "train-start" in app.keys("button")
+    words = shlex.split(app.code[0].value)[3:]
+    config = read_arguments(words[1:], find_preset(words[0])).config
+    assert (config.name, config.cleaning.clean, config.cleaning.clean_above) == (
+        "other-half-cleaned",
+        True,
+        0.95,
+    )
+    before = read_config(second)[0]
+    changed = {"data.train_part", "data.other_part", "cleaning.clean", "cleaning.clean_above"}
+    assert set(differences(before, config)) == changed
+    app = opened(first.parent, "data", run="clip", split="train")
+    assert app.rows("suspicion")
+    assert app.saying("clip", "--train-part")
+    assert "-clean=" not in app.texts()
 
 
 def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):

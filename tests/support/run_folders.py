@@ -175,7 +175,7 @@ def write_prototypes(run, folder, *, centroids, pairs, cosines, images, texts, m
     write_analysis(folder, "dev", fingerprint="1" * 12, **about, **arrays, **facts)
 
 
-def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None, queries=()):
+def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None, queries=(), split="dev"):
     """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
     folder that `write_run` drew, saved query k is the embedding of image k."""
     files = root.parent / f"{name}-embeddings"
@@ -191,7 +191,7 @@ def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None
     ids = files / "ids.txt" if pictures else None
     arguments = (files / "images.npy", files / "texts.npy", files / "captions.txt")
     embeddings = read_embeddings(*arguments, ids=ids, pictures=pictures, **optional)
-    return import_run(embeddings, root, name, "dev")[0]
+    return import_run(embeddings, root, name, split)[0]
 
 
 def reseal(folder):

@@ -11,8 +11,8 @@ import streamlit as st
 
 from app import judging, training
 from app.ask import InputError, RunSummary, all_runs
-from app.choice import attempt, bound, bound_number, linked, put
-from app.components import cards
+from app.choice import Choice, attempt, bound, bound_number, linked, put
+from app.components import cards, links
 from app.components.controls import button, pick
 from app.training import starting
 from app.views.training import NOT_STARTED
@@ -149,13 +149,22 @@ def _reviews(data: starting.DataSet) -> Path | None:
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
-def link_values(run: RunSummary, data: starting.DataSet) -> dict[str, str | list[str]]:
-    """The parameters of a link that fills the form with a run's configuration, its reviews and a new name: settings by
-    their labels, as widgets read them."""
+def data_set(run: RunSummary) -> starting.DataSet | None:
+    """The data set that a run's configuration names, if the app offers it."""
+    data = judging.data_of(run)
+    return next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
+
+
+def show_link(
+    label: str, choice: Choice, run: RunSummary, data: starting.DataSet, ending: str, **more: Any
+) -> None:
+    """Draw a link that fills the form with a run's configuration and these changes, the reviews of the data, and
+    a new name with this ending: settings by their labels, as widgets read them."""
     preset, changes = starting.like_run(run, data)
     options = {option.key: option for option in starting.options(preset)}
+    changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
     values: dict[str, str | list[str]] = {"data": data.name, "preset": preset, "use-reviews": "true"}
-    values["name"] = training.free_name(f"{run.name}-reviewed")
+    values["name"] = training.free_name(f"{run.name}-{ending}")
     for key, value in changes.items():
         plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
         values[f"{preset}-{key}"] = plain.lower() if options[key].kind == "switch" else plain
@@ -166,7 +175,7 @@ def link_values(run: RunSummary, data: starting.DataSet) -> dict[str, str | list
         values[f"set-{section}"] = [
             words(key) for key in keys if key not in (section, SCENARIO, START, WEIGHTS)
         ]
-    return values
+    st.html(cards.links_html([(label, links.address("train", choice, **values))]))
 
 
 def _boosting(form: Form) -> None:
