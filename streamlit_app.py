@@ -32,9 +32,10 @@ def draw() -> None:
         f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; --cl-paper: {colours.paper}; }}</style>"
     )
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
+    frame.mark_ready()
     downloads.begin()
     events.begin()
-    pages = frame.page_list(sidebar.page)
+    pages = frame.page_list()
     st.session_state[links.PAGES] = pages
     page = st.navigation([*pages.values()], position="hidden")
     st.session_state[frame.CHOSEN] = sidebar.draw(page, pages)

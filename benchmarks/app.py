@@ -85,7 +85,6 @@ Measured = tuple[str, list[list[float]]]
 def measure(root: Path, tell: Callable[[Measured], None]) -> None:
     """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
     from streamlit.testing.v1 import AppTest
-    from streamlit.util import calc_hash
 
     os.environ["CODER_CHECKPOINTS"] = str(root)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=TIMEOUT).run()
@@ -103,7 +102,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
         if not (root / names[0]).is_dir():
             continue
         app.session_state["run"] = names
-        app._page_hash = calc_hash(page)  # AppTest itself knows only pages that are files
+        app.switch_page(f"pages/{page}.py")
         tell((f"{page}, first time", [[*seconds(app.run)]]))
         tell((f"{page}, warm", [[*seconds(app.run)] for _ in range(REPEATS)]))
         for _, name, key, values in (change for change in CHANGES if change[0] == page):

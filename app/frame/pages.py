@@ -1,7 +1,5 @@
 """The pages and the frame around them."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +14,15 @@ from app.frame import PAGES
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
+READY, AWAITED = "frame-ready", "frame-awaited"
 START = ("Start", "Demo training")  # without and with a run to look at
 APP_TITLE = "CODER Lab"
 _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
 
 
-def page_list(show: Callable[[str], None]) -> dict[str, st.Page]:
-    """All pages, which `show` draws; that of no name is the first one. The start page is visible while there is no run,
-    or while the demo is training."""
+def page_list() -> dict[str, st.Page]:
+    """All pages; that of no name is the first one. The start page is visible while there is no run, or while the demo is
+    training."""
     usable, job = any(run.usable for run in all_runs()), jobs.current()
     hidden = () if not usable or (job is not None and job.running) else ("start",)
 
@@ -31,7 +30,7 @@ def page_list(show: Callable[[str], None]) -> dict[str, st.Page]:
         title, icon = PAGES[name]["title"], f":material/{PAGES[name]['icon']}:"
         title = START[usable] if name == "start" else title
         look: dict[str, Any] = {"visibility": "hidden" if default or name in hidden else "visible"}
-        return st.Page(partial(show, name), title=title, icon=icon, url_path=path, default=default, **look)
+        return st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=path, default=default, **look)
 
     first = page("overview" if usable else "start", "home", default=True)
     return {"": first, **{name: page(name, name) for name in PAGES}}
@@ -42,6 +41,26 @@ def configure() -> None:
     would be fetched from the internet."""
     remember_link()
     st.set_page_config(page_title=APP_TITLE, page_icon=APP / "icon.png", layout="wide")
+
+
+def mark_ready() -> None:
+    """Record that streamlit_app.py has drawn style and navigation in this script run."""
+    st.session_state[READY] = True
+    st.session_state.pop(AWAITED, None)
+
+
+def require() -> None:
+    """Rerun through streamlit_app.py if this script run did not go through it: when a link to a page is the first
+    request to a fresh server, Streamlit 1.67 runs that file of pages/ alone. st.navigation registers the pages."""
+    if st.session_state.pop(READY, False):
+        return
+    if st.session_state.get(AWAITED):
+        st.error("Start the app with: streamlit run streamlit_app.py")
+        st.stop()
+    st.session_state[AWAITED] = True
+    configure()
+    st.navigation([*page_list().values()], position="hidden")
+    st.rerun()
 
 
 def one_step() -> None:

@@ -257,6 +257,7 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
 def page(name: str) -> None:
     """Draw a page. One about the chosen runs has a question, its sections, and the panel of the opened sample; without
     a run it says how to get one."""
+    frame.require()
     entry = PAGES[name]
     view = import_module(f"app.views.{entry.get('module', name)}")
     if "question" not in entry:

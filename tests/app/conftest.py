@@ -203,7 +203,7 @@ def browser():
 @pytest.fixture(scope="session")
 def tab(browser, port):
     """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time. A
-    link to a page is the first request to the server."""
+    link to a page is the first request to the server, which must not list the files of pages/ as Streamlit does."""
     visit = Visit(browser, port)
     visit.open("retrieval?direction=Image+→+captions")
     links = [name.split()[-1] for name in visit.page.locator("a").all_inner_texts() if name.strip()]

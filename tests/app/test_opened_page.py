@@ -5,7 +5,6 @@ import re
 import pytest
 
 from coder_core.api import open_run
-from tests.support.pages import switch
 
 PANEL = 'class="cl-sample"'
 
@@ -38,8 +37,8 @@ def test_a_page_opens_the_sample_and_another_number_replaces_it(roots, opened):
     assert number != 12
     assert app.saying(f"Caption {number} of image {number // 5}")
     assert "sample" not in app.query_params  # the field holds it
-    switch(app.app, "overview")
+    app.app.switch_page("pages/overview.py")
     assert app.again().saying(f"Caption {number} of image {number // 5}")
     assert app.query_params["sample"] == f"caption-{number}"
-    switch(app.app, "data")
+    app.app.switch_page("pages/data.py")
     assert app.again().value("pair-caption-number") == number

@@ -22,7 +22,7 @@ TESTS = {
     "coder_core/evaluation": ("tests/evaluation",),
     "coder_core/data": ("tests/data",),
 }
-FOLDERS = ("coder_core", "tests", "benchmarks", "app", "docs")
+FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
 COPIED = (*FOLDERS, "pyproject.toml", "README.md", "streamlit_app.py")
 TIMEOUT = 180  # seconds of a flip's tests: a flip that makes them endless is noticed too
 PAIRS = (

@@ -22,7 +22,7 @@ README, APP, TRAINING, EQUATIONS = (
     (PROJECT / name).read_text("utf-8")
     for name in ("README.md", "docs/app.md", "docs/training.md", "docs/equations.md")
 )
-FOLDERS = ("coder_core", "app", "benchmarks", "tests")
+FOLDERS = ("coder_core", "app", "pages", "benchmarks", "tests")
 OPENERS = re.compile(r"(What|Whether|How|Which|Where|When|Those|With|Of|By|Who)\b")
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ADAPTERS = PROGRAM.findall(TRAINING)[1:]  # the first program is a pair of towers to train

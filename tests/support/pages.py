@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 from app.components.table import NAME
 
@@ -129,13 +128,8 @@ def open_page(monkeypatch, root, page, **query):
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
     app.query_params.update({k if "-" in k else k.replace("_", "-"): value for k, value in query.items()})
     if page:
-        switch(app, page)
+        app.switch_page(f"pages/{page}.py")
     return Page(app)
-
-
-def switch(app, page):
-    """Leave for another page, as a link does: AppTest itself knows only pages that are files."""
-    app._page_hash = calc_hash(page)
 
 
 def numbers(values):

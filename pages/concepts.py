@@ -1,0 +1,5 @@
+"""Concepts page: the concept branch of CODER."""
+
+from app.frame import sidebar
+
+sidebar.page("concepts")

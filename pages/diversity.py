@@ -1,0 +1,5 @@
+"""Diversity page: ambiguous anchors."""
+
+from app.frame import sidebar
+
+sidebar.page("diversity")

@@ -1,0 +1,5 @@
+"""Reviews page: verdicts on the data and their effect."""
+
+from app.frame import sidebar
+
+sidebar.page("reviews")
