@@ -13,8 +13,8 @@ _RAMP_DARK = ("#5B62C0", "#2A8FA0", "#35B779", "#A8DB34", "#FDE725")
 _DIVERGING = ("#D55E00", "#E9A46B", "#B9C0C7", "#6AAFDD", "#0072B2")
 MOST_KINDS = 8
 OTHER = "other"
-LOGARITHMIC = ("rank", "hubness")
-SIGNED = ("gain",)
+SIGNED = "gain"
+LOGARITHMIC = ("rank", "hubness", SIGNED)
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,17 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
     """Numbers on a ramp; ranks and counts logarithmically, changes around zero."""
     numbers = np.asarray(values, dtype=np.float64)
     steps = _RAMP_DARK if colours is DARK else _RAMP_LIGHT
-    if name in SIGNED:
-        scaled = np.sign(numbers) * np.log10(1 + np.abs(numbers))
-        end = max(float(np.nanmax(np.abs(scaled), initial=0.0)), 1.0)
-        powers = 10 ** np.arange(1, int(end) + 1)
-        marks = np.concatenate([-powers[::-1], [0], powers])
-        labels = tuple(f"{mark:+,}" if mark else "0" for mark in marks.tolist())
-        ticks = (np.sign(marks) * np.log10(1 + np.abs(marks))).tolist()
-        return Ramp(name, scaled, -end, end, _spaced(_DIVERGING), tuple(ticks), labels)
     if name in LOGARITHMIC:
+        signed = name == SIGNED
         shift = 0 if name == "rank" else 1  # a rank is at least 1, a count may be 0
-        logarithms = np.log10(np.maximum(numbers, 0) + shift)
-        end = max(float(np.nanmax(logarithms, initial=0.0)), 1.0)
-        marks = np.array([0] * shift + [10**power for power in range(int(end) + 1)])
-        labels = tuple(f"{mark:,}" for mark in marks.tolist())
-        ticks = np.log10(marks + shift).tolist()
-        return Ramp(name, logarithms, 0.0, end, _spaced(steps), tuple(ticks), labels)
+        scaled = np.sign(numbers) * np.log10(shift + np.abs(numbers))
+        end = max(float(np.nanmax(np.abs(scaled), initial=0.0)), 1.0)
+        marks = [0] * shift + [10**power for power in range(signed, int(end) + 1)]
+        marks = [-mark for mark in reversed(marks[1:] if signed else [])] + marks
+        ticks = tuple(float(np.sign(mark) * np.log10(shift + abs(mark))) for mark in marks)
+        labels = tuple(f"{mark:+,}" if signed and mark else f"{mark:,}" for mark in marks)
+        low, colour_steps = (-end, _DIVERGING) if signed else (0.0, steps)
+        return Ramp(name, scaled, low, end, _spaced(colour_steps), ticks, labels)
     finite = numbers[np.isfinite(numbers)]
     low, high = np.quantile(finite, [0.01, 0.99]).tolist() if len(finite) else (0.0, 1.0)
     high = high if high - low > ROUNDING else low + ROOM

@@ -11,11 +11,8 @@ import plotly.graph_objects as go
 from app.charts import figure as draw
 from app.charts.figure import HIDDEN, Part, Tone
 
-KINDS = {
-    "object": (1, "circle", "objects"),
-    "property": (0, "diamond", "properties"),
-    "motion": (2, "square", "motions"),
-}
+KINDS = {"object": (1, "circle", "objects"), "property": (0, "diamond", "properties")}
+KINDS |= {"motion": (2, "square", "motions")}  # kind → position of its colour, mark, name
 GRAPH_HEIGHT = 460
 BANDS = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
 BANDS_HEIGHT, WORDS_HEIGHT = 200, 300
@@ -83,24 +80,21 @@ def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, floa
 def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone) -> list[go.Figure]:
     """Share of samples by the effective number of concepts they read: unit → run → numbers; a figure for each unit, on
     one scale."""
-    figures = [_concepts_read(numbers, unit, colours) for unit, numbers in samples.items()]
+    labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
+    figures = []
+    for unit, numbers in samples.items():
+        traces, hover = [], "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
+        for name, values, colour in draw.coloured(numbers, colours):
+            counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
+            shares = 100 * counts / max(len(values), 1)
+            traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
+        layout: Part = {"xaxis": {"type": "category"}, "height": BANDS_HEIGHT, "showlegend": len(numbers) > 1}
+        x, y = "effective number of concepts read", f"{unit}, %"
+        figures.append(draw.figure(colours, traces, x, y, **layout))
     top = 1.05 * max(float(max(bars.y)) for chart in figures for bars in chart.data)
     for chart in figures:
         chart.layout.yaxis.range = [0, max(top, 1.0)]
     return figures
-
-
-def _concepts_read(numbers: Mapping[str, np.ndarray], unit: str, colours: Tone) -> go.Figure:
-    labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
-    hover = "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
-    traces = []
-    for name, values, colour in draw.coloured(numbers, colours):
-        counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
-        shares = 100 * counts / max(len(values), 1)
-        traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
-    axes: Part = {"xaxis": {"type": "category"}, "height": BANDS_HEIGHT}
-    x, several = "effective number of concepts read", len(numbers) > 1
-    return draw.figure(colours, traces, x, f"{unit}, %", showlegend=several, **axes)
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
@@ -119,16 +113,13 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
             bars = draw.bar(sign * share, names, label, colour, hover, **look)
             traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
     ticks = [-100, -75, -50, -25, 0, 25, 50, 75, 100]
-    x = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
-    layout: Part = {
-        "height": 110 + ROW_HEIGHT * max(len(shown), 3),
-        "barmode": "overlay",
-        "bargap": 0.3,
-        "shapes": [draw.vertical_line(0, colours.faint, 1, "solid")],
-        "xaxis": x | {"range": [-104, 104], "showgrid": True},
-        "yaxis": _word_axis(colours) | {"categoryorder": "array", "categoryarray": words},
-    }
-    return draw.figure(colours, traces, "← image reads · attention, % · caption reads →", "", **layout)
+    x: Part = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
+    x |= {"range": [-104, 104], "showgrid": True}
+    y = _word_axis(colours) | {"categoryorder": "array", "categoryarray": words}
+    middle, height = draw.vertical_line(0, colours.faint, 1, "solid"), 110 + ROW_HEIGHT * max(len(shown), 3)
+    layout: Part = {"xaxis": x, "yaxis": y, "shapes": [middle], "barmode": "overlay", "bargap": 0.3}
+    title = "← image reads · attention, % · caption reads →"
+    return draw.figure(colours, traces, title, "", height=height, **layout)
 
 
 def _word_axis(colours: Tone) -> dict[str, Any]:

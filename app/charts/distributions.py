@@ -98,9 +98,8 @@ def similarity_histograms(
     of_runs = zip(draw.coloured(anchors, colours), bins, tops, strict=True)
     for (name, (_, own), colour), (counts, edges), (_, top) in of_runs:
         bars = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
-        matches = draw.points(
-            own, np.full(len(own), 0.12 * top), "own matches", "own match: %{x:.3f}", marker
-        )
+        heights, hover = np.full(len(own), 0.12 * top), "own match: %{x:.3f}"
+        matches = draw.points(own, heights, "own matches", hover, marker)
         axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
         size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
         figures.append(draw.figure(colours, [bars, matches], x, y, **size, **axes, **layout))
@@ -118,14 +117,10 @@ def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.
     figures = []
     for table, of_run, (_, top) in zip(nearest, shares, tops, strict=True):
         ranks, similarity = [str(rank) for rank in range(1, len(table) + 1)], table["similarity"].to_numpy()
-        more: Part = {"customdata": similarity}
-        traces = [draw.bar(ranks, of_run[kind], *style, hover, **more) for kind, style in kinds.items()]
-        layout: Part = {
-            "xaxis": {"type": "category"},
-            "yaxis": {"range": [0, 1.05 * top]},
-            "bargroupgap": 0.05,
-        }
-        figures.append(draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, **layout))
+        bars = [draw.bar(ranks, of_run[kind], *style, hover) for kind, style in kinds.items()]
+        traces = [bar | {"customdata": similarity} for bar in bars]
+        axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"range": [0, 1.05 * top]}}
+        figures.append(draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, bargroupgap=0.05, **axes))
     return figures
 
 

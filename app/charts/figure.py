@@ -37,28 +37,14 @@ class Tone:
     bad: str
 
 
-LIGHT = Tone(
-    runs=("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#B58900", "#56B4E9"),
-    ink="#1B2733",
-    faint="#6B7885",
-    grid="#E3E9EF",
-    mark="#009E73",
-    ramp=("#F3F6F9", "#0072B2"),
-    paper="#FFFFFF",
-    good="#00795A",
-    bad="#B84A00",
-)
-DARK = Tone(
-    runs=("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#B9A5F2"),
-    ink="#E4EAF0",
-    faint="#93A1AF",
-    grid="#27323D",
-    mark="#2FC79B",
-    ramp=("#1A232D", "#56B4E9"),
-    paper="#10161D",
-    good="#2FC79B",
-    bad="#F0914A",
-)
+_LIGHT_RUNS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#B58900", "#56B4E9")
+_LIGHT_PAGE = {"paper": "#FFFFFF", "grid": "#E3E9EF", "faint": "#6B7885", "ink": "#1B2733"}
+_LIGHT_SIGNS = {"mark": "#009E73", "good": "#00795A", "bad": "#B84A00"}
+LIGHT = Tone(runs=_LIGHT_RUNS, ramp=("#F3F6F9", "#0072B2"), **_LIGHT_PAGE, **_LIGHT_SIGNS)
+_DARK_RUNS = ("#F0914A", "#56B4E9", "#2FC79B", "#E3A3C6", "#F0E442", "#B9A5F2")
+_DARK_PAGE = {"paper": "#10161D", "grid": "#27323D", "faint": "#93A1AF", "ink": "#E4EAF0"}
+_DARK_SIGNS = {"mark": "#2FC79B", "good": "#2FC79B", "bad": "#F0914A"}
+DARK = Tone(runs=_DARK_RUNS, ramp=("#1A232D", "#56B4E9"), **_DARK_PAGE, **_DARK_SIGNS)
 
 
 def tone(theme: str | None) -> Tone:

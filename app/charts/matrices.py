@@ -15,6 +15,7 @@ MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixel
 SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
 MARGIN = {"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}
 VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # the lit picture keeps its own colours
+Laid = tuple[np.ndarray, np.ndarray, np.ndarray]  # values of regions, and the edges between which they lie
 GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, which is not over a picture
 
 
@@ -59,9 +60,8 @@ def _ticks(scale: HeatScale) -> dict[str, Any]:
     low, high, centre = scale.low, scale.high, scale.centre
     steps = 10 ** np.floor(np.log10(high - low) - 1) * np.array([1, 2, 5, 10, 20, 50, 100])
     step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
-    marks = {
-        round(float(value), 10): "" for value in np.arange(np.ceil(low / step), high / step) * step + 0.0
-    }
+    values = (np.arange(np.ceil(low / step), high / step) * step + 0.0).round(10).tolist()
+    marks = dict.fromkeys(values, "")
     if scale.name and centre is not None:
         at, label = min(max(centre, low), high), f"{draw.plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
@@ -119,20 +119,12 @@ def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
 
 
 def regions_over_picture(
-    values: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    picture: str,
-    aspect: float,
-    box: np.ndarray,
-    unit: str,
-    scale: tuple[Ends, str],
-    colours: Tone,
+    laid: Laid, picture: tuple[str, float], box: np.ndarray, unit: str, scale: tuple[Ends, str], colours: Tone
 ) -> go.Figure:
-    """Regions laid over a picture (a data URL, height ÷ width `aspect`) as light: low values are dark. `values` are
-    (rows, columns), NaN where no region lies, between the edges x (columns + 1,) and y (rows + 1,) as shares of the
-    picture's sides; `box` (4,) is framed; `scale` holds the ends of the colour bar and what follows the unit above it."""
-    (low, high), note = scale
+    """Regions `laid` over a picture (a data URL, height ÷ width) as light: low values are dark. They are values (rows,
+    columns), NaN where no region lies, between the edges x (columns + 1,) and y (rows + 1,) as shares of the picture's
+    sides; `box` (4,) is framed; `scale` holds the ends of the colour bar and what follows the unit above it."""
+    (values, x, y), (source, aspect), ((low, high), note) = laid, picture, scale
     left, top, right, bottom = box.tolist()
     hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
     regions = draw.cells(values, x, y, hover, VEIL, zmin=low, zmax=high)
@@ -140,17 +132,14 @@ def regions_over_picture(
     above["title"] = {"text": draw.plain(unit) + note, "side": "top", "font": above["tickfont"]}
     shades = {"cmin": low, "cmax": high, "color": [low], "colorscale": GREYS, "showscale": True}
     bar_only = draw.points([None], [None], "", "", shades | {"colorbar": above})
-    image = {"source": picture, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
+    image = {"source": source, "xref": "x", "yref": "y", "x": 0, "y": 0, "sizex": 1, "sizey": 1}
     across, down = (HIDDEN | {"constrain": "domain", "range": ends} for ends in ([0, 1], [1, 0]))
     down |= {"scaleanchor": "x", "scaleratio": aspect, "constraintoward": "top"}
-    layout: Part = {
-        "images": [image | {"sizing": "stretch", "layer": "below"}],
-        "shapes": [draw.frame(left, top, right, bottom, colours.runs[0], 2.5)],
-        "height": PICTURE_HEIGHT,
-        "margin": MARGIN | {"t": 66},
-    }
-    layout |= {"showlegend": False, "xaxis": across, "yaxis": down}
-    return draw.figure(colours, [regions, bar_only], "", "", **layout)
+    below = [image | {"sizing": "stretch", "layer": "below"}]
+    box_frame = [draw.frame(left, top, right, bottom, colours.runs[0], 2.5)]
+    layout: Part = {"images": below, "shapes": box_frame, "margin": MARGIN | {"t": 66}, "showlegend": False}
+    axes: Part = {"xaxis": across, "yaxis": down, "height": PICTURE_HEIGHT}
+    return draw.figure(colours, [regions, bar_only], "", "", **layout, **axes)
 
 
 def region_bars(values: np.ndarray, unit: str, scale: tuple[Ends, str], colours: Tone) -> go.Figure:
@@ -158,7 +147,5 @@ def region_bars(values: np.ndarray, unit: str, scale: tuple[Ends, str], colours:
     numbers = np.arange(1, len(values) + 1)
     bars = draw.bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {draw.plain(unit)} = %{{y:.3f}}")
     (low, high), note = scale
-    span = {"range": [min(low, 0.0), max(high, 0.0)]}
-    return draw.figure(
-        colours, [bars], "region", unit + note, height=BARS_HEIGHT, showlegend=False, yaxis=span
-    )
+    layout: Part = {"height": BARS_HEIGHT, "yaxis": {"range": [min(low, 0.0), max(high, 0.0)]}}
+    return draw.figure(colours, [bars], "region", unit + note, showlegend=False, **layout)

@@ -17,13 +17,6 @@ from app.components.controls import choose_one, row, side_by_side, switch
 
 WORD, MOST_WORDS = "word", 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
-NOTES = {
-    "cosine": "",
-    "attention": "Attention of each word over the regions; the weights sum to 1.",
-    "tower": "Attention of the picture’s embedding, computed without any text: the same for every word.",
-}
-
-
 Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploaded picture
 
 
@@ -155,13 +148,13 @@ def _show(
     picture = ask(questions.picture_of, run, choice.split, drawn.pair[1])
     if heat.boxes is not None and picture is not None:
         laid, shown = heat_maps.lay_over(values, heat.boxes), (cards.data_url(picture[0]), picture[1])
-        figure = charts.regions_over_picture(*laid, *shown, heat.boxes[strongest], unit, scale, tone())
+        figure = charts.regions_over_picture(laid, shown, heat.boxes[strongest], unit, scale, tone())
     else:
         figure = charts.region_bars(values, unit, scale, tone())
         cards.note(heat.unknown or "This run has no readable picture of the image.")
     downloads.chart(figure, f"heat-{position}", f"heat map {position + 1}")
     reads = f"reads region {strongest + 1} most ({unit} {values[strongest]:.3f})."
-    cards.note(f"“{names[index]}” {reads} {NOTES[drawn.way]}")
+    cards.note(f"“{names[index]}” {reads} {cards.HOW_TO_READ.get(f'map of {drawn.way}', '')}")
     with st.expander("All words and regions as a table"):
         st.html(table_html(names, heat.values, unit))
         downloads.table(_long(names, heat), f"heat-map-{position}")
