@@ -31,6 +31,7 @@ from coder_core.api import (
     RunSummary,
     Sample,
     clusters,
+    concept_attention,
     concepts,
     data_quality,
     diversity,
@@ -43,7 +44,7 @@ from coder_core.api import (
     similarity,
     slices,
 )
-from coder_core.api.sides import Direction, Modality
+from coder_core.api.sides import BOTH, Direction, Modality
 from coder_core.api.stored_run import StoredResult
 from coder_core.api.training import sample_weights
 

@@ -40,11 +40,6 @@ def current(name: str = TRAINING) -> Job | None:
     return JobFolder(folder_of(name)).current()
 
 
-def start_demo() -> Job:
-    """Train the demo runs, unless a job is training them already."""
-    return start_work(module_command(TRAIN, "--root", str(runs_root())), TRAINING)
-
-
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
     """Start a command, unless one runs under this name: the running job. OSError where it cannot be started."""
     _forget_old()

@@ -15,6 +15,7 @@ from coder_core.api import (
     Run,
     Sample,
     clusters,
+    concept_attention,
     concepts,
     data_quality,
     decode,
@@ -25,13 +26,12 @@ from coder_core.api import (
     similarity,
     slices,
 )
-from coder_core.api.sides import Direction, Modality, Sides
+from coder_core.api.sides import BOTH, Direction, Modality, Sides
 from coder_core.api.stored_run import StoredResult
 
 UPLOAD = "the picture"
 SIZE = 480  # pixels of the longer side of a heat map's picture
 Strength = Literal["captions", "edges", "read"]
-SIDES: tuple[Modality, Modality] = ("image", "text")
 Ranks = dict[str, np.ndarray]  # of every direction
 Rows = np.ndarray | None  # samples of the split; None for all
 Cell = tuple[int, int]  # anchor and candidate in a matrix
@@ -63,31 +63,11 @@ def agreement(run: Run, split: str, result: clusters.Clusters) -> tuple[float, f
     return 100 * float(shares[0]), 100 * float(shares[1])
 
 
-def view_of(run: Run, split: str) -> concepts.ConceptView:
-    """The concept branch of a run that has one."""
-    view = run.concepts(split)
-    assert view is not None
-    return view
-
-
-def attention_of(run: Run, split: str, modality: Modality) -> concepts.AttentionSummary:
-    """The attention of all images or captions of the split, or of its sample."""
-    sample = run.sample(split)
-    rows = None if sample is None else (sample.images if modality == "image" else sample.texts)
-    return concepts.summarise_attention(view_of(run, split), modality, rows)
-
-
-def shared_attention(run: Run, split: str) -> concepts.SharedAttention:
-    """The attention that captions share with their images."""
-    sample = run.sample(split)
-    texts = None if sample is None else sample.texts
-    return concepts.shared_attention(view_of(run, split), run.image_of_text(split), texts)
-
-
 def concept_table(run: Run, split: str) -> pd.DataFrame:
     """`ConceptView.table` with the attention (%) every concept gets: image, text, and read, their mean."""
-    images, texts = (100 * attention_of(run, split, modality).mean for modality in SIDES)
-    return view_of(run, split).table().assign(image=images, text=texts, read=(images + texts) / 2)
+    images, texts = (100 * concept_attention.attention_of(run, split, modality).mean for modality in BOTH)
+    table = concept_attention.view_of(run, split).table()
+    return table.assign(image=images, text=texts, read=(images + texts) / 2)
 
 
 def concept_graph(
@@ -95,7 +75,7 @@ def concept_graph(
 ) -> tuple[concepts.ConceptGraph, int]:
     """The strongest concepts and the chosen one, if it is of the kind, or (`around`) its neighbourhood; and how many
     there were to choose from."""
-    view = view_of(run, split)
+    view = concept_attention.view_of(run, split)
     if around and concept is not None:
         neighbourhood = concepts.neighbourhood(view.edges(), concept, len(view.words))
         return concepts.graph_of(view, neighbourhood[:count]), len(neighbourhood)
@@ -108,52 +88,13 @@ def concept_graph(
 
 def same_graph(first: Run, second: Run, split: str) -> bool:
     """True if two runs have the same concepts with the same edges."""
-    a, b = view_of(first, split), view_of(second, split)
+    a, b = concept_attention.view_of(first, split), concept_attention.view_of(second, split)
     return a.words == b.words and a.edges().equals(b.edges())
-
-
-def disagreements(run: Run, split: str) -> pd.DataFrame:
-    """Every caption with its image: caption, image, shared (%), what either reads most and how much (%), rank;
-    the least shared first, among equal shares the most confident."""
-    names = np.array(view_of(run, split).names, dtype=object)
-    shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in SIDES))
-    owner = run.image_of_text(split)[shared.texts]
-    row = np.searchsorted(image.samples, owner)
-    columns = {
-        "caption": shared.texts,
-        "image": owner,
-        "shared": 100 * shared.own,
-        "image_reads": names[image.first[row]],
-        "image_share": 100 * image.share[row],
-        "caption_reads": names[text.first],
-        "caption_share": 100 * text.share,
-        "rank": run.ranks(split)["t2i"][shared.texts] + 1,
-    }
-    order = np.lexsort((-columns["image_share"] * columns["caption_share"], columns["shared"].round(1)))
-    return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
-
-
-def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
-    """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
-    they have in common, and the effective number of concepts either reads."""
-    view, image = view_of(run, split), int(run.image_of_text(split)[text])
-    table = view.disagreement(image, text, top=len(view.words))
-    table["word"] = np.array(view.names, dtype=object)[table["concept"]]
-    for side in SIDES:
-        table[side] /= max(float(table[side].sum()), 1e-12)
-    shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
-    strongest = pd.concat([table.nlargest(top, side) for side in SIDES]).drop_duplicates("concept")
-    total = (strongest["image"] + strongest["text"]).to_numpy()
-    order = np.argsort(-total, kind="stable")
-    strongest = strongest.iloc[order[total[order] >= 0.0005]].reset_index(drop=True)
-    samples = zip(SIDES, (image, text), strict=True)
-    read = {side: concepts.summarise_attention(view, side, np.array([sample])) for side, sample in samples}
-    return strongest, shared, {side: float(summary.perplexity[0]) for side, summary in read.items()}
 
 
 def top_readers(run: Run, split: str, concept: int, modality: Modality, top: int, rows: Rows) -> pd.DataFrame:
     """`ConceptView.readers`, without those that do not read the concept at all."""
-    readers = view_of(run, split).readers(concept, modality, top=top, within=rows)
+    readers = concept_attention.view_of(run, split).readers(concept, modality, top=top, within=rows)
     return readers[readers["attention"] > 0]
 
 

@@ -59,9 +59,8 @@ def training_runs() -> list[TrainingRun]:
         run, of_job = by_name.get(name), job_name(name)
         entry = TrainingRun(name, run, jobs.current(of_job), of_job)
         of_demo = run is not None and demo is not None and demo.running and run.status.get("pid") == demo.pid
-        trains = run is not None and (
-            run.state != "finished" or not run.splits
-        )  # one job trains all demo runs in turn
+        # one job trains all demo runs in turn
+        trains = run is not None and (run.state != "finished" or not run.splits)
         if of_demo and trains and not entry.stoppable:
             entry = TrainingRun(name, run, demo, jobs.TRAINING)
         entries.append(entry)

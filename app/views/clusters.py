@@ -11,6 +11,7 @@ from app import charts, jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
 from app.components import cards, downloads
+from app.components.columns import columns_of
 from app.components.controls import (
     advanced,
     choose_one,
@@ -29,23 +30,9 @@ from app.views.samples import sample_card
 LEAST, MOST = 2, 2000
 TARGET, CHART = "cluster", "cluster-map"
 CARDS_SHOWN, WORDS_SHOWN = 10, 12
-OFFLINE = (
-    "Offline k-means of the finished embeddings, each caption joined with its image as for CODER’s prototypes. It "
-    "shows which pairs lie together; training did not use it."
-)
-LEARNED = "Prototypes that training updates on the fly (CODER eq. 7). The classifier assigns images and captions alone."
 KINDS = {"near": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
 KINDS |= {"between": "Close to another cluster"}
-COLUMNS = {
-    "cluster": Column("cluster", "d"),
-    "words": Column("marking words"),
-    "size": Column("pairs", ",d"),
-    "inside": Column("of the slice", ",d", "slice"),
-    "images": Column("images", ",d"),
-    "agreement": Column("agree", ".0f", "agreement", " %"),
-    "cohesion": Column("cohesion", ".2f", "cohesion"),
-    "trained": Column("in training", ",d", "in training"),
-}
+COLUMNS = columns_of("clusters")
 NEAR = {name: COLUMNS.get(name, Column("cosine", ".2f")) for name in ("cluster", "cosine", "words")}
 Clusters = clusters.Clusters
 Result = StoredResult[Clusters]
@@ -63,7 +50,7 @@ def show(choice: Choice) -> None:
         runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
         run = choose_run("Show", runs, "clusters-run")
     only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
-    cards.note(OFFLINE if settings else LEARNED + only)
+    cards.note(cards.HOW_TO_READ[f"clusters {'offline' if settings else 'learned'}"] + only)
     results = {one.name: questions.clusters_of(opened_run(one), split, settings) for one in runs}
     lacking = [one for one in runs if results[one.name].value is None]
     if lacking and settings is not None:
@@ -187,9 +174,8 @@ def _concepts(table: pd.DataFrame) -> None:
 
 
 def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame) -> None:
-    kind = choose_one(
-        "Members", KINDS if len(near) else {"near": KINDS["near"], "edge": KINDS["edge"]}, "members"
-    )
+    kinds = KINDS if len(near) else {kind: KINDS[kind] for kind in ("near", "edge")}
+    kind = choose_one("Members", kinds, "members")
     if kind == "between":
         names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
         other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
@@ -201,23 +187,19 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
         pairs = pairs[choice.inside("text", pairs["caption"]) & ~(pairs["agree"] & (kind == "apart"))]
         pairs = pairs.iloc[::-1] if kind == "edge" else pairs
         labels = zip(pairs["agree"], pairs["image_label"], pairs["text_label"], strict=True)
-        score, notes = (
-            "cosine",
-            ["" if agree else f" (image in {i}, caption in {t})" for agree, i, t in labels],
-        )
+        score = "cosine"
+        notes = ["" if agree else f" (image in {i}, caption in {t})" for agree, i, t in labels]
         order = ", and, where they differ, the clusters of image and caption"
     if not len(pairs):
-        fact = "All images and captions of this cluster agree."
-        fact = "The slice holds no such pair of this cluster." if choice.slice else fact
-        cards.empty(
-            fact, "Show other members, or clear the slice." if choice.slice else "Show other members."
-        )
+        fact, fix = "All images and captions of this cluster agree.", "Show other members."
+        if choice.slice:
+            fact, fix = "The slice holds no such pair of this cluster.", "Clear it, or show other members."
+        cards.empty(fact, fix)
         return
     images = pairs["image"].nunique()
-    cards.note(
-        f"{count(len(pairs), 'pair')} of {count(images, 'image')}, {min(CARDS_SHOWN, images):,} shown: the image’s "
-        f"number, its captions here with the cosine of the pair to the centroid{order}."
-    )
+    counts = {"pairs": count(len(pairs), "pair"), "images": count(images, "image")}
+    shown = min(CARDS_SHOWN, images)
+    cards.note(cards.HOW_TO_READ["members of a cluster"].format(**counts, shown=shown, order=order))
     _cards(run, choice, pairs, score, notes)
 
 

@@ -9,23 +9,17 @@ import numpy as np
 import streamlit as st
 
 from app import charts, questions
-from app.ask import Modality, Run, RunSummary, ask, ask_both, concepts
+from app.ask import BOTH, Modality, Run, RunSummary, ask, ask_both, concept_attention, concepts
 from app.choice import UNITS, Choice, put, tone
 from app.components import cards, downloads
+from app.components.columns import columns_of
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.selection import selected_points
-from app.components.table import Column, rows_table
+from app.components.table import rows_table
 from app.components.unavailable import runs_with
 from app.questions import Strength
 from app.views.samples import note_sample, note_slice, sample_card, sample_table, show_sample, step_samples
 
-LACKING = {
-    "trained": "without a concept branch",
-    "imported": "which have no concept branch",
-    "fix": "Train one on the Train page with a preset that has it: coder-demo takes a few minutes on the built-in "
-    "pictures; coder-flickr8k, coder-f30k-bigru and the other coder- presets are for your own data.",
-    "preset": "coder-demo",
-}
 CONCEPT, CAPTION = "concept", "caption"
 LOOK, LOOKS = "concepts-of", {"words": "Concepts", "pairs": "Images and captions"}
 MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 6
@@ -34,28 +28,13 @@ AT_CHANCE = "Images share hardly more attention with their own captions than wit
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
 BY: dict[Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
-DISAGREEMENTS = {
-    "image_reads": Column("image’s top concept", "", "attention"),
-    "caption_reads": Column("caption’s top concept", "", "attention"),
-    "image_share": Column("image’s share, %", ".0f", "attention"),
-    "caption_share": Column("caption’s share, %", ".0f", "attention"),
-    "shared": Column("shared, %", ".1f", "shared"),
-    "rank": Column("rank", ",d", "rank"),
-}
-COLUMNS = {
-    "word": Column("concept"),
-    "kind": Column("kind"),
-    "image": Column("images’ attention, %", ".2f", "attention"),
-    "text": Column("captions’ attention, %", ".2f", "attention"),
-    "count": Column("training captions", ",d"),
-    "reads": Column("reads", ",d", "concept edge"),
-    "read_by": Column("read by", ",d", "concept edge"),
-    "forms": Column("word forms"),
-}
+DISAGREEMENTS = columns_of("disagreements")
+COLUMNS = columns_of("concepts")
 
 
 def show(choice: Choice) -> None:
-    runs = runs_with(choice, lambda run, split: ask(Run.concepts, run, split) is not None, **LACKING)
+    lacking = cards.HOW_TO_READ["without concepts"]
+    runs = runs_with(choice, lambda run, split: ask(Run.concepts, run, split) is not None, **lacking)
     if not runs:
         return
     note_sample(runs[-1], choice.split, "attended")
@@ -69,7 +48,7 @@ def show(choice: Choice) -> None:
 
 
 def names_of(run: RunSummary, split: str) -> list[str]:
-    return ask(questions.view_of, run, split).names
+    return ask(concept_attention.view_of, run, split).names
 
 
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
@@ -132,46 +111,39 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     cards.heading("How many concepts does a sample read?")
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
-        return ask(questions.attention_of, run, choice.split, side)
+        whole = ask(concept_attention.attention_of, run, choice.split, side)
+        rows, of_samples = choice.inside(side, whole.samples), ("samples", "perplexity", "first", "share")
+        return replace(whole, **{name: getattr(whole, name)[rows] for name in of_samples})
 
-    inside = {side: choice.inside(side, attention(runs[-1], side).samples) for side in questions.SIDES}
     note_slice(choice, "text")
-    if not all(rows.any() for rows in inside.values()):
+    if not all(len(attention(runs[-1], side).samples) for side in BOTH):
         fact = "The slice holds none of these captions."
         cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
     for run in runs:
         if len(runs) > 1:
             cards.label(run.name)
-        image, text = (_part(attention(run, side), inside[side]) for side in questions.SIDES)
-        shared, total = ask(questions.shared_attention, run, choice.split), len(image.mean)
-        share, by_chance = (100 * values[inside["text"]].mean() for values in (shared.own, shared.other))
-        cards.metrics(
-            [
-                cards.Metric("per image", *_typical(image), "concepts read"),
-                cards.Metric("per caption", *_typical(text), "concepts read"),
-                cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
-                cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
-                cards.Metric("shared attention", f"{share:.1f} %", f"{by_chance:.1f} % by chance", "shared"),
-            ]
-        )
+        image, text = (attention(run, side) for side in BOTH)
+        shared, total = ask(concept_attention.shared_attention, run, choice.split), len(image.mean)
+        rows = choice.inside("text", shared.texts)
+        share, by_chance = (100 * values[rows].mean() for values in (shared.own, shared.other))
+        items = [
+            cards.Metric("per image", *_typical(image), "concepts read"),
+            cards.Metric("per caption", *_typical(text), "concepts read"),
+            cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
+            cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
+            cards.Metric("shared attention", f"{share:.1f} %", f"{by_chance:.1f} % by chance", "shared"),
+        ]
+        cards.metrics(items)
         if share - by_chance < LITTLE:
             cards.note(AT_CHANCE)
-        if not ask(questions.view_of, run, choice.split).whole:
+        if not ask(concept_attention.view_of, run, choice.split).whole:
             cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
-    numbers = {
-        UNITS[side]: {run.name: attention(run, side).perplexity[inside[side]] for run in runs}
-        for side in questions.SIDES
-    }
+    numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())
-    for side, figure in side_by_side(zip(questions.SIDES, figures, strict=True)):
+    for side, figure in side_by_side(zip(BOTH, figures, strict=True)):
         cards.label(UNITS[side].capitalize())
         downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} read")
-
-
-def _part(attention: concepts.AttentionSummary, rows: np.ndarray) -> concepts.AttentionSummary:
-    parts = {name: getattr(attention, name)[rows] for name in ("samples", "perplexity", "first", "share")}
-    return replace(attention, **parts)
 
 
 def _typical(attention: concepts.AttentionSummary) -> tuple[str, str]:
@@ -186,7 +158,7 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         run = choose_run("Run", runs, "pairs-of")
         orders = {"least": "Least shared", "most": "Most shared"}
         first = choose_one("First", orders, "first", cards.tip("shared"))
-    table = ask(questions.disagreements, run, choice.split)
+    table = ask(concept_attention.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     captions, values = table["caption"].to_numpy(), table.drop(columns=["caption", "image"])
     file = f"concepts-{choice.split}-shared-{run.name}"
@@ -202,7 +174,7 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
     show_sample(choice, "text", number, CAPTION)
     for position, run in enumerate(side_by_side(runs)):
         cards.label(run.name)
-        rows, shared, perplexity = ask(questions.pair_concepts, run, choice.split, number, STRONGEST)
+        rows, shared, perplexity = ask(concept_attention.pair_concepts, run, choice.split, number, STRONGEST)
         rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
         items = [
             cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
@@ -230,7 +202,7 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
             f"In {concept['count']:,} training captions ({concept['forms']}). It has {concept['image']:.2f} % of the "
             f"images’ attention and {concept['text']:.2f} % of the captions’."
         )
-        for side in side_by_side(questions.SIDES, "small"):
+        for side in side_by_side(BOTH, "small"):
             _readers(run, choice, names.index(word), side)
 
 

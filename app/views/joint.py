@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, questions
-from app.ask import Run, Sample, ask, ask_all, joint_space, opened_run
+from app.ask import BOTH, Run, Sample, ask, ask_all, joint_space, opened_run
 from app.choice import Choice, bound_number, set_value
 from app.components import cards
 from app.components.controls import advanced, choose_one, row, show_work, switch
@@ -14,12 +14,8 @@ from app.components.words import count, duration
 from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
 
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
-MODALITIES: dict[joint_space.Modalities, str] = {
-    "both": "Both",
-    "images": "Images",
-    "captions": "Captions",
-    "centred": "Both, centred",
-}
+MODALITIES: dict[joint_space.Modalities, str] = {"both": "Both", "images": "Images", "captions": "Captions"}
+MODALITIES |= {"centred": "Both, centred"}
 Layouts = list[joint_space.Layout]
 
 
@@ -28,8 +24,7 @@ def show(choice: Choice) -> None:
     with row():
         settings = choose_settings()
     tables = tables_of(choice, sample)
-    ranks = ask(Run.ranks, choice.first, choice.split)
-    images, captions = len(ranks["i2t"]), len(ranks["t2i"])
+    images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
     total = {"images": images, "captions": captions}.get(settings.modalities, images + captions)
     layouts: Layouts = []
     if fact := why_not(settings.method, total):
@@ -44,7 +39,9 @@ def show(choice: Choice) -> None:
     if len(planes[0]) > len(points):  # a stored map has all points
         planes = [plane[points - (images if settings.modalities == "captions" else 0)] for plane in planes]
     explore(choice, planes, tables, settings.modalities, remark(choice, layouts))
-    show_gap(choice, sample)
+    cards.heading("How far apart are images and texts?")
+    term, gaps = "modality gap", choice.ask_each(joint_space.modality_gap, sample=sample)
+    cards.metrics(cards.Metric(f"{term} of {name}", f"{gap:.3f}", "", term) for name, gap in gaps.items())
 
 
 def drawn_sample(choice: Choice) -> Sample | None:
@@ -54,10 +51,8 @@ def drawn_sample(choice: Choice) -> Sample | None:
     total, drawn = sample.of_images + sample.of_texts, len(sample.images) + len(sample.texts)
     if switch(f"Use all {total:,} samples (takes a minute)", "everything"):
         return None
-    cards.note(
-        f"{drawn:,} of {total:,} samples, drawn at random: {len(sample.images):,} of {sample.of_images:,} images with "
-        "their captions. This page shows only these; ranks are over the whole split, hubness counts only these queries."
-    )
+    numbers = {"drawn": drawn, "total": total, "images": len(sample.images), "of_images": sample.of_images}
+    cards.note(cards.HOW_TO_READ["sample drawn"].format(**numbers))
     return sample
 
 
@@ -83,16 +78,6 @@ def choose_settings() -> joint_space.LayoutSettings:
         return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
 
 
-def show_gap(choice: Choice, sample: Sample | None) -> None:
-    """The modality gap of every run: of its embeddings, not of the map."""
-    cards.heading("How far apart are images and texts?")
-    gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
-    cards.metrics(
-        cards.Metric(f"modality gap of {name}", f"{gap:.3f}", "", "modality gap")
-        for name, gap in gaps.items()
-    )
-
-
 def remark(choice: Choice, layouts: Layouts) -> str:
     notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
     parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
@@ -100,10 +85,8 @@ def remark(choice: Choice, layouts: Layouts) -> str:
     if shares is not None:
         parts.append(f"The map shows {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
     if disparity is not None:
-        parts.append(
-            f"The map of {choice.last.name} is turned, mirrored and shifted to lie as close as possible to that of "
-            f"{choice.first.name}, at the same size; {100 * disparity:.0f} % of the variance still differs."
-        )
+        names = {"last": choice.last.name, "first": choice.first.name}
+        parts.append(cards.HOW_TO_READ["map aligned"].format(share=100 * disparity, **names))
     if any(concepts is not None for concepts in choice.ask_each(Run.concepts).values()):
         parts.append("The map shows the instance embeddings; ranks use both branches.")
     return " ".join(parts)

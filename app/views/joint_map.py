@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts, questions
-from app.ask import Modality, Run, Sample, ask, clusters, joint_space, opened_run
+from app.ask import Modality, Run, Sample, clusters, joint_space, opened_run
 from app.choice import Choice, bound, set_value, tone
 from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
@@ -45,7 +45,7 @@ def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
     """The rows of a table's samples among all points of the split, images first; ascending."""
-    images = len(ask(Run.ranks, choice.first, choice.split)["i2t"])
+    images = choice.ask(Run.count, "image")
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
 
@@ -79,10 +79,9 @@ class Shown:
         """Numbers of the points among all of the split."""
         return point_rows(self.choice, self.tables[0])
 
-    @cached_property
+    @property
     def of_split(self) -> tuple[int, int]:
-        ranks = ask(Run.ranks, self.choice.first, self.choice.split)
-        return len(ranks["i2t"]), len(ranks["t2i"])
+        return self.choice.ask(Run.count, "image"), self.choice.ask(Run.count, "text")
 
     def counted(self, points: np.ndarray) -> list[str]:
         images = int((points < self.images).sum())

@@ -58,23 +58,15 @@ def _values(loss: Loss) -> str:
 
 def _own_values(run: RunSummary, split: str, derived: bool) -> str:
     """The values that a run was trained with, or those that stand for them, and with `derived` where they come from."""
+    usual = "so the paper’s values stand for its own"
     if not run.imported:
         loss = opened_run(run).loss
-        measure = (
-            "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
-        )
-        used = f"trained with {_values(loss)}, diversity by {measure}"
-        return (
-            used if loss.trained else "trained without CODER’s eq. 4, so the paper’s values stand for its own"
-        )
+        by = "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
+        used = f"trained with {_values(loss)}, diversity by {by}"
+        return used if loss.trained else f"trained without CODER’s eq. 4, {usual}"
     fit = ask(similarity.values_from_similarities, run, split)
     if fit.negatives != fit.negatives:
-        return "imported and without negatives here, so the paper’s values stand for its own"
+        return f"imported and without negatives here, {usual}"
     values = f"imported, its similarities suggest μ = {fit.loss.temperature:g}, γ = {fit.loss.gamma:g}"
-    if not derived:
-        return values
-    return (
-        f"{values}. γ is midway between the 99th percentile of other pairs ({fit.negatives_top:z.2f}) and the median of "
-        f"matching pairs ({fit.positives:z.2f}), μ a third of the distance between the medians ({fit.negatives:z.2f}, "
-        f"{fit.positives:z.2f})"
-    )
+    origin = cards.HOW_TO_READ["values from similarities"].format(fit=fit)
+    return f"{values}. {origin}" if derived else values

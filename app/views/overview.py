@@ -25,7 +25,7 @@ from app.ask import (
     run_faults,
     slices,
 )
-from app.choice import QUERIES, Choice, tone
+from app.choice import DIRECTIONS, QUERIES, Choice, tone
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.selection import by_outcome
@@ -39,13 +39,9 @@ Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 
 METRICS = {f"{way}2{to}_r{k}": f"{way}→{to} R@{k}" for way, to in ("it", "ti") for k in (1, 5, 10)}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
-HEADLINE = (
-    ("R@sum", "rsum", "R@sum"),
-    ("image → text R@1", "i2t_r1", "R@K"),
-    ("text → image R@1", "t2i_r1", "R@K"),
-    ("image → text MedR", "i2t_medr", "MedR"),
-    ("text → image MedR", "t2i_medr", "MedR"),
-)
+HEADLINE = [("R@sum", "rsum", "R@sum")]  # label, key of the metrics, term
+HEADLINE += [(f"{label} R@1", f"{direction}_r1", "R@K") for direction, label in DIRECTIONS.items()]
+HEADLINE += [(f"{label} MedR", f"{direction}_medr", "MedR") for direction, label in DIRECTIONS.items()]
 RECALLS = {name: Column(name, ".1f", "R@K") for name in METRICS.values()}
 RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
 COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
@@ -123,10 +119,8 @@ def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
     if captions is None:
         return {run.name: run.metrics[split] for run in evaluated}
     images = count(len(choice.members("image")), "image")
-    cards.note(
-        f"Metrics, gains, recall and answers are over the {count(len(captions), 'caption')} ({images}) of the slice "
-        f"{choice.slice}. Their candidates are not filtered."
-    )
+    numbers = {"captions": count(len(captions), "caption"), "images": images, "slice": choice.slice}
+    cards.note(cards.HOW_TO_READ["numbers of a slice"].format(**numbers))
     return {run.name: ask(slices.slice_metrics, run, split, captions) for run in evaluated}
 
 
@@ -206,18 +200,12 @@ def show_table(choice: Choice) -> None:
 
 def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
     known, metrics, samples = listing.facts(run), run.metrics.get(split, {}), run.samples.get(split)
-    return {
-        "run": run.name,
-        "from": known["from"],
-        "loss": known["loss"],
-        **{label: metrics.get(key) for key, label in METRICS.items()},
-        "state": run.state,
-        "date": known["created"][:10],
-        **{name: known[name] for name in ("data", "seed", "epochs")},
-        "split": split,
-        "images": samples and samples.images,
-        "captions": samples and samples.captions,
-    }
+    row = {"run": run.name, "from": known["from"], "loss": known["loss"]}
+    row |= {label: metrics.get(key) for key, label in METRICS.items()}
+    row |= {"state": run.state, "date": known["created"][:10]}
+    row |= {name: known[name] for name in ("data", "seed", "epochs")}
+    counts = {"images": samples and samples.images, "captions": samples and samples.captions}
+    return {**row, "split": split, **counts}
 
 
 def show_differences(runs: Runs) -> None:
@@ -249,10 +237,7 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
             for recall in recalls:
                 cards.note(ask_both(retrieval.gain_in_words, first, run, split, recall, captions))
         return
-    cards.note(
-        f"Gains over {first.name} in points, with 95% intervals of a paired bootstrap over images. One that holds zero "
-        "may be noise: other images could undo it."
-    )
+    cards.note(cards.HOW_TO_READ["gains over a run"].format(first=first.name))
     changes = [ask_both(retrieval.gains, first, run, split, captions) for run in compared]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
@@ -293,9 +278,8 @@ def show_separation(runs: Runs, split: str) -> None:
         note = f" Counted over {sampled.images:,} of {sampled.of_images:,} images, drawn at random; the means are exact."
     cards.heading("How well are matching pairs separated from the others?", note=note)
     pairs = {name: (counts.positive, counts.negative) for name, counts in counted.items()}
-    downloads.chart(
-        charts.similarity_curves(pairs, sampled.edges, tone()), "similarities", "similarities of pairs"
-    )
+    figure = charts.similarity_curves(pairs, sampled.edges, tone())
+    downloads.chart(figure, "similarities", "similarities of pairs")
     means = [ask(joint_space.score_separation, run, split) for run in evaluated if run.name in counted]
     numbers = [(mean.positive, mean.negative, mean.mean_distance) for mean in means]
     table = pd.DataFrame(numbers, columns=list(SEPARATION)[1:])

@@ -11,6 +11,7 @@ from app import judging
 from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
 from app.components import cards, downloads, reviewing
+from app.components.columns import columns_of
 from app.components.controls import button, choose_one, pick, row, side_by_side
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, plain_table, rows_table
@@ -23,31 +24,8 @@ SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
 WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
 WORDS |= {"label-right": "label is right", "none": "remark"}
-HOW = {
-    "ambiguous": "Captions with the lowest diversity, each with its own image.",
-    "near": "Captions that miss their image by the smallest margin, each with the image ranked above it.",
-    "likely": "Unlabelled results whose captions suggest a match. A guess.",
-}
-RECALLS = {
-    "run": Column("run"),
-    "direction": Column("direction"),
-    "queries": Column("queries", term="changed queries"),
-    "count": Column("number", ",d"),
-    "labels_1": Column("R@1 labels", ".1f", "R@K"),
-    "reviewed_1": Column("R@1 reviewed", ".1f", "reviewed"),
-    "change": Column("change of R@1", term="change of recall", right=True),
-    "labels_5": Column("R@5 labels", ".1f", "R@K"),
-    "reviewed_5": Column("R@5 reviewed", ".1f", "reviewed"),
-    "labels_10": Column("R@10 labels", ".1f", "R@K"),
-    "reviewed_10": Column("R@10 reviewed", ".1f", "reviewed"),
-}
-AGREEMENT = {
-    "first": Column("reviewer"),
-    "second": Column("and"),
-    "pairs": Column("pairs", ",d"),
-    "same": Column("same verdict", ".1f", "", " %"),
-    "kappa": Column("Cohen’s κ", ".2f", "kappa"),
-}
+RECALLS = columns_of("reviewed-recall")
+AGREEMENT = columns_of("agreement")
 
 
 def show(choice: Choice) -> None:
@@ -66,7 +44,7 @@ def show_queue(choice: Choice) -> None:
     with row():
         kind = choose_one("Queue", judging.QUEUES, "queue", cards.tip("queue"))
         reviewing.reviewer_field()
-    cards.note(HOW[kind])
+    cards.note(cards.HOW_TO_READ[f"queue {kind}"])
     if kind != "likely":
         note_sample(run, choice.split)
     elif (sample := choice.ask(Run.query_sample)) is not None:
@@ -127,11 +105,8 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         sample: tuple[Modality, int] = ("text", caption) if number == owner else ("image", number)
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
         more = cards.opening_html("Open this sample", *sample)
-        st.html(
-            cards.sample_html(
-                choice.ask(Run.picture, number), [captions[caption], *rest], name, 0, number, more
-            )
-        )
+        picture, texts = choice.ask(Run.picture, number), [captions[caption], *rest]
+        st.html(cards.sample_html(picture, texts, name, 0, number, more))
 
 
 def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
@@ -229,11 +204,7 @@ def show_agreement(reviews: judging.Reviews) -> None:
     if len(table):
         plain_table(table, AGREEMENT, "agreement", "pairs of reviewers")
         return
-    cards.empty(
-        "No two reviewers have judged the same pair.",
-        "Give another name above and judge the queue again; files of two people are joined by "
-        "python -m coder_core.reviews merge.",
-    )
+    cards.empty("No two reviewers have judged the same pair.", cards.HOW_TO_READ["judge again"])
 
 
 def show_training(choice: Choice, reviews: judging.Reviews) -> None:

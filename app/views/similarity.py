@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
-from app.ask import InputError, Run, ask, similarity
+from app.ask import BOTH, InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice, bound, tone
 from app.components import cards, downloads, events, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
@@ -20,12 +20,8 @@ from app.views import loss_values
 from app.views.samples import similar_button
 
 MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entropy"}
-SOURCES: dict[similarity.Source, str] = {
-    "seed": "Random",
-    "hardest": "Hardest",
-    "chosen": "Selection",
-    "split": "Whole split",
-}
+SOURCES: dict[similarity.Source, str] = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection"}
+SOURCES |= {"split": "Whole split"}
 ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
 PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
@@ -125,18 +121,14 @@ def choose_settings(choice: Choice) -> MatrixSettings:
 
 def instance_branch(choice: Choice) -> str:
     names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
-    if not names:
-        return ""
-    return (
-        f" S is that of the instance branch, which eq. 4 uses; {' and '.join(names)} also ranks by concepts."
-    )
+    return cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""
 
 
 def choose_pair(shown: Matrices) -> Cell:
     """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
     choice, settings, batch = shown.choice, shown.settings, shown.batch
     hardest = ask(questions.hardest_negative, choice.last, settings, batch, shown.last)
-    images, captions = (choice.ask(Run.count, modality) for modality in questions.SIDES)
+    images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
     cards.heading("One pair")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image = whole_number("Image", 0, images - 1, hardest[0], "pair-image", 100)

@@ -8,6 +8,7 @@ from app import charts
 from app.ask import Run, RunSummary, ask, slices
 from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
+from app.components.columns import columns_of
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, rows_table
 
@@ -22,11 +23,7 @@ def show(choice: Choice) -> None:
         modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
     beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
-    cards.note(
-        f"{runs[-1].name} is judged{beside}. Slices are ordered by one half of the images, and all numbers are of the "
-        "other half, with 95% intervals over images, so the worst of many slices is not worst by chance. The sidebar "
-        "counts both halves."
-    )
+    cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     counted = len(ask(slices.images_counted, choice.first, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
     if counted < images:
@@ -53,11 +50,7 @@ def show(choice: Choice) -> None:
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:
     values = table[["label", "queries"]].assign(excess=table["excess"].round() + 0.0)  # no "-0"
-    columns = {
-        "label": Column("slice", "", "slice"),
-        "queries": Column("queries", ",d"),
-        "excess": Column("excess misses", "+,.0f", "excess"),
-    }
+    columns = columns_of("slices")
     for number, run in enumerate(runs):
         names = [f"{name}_{number}" for name in ("recall", "low", "high")]
         values[names[0]] = _intervals(table[names], "{:.1f} [{:.1f}, {:.1f}]")

@@ -11,32 +11,26 @@ from app.components.links import page_link
 from app.views.training import NOT_STARTED
 from app.views.training.demo import show_demo
 
-FIRST = {  # page → the question that it answers
-    "overview": "Which run is better, and is it noise?",
-    "retrieval": "Which queries fail, and is the answer wrong?",
-    "diversity": "Which captions are ambiguous?",
-    "joint": "Do images and texts share one space?",
-    "data": "What is wrong with the data?",
-    "train": "Train a run of your own",
-}
+FIRST = cards.HOW_TO_READ["first pages"]  # page → the question that it answers
 
 
 def show() -> None:
     job = jobs.current()
     if job is not None and job.running:
-        cards.question("How far is the demo?")
+        cards.question("How far is the demo?", cards.HOW_TO_READ["the demo"])
         watch()
     elif any(run.usable for run in all_runs()):
         cards.question("What would you like to see first?")
         for name, label in FIRST.items():
             page_link(name, label)
     else:
-        cards.question("Nothing is trained yet. Start with the demo?")
+        cards.question("Nothing is trained yet. Start with the demo?", cards.HOW_TO_READ["the demo"])
         if job is not None:
             fix = "The output below says why. Then start it again."
             cards.empty("Training ended without a finished run.", fix)
             st.code(job.output, language=None)
-        start = (attempt, NOT_STARTED, jobs.start_demo)
+        command = jobs.module_command(jobs.TRAIN, "--root", str(jobs.runs_root()))
+        start = (attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
         button("Train the demo", "train-demo", "play_circle", *start, type="primary")
         cards.refusal()
         cards.faults(run_faults())

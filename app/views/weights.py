@@ -11,32 +11,23 @@ from app import charts
 from app.ask import Runs, RunSummary, ask, sample_weights
 from app.choice import Choice, opened, tone
 from app.components import cards, downloads
+from app.components.columns import columns_of
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row, side_by_side
 from app.components.table import Column, plain_table
 from app.components.unavailable import runs_with
 from app.questions import Rows
 from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
 
-LACKING = {
-    "trained": "without sample weights",
-    "imported": "which have no sample weights",
-    "fix": "Train with --sample-weights diversity, discrepancy or combined (on the Train page, set “sample weights”), or "
-    "evaluate such a run on this split.",
-}
 EXTREMES = 3
 TARGET = "weighed"
 WEIGHT = sample_weights.WEIGHT
-COLUMNS = {
-    WEIGHT: Column("weight", ".3f", "sample weight"),
-    sample_weights.DIVERSITY: Column("DIVERSITY", ".4f", "DIVERSITY"),
-    sample_weights.DISCREPANCY: Column("DISCREPANCY", ".4f", "DISCREPANCY"),
-    sample_weights.CODER: Column("CODER’s SD", ".4f", "SD"),
-}
+COLUMNS = columns_of("weights")
 NAMES = {name: column.label for name, column in COLUMNS.items()}
 
 
 def show(choice: Choice) -> None:
-    runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), **LACKING)
+    lacking = cards.HOW_TO_READ["without sample weights"]
+    runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), **lacking)
     if not runs:
         return
     captions = choice.captions

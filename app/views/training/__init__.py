@@ -12,10 +12,6 @@ from app.components.controls import button, pick
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 
 EVERY, NOT_STARTED = "2s", "Nothing was started."
-EVALUATED = {
-    "dev": "Rank dev with the best model so far, so that every page can show this run.",
-    "train": "Rank the train pairs, so that they can be judged: training uses verdicts on these alone.",
-}
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
@@ -60,7 +56,7 @@ def _draw(entry: training.TrainingRun) -> None:
             button("Resume", "train-resume", "play_arrow", *action, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
-    for split in () if entry.alive else EVALUATED:
+    for split in () if entry.alive else ("dev", "train"):
         offer_evaluation(run, split)
     cards.refusal()
     for fault in read.faults:
@@ -112,7 +108,7 @@ def offer_evaluation(run: RunSummary, split: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             action = (attempt, NOT_STARTED, training.evaluate, run, split)
             button(f"Evaluate on {split}", f"evaluate-{split}", "leaderboard", *action)
-            cards.note(EVALUATED[split])
+            cards.note(cards.HOW_TO_READ[f"evaluate on {split}"])
 
     watch()
 

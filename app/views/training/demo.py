@@ -53,10 +53,9 @@ def show_demo(job: jobs.Job) -> None:
         told[name] = steps_done(run)[1].removeprefix("running: ") + latest(curves_of(run).epochs)
     over = [name for name in told if runs[name].state == "finished"]
     now, *later = [name for name in DEMO_RUNS if name not in over] or [""]
-    if (
-        now not in runs and job.progress is not None and job.progress.state == "running"
-    ):  # it is being prepared
-        told[now] = html.escape(job.progress.phase)
+    progress = job.progress
+    if now not in runs and progress is not None and progress.state == "running":  # it is being prepared
+        told[now] = html.escape(progress.phase)
     lines = [f"Now {now}: {told.get(now, 'starting')}"] if now else []
     lines += [f"Then {' and '.join(later)}"] if later else []
     lines += [f"{name}: {told[name]}" for name in over]

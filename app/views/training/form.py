@@ -25,10 +25,6 @@ ASKED = "train-asked"
 COLUMNS = 4
 NONE_CHANGED = "none: all as in the preset"
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
-DATA_HELP = (
-    "The built-in pictures, and the data sets in data/ or in the folders that CODER_DATA named when the app was "
-    "started. No other folder can be used from here."
-)
 
 
 def words(key: str) -> str:
@@ -120,8 +116,8 @@ def _begin_form() -> Form:
     linked_preset = st.query_params.get("preset", "demo")
     fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in starting.presets(data)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        fit = fits[0] if fits else 0
-        data = data_sets[pick("Data set", data_sets, "data", 240, index=fit, help=DATA_HELP)]
+        look: dict[str, Any] = {"index": fits[0] if fits else 0, "help": cards.tip("data set")}
+        data = data_sets[pick("Data set", data_sets, "data", 240, **look)]
         presets = starting.presets(data)
         names = list(presets)
         preset = pick("Preset", names, "preset", 240, index=names.index("demo") if "demo" in names else 0)
@@ -171,10 +167,9 @@ def show_link(
     general = [key for key in changes if options[key].section not in METHODS]
     values["set"] = list(dict.fromkeys(map(words, (*USUAL, *general))))
     for section in METHODS:
-        keys = [key for key in changes if options[key].section == section]
-        values[f"set-{section}"] = [
-            words(key) for key in keys if key not in (section, SCENARIO, START, WEIGHTS)
-        ]
+        apart = (section, SCENARIO, START, WEIGHTS)
+        keys = [key for key in changes if options[key].section == section and key not in apart]
+        values[f"set-{section}"] = list(map(words, keys))
     st.html(cards.links_html([(label, links.address("train", choice, **values))]))
 
 
