@@ -27,10 +27,8 @@ def draw() -> None:
 
     frame.configure()
     st.html(frame.APP / "style.css")
-    colours = tone()
-    st.html(
-        f"<style>:root {{ --cl-good: {colours.good}; --cl-bad: {colours.bad}; --cl-paper: {colours.paper}; }}</style>"
-    )
+    colours = "; ".join(f"--cl-{name}: {getattr(tone(), name)}" for name in ("good", "bad", "paper"))
+    st.html(f"<style>:root {{ {colours} }}</style>")
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
     frame.mark_ready()
     downloads.begin()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from app.components import opened
 from app.components.selection import matching, selected_points
 
 MOST_CORNERS = 120
@@ -21,7 +22,6 @@ MAPS = "ab"
 _AREA = re.compile(r"[ab]:-?\d{1,7}(\.\d{1,5})?(,-?\d{1,7}(\.\d{1,5})?){5,}")
 _CLICKED = re.compile(r"p:\d{1,9}(,\d{1,9})*")
 _NUMBERED = re.compile(r"(?:(image|caption)\s*)?#?(\d{1,9})")
-_FOCUS = re.compile(r"(image|caption)-(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,15 @@ def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
 
 def focus_point(text: str | None, images: int, captions: int) -> int | None:
     """The point behind "image-3" or "caption-7"; None for anything else."""
-    match = _FOCUS.fullmatch(text or "")
-    if match is None:
-        return None
-    number, is_image = int(match[2]), match[1] == "image"
-    return None if number >= (images if is_image else captions) else number + (0 if is_image else images)
+    modality, number = opened.parse(text) or ("text", captions)
+    if modality == "image":
+        return number if number < images else None
+    return images + number if number < captions else None
 
 
 def focus_name(point: int, images: int) -> str:
     """ "image-3" or "caption-7"."""
-    return f"image-{point}" if point < images else f"caption-{point - images}"
+    return opened.name_of(*(("image", point) if point < images else ("text", point - images)))
 
 
 def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str) -> np.ndarray:

@@ -14,9 +14,6 @@ from app.components.controls import button
 
 LONGEST = 80  # characters of a name from a link
 _SPLIT = re.compile(r"[A-Za-z0-9_]+")
-OTHER_PAGES = (
-    "Overview, Diversity, Similarity and Retrieval work with such a run. Choose another run for this page."
-)
 Has = Callable[[RunSummary, str], bool]
 
 
@@ -112,7 +109,7 @@ def embedded(choice: Choice) -> Choice | None:
     fact = f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
     matches = [run for run in choice.runs if run not in without]
     if not matches:
-        cards.empty(fact, OTHER_PAGES)
+        cards.empty(fact, cards.HOW_TO_READ["without embeddings"])
         return None
     cards.note(f"{fact} Only {matches[0].name} is shown.")
     return replace(choice, first=matches[0], second=None)

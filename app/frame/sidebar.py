@@ -11,20 +11,10 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.ask import (
-    InputError,
-    Run,
-    Runs,
-    RunSummary,
-    all_runs,
-    comparable,
-    listing,
-    run_faults,
-    saved_views,
-    slices,
-)
+from app.ask import InputError, Run, Runs, RunSummary, all_runs, comparable, listing, run_faults, saved_views
 from app.choice import (
     FORMER,
+    LONGEST_SLICE,
     MOST_RUNS,
     RUNS,
     SLICE,
@@ -49,6 +39,7 @@ PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
 RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages about two runs compare them."
 Query = dict[str, str | list[str]]
+ByName = Mapping[str, RunSummary]
 
 
 def default_runs(runs: Runs) -> list[str]:
@@ -61,9 +52,8 @@ def default_runs(runs: Runs) -> list[str]:
         if stem != name and partners:
             return [name, partners[0]]
     facts = {run.name: listing.facts(run) for run in runs}
-    return sorted(names, key=lambda name: (facts[name]["from"] != "zero-shot", facts[name]["created"], name))[
-        :2
-    ]
+    order = {name: (fact["from"] != "zero-shot", fact["created"], name) for name, fact in facts.items()}
+    return sorted(names, key=order.__getitem__)[:2]
 
 
 def default_split(runs: Runs) -> str:
@@ -143,8 +133,9 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     sound = [runs[name] for name in names if runs.get(name) in usable]
     first, split = sound[0] if sound and sound[0].name == names[0] else None, st.query_params.get("split", "")
     if first is not None:
-        splits = list(dict.fromkeys(split for run in sound for split in run.splits))
-        split = _picker("Split", "split", splits, default_split(sound), cards.tip("split"))
+        split = followed("split", split or None, default_split(sound))
+        splits = dict.fromkeys([*(split for run in sound for split in run.splits), split])
+        st.selectbox("Split", splits, help=cards.tip("split"), key="split")
     with above:
         _pick_runs(runs, names, first, split)
     if first is None:
@@ -164,7 +155,7 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
 def _search(shown: Choice | None) -> str:
     """The field for a slice, which completes names of columns and usual slices; without spaces around it the slice is
     in the URL while there is one."""
-    in_url = st.query_params.get(SLICE, "")[: slices.LONGEST_EXPRESSION].strip()
+    in_url = st.query_params.get(SLICE, "")[:LONGEST_SLICE].strip()
     expression = followed(SLICE, in_url, "", lambda text: (text or "").strip())
     st.session_state[SLICE] = expression or None
     options = [expression] if expression else []
@@ -177,9 +168,7 @@ def _search(shown: Choice | None) -> str:
     return expression
 
 
-def _pick_runs(
-    runs: Mapping[str, RunSummary], names: list[str], first: RunSummary | None, split: str
-) -> None:
+def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: str) -> None:
     """The picker of runs: those on the samples of the first come first; a name of the address stays where there is no
     such run."""
     known = [name for name, run in runs.items() if run.usable or (first and _waits(run, first, split))]
@@ -187,10 +176,8 @@ def _pick_runs(
     elsewhere = [name for name in known if name not in same]
     options = dict.fromkeys([*same, *elsewhere, *names])
     note = f" On other samples of {split}, so not beside the first: {', '.join(elsewhere)}."
-    help_text = cards.literal(RUNS_HELP + note * bool(elsewhere))
-    st.multiselect(
-        "Runs", options, key=RUNS, max_selections=MOST_RUNS, placeholder="Choose a run", help=help_text
-    )
+    look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
+    st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
@@ -223,14 +210,6 @@ def _sliced(shown: Choice, expression: str) -> Choice:
     return replace(shown, slice=expression, slice_run=shown.last, mask=inside)
 
 
-def _picker(label: str, key: str, names: Sequence[str], default: str, help_text: str) -> str:
-    """A picker whose value `draw` puts into the URL; a name from there stays, also where there is nothing under it. No
-    bound widget: Streamlit removes a value from the URL that is the default or none of the options."""
-    value = followed(key, (st.query_params.get_all(key) or [""])[-1] or None, default)
-    st.selectbox(label, [*names, *([] if value in names else [value])], help=help_text, key=key)
-    return value
-
-
 def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     """The chosen runs that can be shown on the split, and the problems of the others."""
     sound, problems = list[RunSummary](), list[Problem]()
@@ -238,20 +217,17 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
         problem = unavailable.split(run, split)
         if problem is None and sound and not comparable(sound[0], run, split):
             fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}."
-            problem = Problem(
-                run.name, fact, "Choose it alone: ranks of different samples cannot be compared."
-            )
+            fix = "Choose it alone: ranks of different samples cannot be compared."
+            problem = Problem(run.name, fact, fix)
         if problem is None:
             sound.append(run)
         else:
             problems.append(problem)
-    if not sound or (
-        runs[0] not in sound and split in runs[0].splits
-    ):  # nothing is shown in a damaged run's place
+    damaged = runs[0] not in sound and split in runs[0].splits  # nothing is shown in its place
+    if not sound or damaged:
         return None, problems
-    return Choice(
-        sound[0], sound[-1] if len(sound) > 1 else None, split, between=tuple(sound[1:-1])
-    ), problems
+    second = sound[-1] if len(sound) > 1 else None
+    return Choice(sound[0], second, split, between=tuple(sound[1:-1])), problems
 
 
 def page(name: str) -> None:
@@ -297,25 +273,23 @@ def page(name: str) -> None:
 
 
 def _offer_others(problems: Sequence[str]) -> None:
-    """Links to runs that can be shown, without those with problems; without any, how to get one."""
+    """Links to runs that can be shown, without those with problems, each in front of the others that are chosen;
+    without any, how to get one."""
     runs = [run for run in all_runs() if run.usable and run.name not in problems]
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
         others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
-        addresses = [(run.name, _beside(run, others)) for run in runs[:OFFERED]]
+        split, addresses = st.session_state.get("split"), []
+        for run in runs[:OFFERED]:
+            names = tuple(dict.fromkeys([run.name, *others]))
+            choice = Choice(run, None, split if split in run.splits else run.splits[0], names=names)
+            addresses.append((run.name, links.address("", choice)))
         st.html(cards.links_html(addresses))
         return
     cards.faults(run_faults())
     fix = "Train the demo on the start page, or evaluate a run of your own."
     cards.empty("There is no evaluated run yet.", fix)
     links.page_link("start", "Start page")
-
-
-def _beside(run: RunSummary, others: Sequence[str]) -> str:
-    """The address of the open page with a run in front of the others that are chosen."""
-    split = str(st.session_state.get("split", ""))
-    names = tuple(dict.fromkeys([run.name, *others]))
-    return links.address("", Choice(run, None, split if split in run.splits else run.splits[0], names=names))
 
 
 def saved_views_menu(page: str) -> None:

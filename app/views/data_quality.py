@@ -78,11 +78,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     one, each the images it did not train on."""
     if choice.split == "train" and not cross_fitted:
         trained = "may have trained" if run.imported else "trained"
-        cards.note(
-            f"{run.name} {trained} on these pairs and learned their mistakes too: a pair that looks plausible here may "
-            "be wrong. Two runs can judge train: one with --train-part 0.5, one with --train-part 0.5 --other-part, both "
-            "evaluated with --split train."
-        )
+        cards.note(cards.HOW_TO_READ["pairs trained on"].format(run=run.name, trained=trained))
         if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
             cards.note(f"These two cannot: {why}.")
     samples.note_sample(run, choice.split)
@@ -202,13 +198,9 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
     """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
     splits, result = content_report(run)
     if result.value is None:
-        show_work(
-            result.name,
-            jobs.module_command("coder_core.check_data", str(run.path), "--content"),
-            "Check pictures and captions",
-            "Looks at every picture of the data and compares all pictures and captions: about a minute for 10,000 "
-            "pictures on two cores. The report is kept until the data changes.",
-        )
+        command = jobs.module_command("coder_core.check_data", str(run.path), "--content")
+        how = cards.HOW_TO_READ["check of the content"]
+        show_work(result.name, command, "Check pictures and captions", how)
         return
     report = result.value
     cards.heading("Broken, tiny and blank pictures" if view == "bad" else f"Near-{VIEWS[view].lower()}")

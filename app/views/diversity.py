@@ -156,12 +156,9 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     rho = retrieval.rank_correlation(changes["place_a"], changes["place_b"])
     lowest = [set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b")]
     overlap = 100 * len(lowest[0] & lowest[1]) / max(len(lowest[0]), 1)
-    cards.heading(
-        f"Diversity in {'the first and the last run' if choice.between else 'the two runs'}",
-        "An anchor’s percentile is the percentage of anchors that are more ambiguous. Below the dotted line it is more "
-        f"ambiguous in {second} than in {first}. Spearman’s ρ of the two orders is "
-        f"{number(rho, '+.2f')}; {overlap:.0f} % of the most ambiguous tenth are the same.",
-    )
+    texts = {"first": first, "second": second, "correlation": number(rho, RHO), "overlap": overlap}
+    compared = "the first and the last run" if choice.between else "the two runs"
+    cards.heading(f"Diversity in {compared}", cards.HOW_TO_READ["percentiles"].format(**texts))
     x, y = (f"percentile in {charts.plain(name)}" for name in (first, second))
     percentiles = changes["place_a"].to_numpy(), changes["place_b"].to_numpy()
     figure = charts.density(*percentiles, x, y, unit, tone(), diagonal=True)
@@ -201,10 +198,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
         return None
     fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, anchors)]
     correlations = _correlations({name: table.assign(fits=fits) for name, table in tables.items()}, "fits")
-    cards.note(
-        "Images it fits: other images with a caption like this one, by the captions alone. Spearman’s ρ with diversity "
-        f"(below 0: a caption that fits many images has low diversity): {correlations}."
-    )
+    cards.note(cards.HOW_TO_READ["images it fits"].format(correlations=correlations))
     return fits
 
 
@@ -256,11 +250,8 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
     for rank, negative in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
         candidate = int(negative["candidate"])
         before, after = (_percent(negative[f"weight_{kind}"]) for kind in ("plain", "diversity"))
-        more: dict[str, Any] = {
-            "notes": (f"{before} → {after} %",),
-            "review": review_menu(choice, anchor.modality, number, candidate),
-            "pictured": other == "image",
-        }
+        more: dict[str, Any] = {"notes": (f"{before} → {after} %",), "pictured": other == "image"}
+        more["review"] = review_menu(choice, anchor.modality, number, candidate)
         items.append(samples.sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items[: None if other == "image" else FIRST_CAPTIONS])

@@ -18,10 +18,8 @@ from app.components.controls import Failed, button, step_through
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, picking_table
 
-NO_WORDS = (
-    "No caption or file name contains all of these words.",
-    "Use fewer words, or clear the field or the slice.",
-)
+NO_WORDS = "No caption or file name contains all of these words."
+FEWER_WORDS = "Use fewer words, or clear the field or the slice."
 NO_COMMON_WORDS = "These captions share hardly any words, so the images that each would fit are unknown."
 TABLE_PICTURE, CARD_PICTURE = 96, 160
 
@@ -70,12 +68,8 @@ def sample_card(
     if modality == "image":
         captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
         text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
-    fields = {
-        "sample": (modality, number),
-        "ids": ids_of(run, split, modality, number),
-        "caption": text,
-        "hover": first,
-    }
+    fields = {"sample": (modality, number), "ids": ids_of(run, split, modality, number)}
+    fields |= {"caption": text, "hover": first}
     return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
 
 
@@ -113,8 +107,7 @@ def note_slice(choice: Choice, modality: Modality) -> None:
     if choice.slice:
         inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
         part = f"{inside:,} of {total:,} {UNITS[modality]}"
-        text = f"Numbers, figures and tables are over the slice: {part}. Their candidates are not filtered."
-        cards.note(text)
+        cards.note(cards.HOW_TO_READ["page of a slice"].format(part=part))
 
 
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
@@ -145,7 +138,7 @@ def sample_table(
     file: str,
     *,
     height: int = 420,
-    nothing: tuple[str, str] = NO_WORDS,
+    nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS),
 ) -> np.ndarray:
     """The samples (`numbers`) of the slice that hold the words, with their values, paged, with one download of all
     columns under their labels; a click on a row opens the sample in the number widget `target`. Returns the samples in

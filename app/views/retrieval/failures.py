@@ -289,11 +289,8 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     """Recall by the judgements, and the failures of the last run that are none by them; returns their order."""
     choice, last = shown.choice, shown.choice.last
     show_recall(choice, source)
-    cards.heading(
-        f"Failures of {last.name} that the judges call right",
-        f"No labelled match within the first {shown.at}, but a judged one. Worst rank of the label first. "
-        "Click on a row to open the query.",
-    )
+    how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
+    cards.heading(f"Failures of {last.name} that the judges call right", how)
     words = search_words("words")
     queries = np.flatnonzero(judged_right(source, shown))
     queries = queries[choice.inside(shown.modality, queries)]
@@ -342,11 +339,7 @@ def judged_right(source: judging.Source, shown: Queries) -> np.ndarray:
 
 def show_recall(choice: Choice, source: judging.Source) -> None:
     """Recall of all runs by the labels and by the judgements, both directions."""
-    cards.heading(
-        f"By the judgements of {source.label}",
-        "Left: R@K by labels. Right: judged matches count too, over the same queries. A wide "
-        "gap means that many failures are unlabelled matches.",
-    )
+    cards.heading(f"By the judgements of {source.label}", cards.HOW_TO_READ["judged recall"])
     queries = None
     if choice.slice:
         queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}

@@ -54,11 +54,9 @@ def show_hubs(shown: Queries) -> np.ndarray:
     queries = choice.ask(retrieval.found_by, direction, hub, k=k)
     queries = queries[choice.inside(shown.modality, queries["query"])]
     wrong = queries[~queries["match"]].drop(columns="match")
-    cards.heading(
-        f"Queries that wrongly retrieve {name_of(kind, hub)}",
-        f"Of {count(len(queries), 'query', 'queries')} with it among the first {k}, {len(wrong):,} with another match. "
-        "Click on a row to open the query.",
-    )
+    numbers = {"queries": count(len(queries), "query", "queries"), "k": k, "wrong": len(wrong)}
+    how = cards.HOW_TO_READ["queries of a hub"].format(**numbers)
+    cards.heading(f"Queries that wrongly retrieve {name_of(kind, hub)}", how)
     fact = f"No query ranks it above its true match within the first {k}."
     file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
     columns = {"place": Column("rank of the hub", ",d", "hub rank")}
@@ -119,17 +117,12 @@ def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind
     corrected = {"i2t": correction.image_ranks, "t2i": correction.text_ranks}
     with_match = np.flatnonzero(corrected[direction] >= 0)
     with_match = with_match[choice.inside(shown.modality, with_match)]
-    raw, after = (
-        100 * float((ranks[with_match] < k).mean()) if len(with_match) else float("nan")
-        for ranks in (choice.ask(Run.ranks)[direction], corrected[direction])
-    )
+    both = [ranks[with_match] < k for ranks in (choice.ask(Run.ranks)[direction], corrected[direction])]
+    raw, after = (100 * float(hits.mean()) if len(hits) else float("nan") for hits in both)
     neighbours, alpha = correction.strengths[direction]
-    cards.heading(
-        f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs",
-        f"After training: every score minus {alpha:g} × the candidate’s mean similarity with its {neighbours} nearest "
-        f"queries of the train split, both numbers chosen on {correction.chosen_on}. {gained:,} answers are gained, "
-        f"{len(table) - gained:,} lost. Click on a row to open the query; its results below are the uncorrected ones.",
-    )
+    numbers = {"alpha": alpha, "neighbours": neighbours, "gained": gained, "lost": len(table) - gained}
+    how = cards.HOW_TO_READ["hub correction"].format(**numbers, chosen_on=correction.chosen_on)
+    cards.heading(f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs", how)
     recall, row = f"{direction}_r{k}", f"of {name} with the correction"
     cards.note(choice.ask(questions.gain_of_ranks, recall, corrected, row, choice.captions))
     queries = table[table["mended"] == (kind == "mended")].drop(columns="mended")

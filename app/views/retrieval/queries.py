@@ -80,9 +80,8 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
 def one_query(choice: Choice, modality: Modality, number: int) -> None:
     """A sample of the split, its results in every run, and heat maps of it with them."""
     show_sample(choice, modality, number, f"query-{modality}")
-    ranks = {
-        name: int(ranks[QUERIES[modality]][number]) for name, ranks in choice.ask_each(Run.ranks).items()
-    }
+    all_ranks = choice.ask_each(Run.ranks).items()
+    ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
     switch("Mark likely unlabelled matches", "guess", "likely")
 
@@ -114,14 +113,10 @@ def show_results(
         items = []
         for result in candidates.to_dict("records"):
             number, rank, score = int(result["candidate"]), int(result["place"]), float(result["score"])
-            more: dict[str, Any] = {
-                "match": bool(result["match"]),
-                "notes": (LIKELY,) if number in likely else (),
-                "review": review_menu(choice, modality, query, number),
-                "judged": number in by_judges,
-                "pictured": modality == "text",
-            }
-            items.append(sample_card(choice, run, OTHER[modality], number, rank, score, **more))
+            marks: dict[str, Any] = {"match": bool(result["match"]), "judged": number in by_judges}
+            marks |= {"notes": (LIKELY,) if number in likely else (), "pictured": modality == "text"}
+            marks["review"] = review_menu(choice, modality, query, number)
+            items.append(sample_card(choice, run, OTHER[modality], number, rank, score, **marks))
         cards.results(items)
 
 
