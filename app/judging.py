@@ -64,13 +64,12 @@ def same_data(entry: starting.DataSet, data: str) -> bool:
 
 def load(path: Path) -> Reviews:
     """Read the file as it is now; a missing one is empty. InputError where it holds something else."""
-    state = _state(path)
-    return _load(path, state) if state else Reviews()
+    return _load(path, _state(path))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _load(path: Path, state: State) -> Reviews:
-    return api.read_reviews(path)
+    return api.read_reviews(path) if state else Reviews()
 
 
 def verdicts_on_train(data: str, path: Path) -> int:

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,6 @@ from coder_core.api.stored_run import StoredResult
 
 UPLOAD = "the picture"
 SIZE = 480  # pixels of the longer side of a heat map's picture
-Strength = Literal["captions", "edges", "read"]
 Ranks = dict[str, np.ndarray]  # of every direction
 Rows = np.ndarray | None  # samples of the split; None for all
 Cell = tuple[int, int]  # anchor and candidate in a matrix
@@ -71,7 +70,7 @@ def concept_table(run: Run, split: str) -> pd.DataFrame:
 
 
 def concept_graph(
-    run: Run, split: str, concept: int | None, *, around: bool, by: Strength, kind: str, count: int
+    run: Run, split: str, concept: int | None, *, around: bool, by: concepts.Strength, kind: str, count: int
 ) -> tuple[concepts.ConceptGraph, int]:
     """The strongest concepts and the chosen one, if it is of the kind, or (`around`) its neighbourhood; and how many
     there were to choose from."""

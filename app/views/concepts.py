@@ -17,7 +17,6 @@ from app.components.controls import choose_one, choose_run, pick, row, side_by_s
 from app.components.selection import selected_points
 from app.components.table import rows_table
 from app.components.unavailable import runs_with
-from app.questions import Strength
 from app.views.samples import note_sample, note_slice, sample_card, sample_table, show_sample, step_samples
 
 CONCEPT, CAPTION = "concept", "caption"
@@ -26,7 +25,7 @@ MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 6
 LITTLE = 2.0  # percentage points of shared attention above chance
 AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
-BY: dict[Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
+BY: dict[concepts.Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
 DISAGREEMENTS = columns_of("disagreements")
 COLUMNS = columns_of("concepts")
@@ -54,7 +53,7 @@ def names_of(run: RunSummary, split: str) -> list[str]:
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
     """The concept graph of every run, once when they share it; returns the chosen concept."""
     cards.heading("Concept graph")
-    by: Strength = "captions"
+    by: concepts.Strength = "captions"
     kind = ""
     with row():
         part = choose_one("Show", PARTS, "part", cards.tip("concept edge"))
