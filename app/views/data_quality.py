@@ -15,6 +15,7 @@ from app.ask import data_quality as api
 from app.choice import Choice
 from app.choice import opened as opened_row
 from app.components import cards, downloads, links, opened, reviewing
+from app.components.columns import columns_of
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.table import Column, Columns, picking_table
 from app.components.words import count
@@ -39,12 +40,7 @@ Report = StoredResult[api.ContentReport]
 EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
 ORDERS = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
 SORTED_BY = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}
-SUSPICION = {
-    "score": Column("suspicion", ".1f", "mismatch"),
-    "random": Column("random pairs better", ".0f", "random pairs", " %"),
-    "verdict": Column("looks"),
-    "rank": Column("rank of its image", ",d", "rank"),
-}
+SUSPICION = columns_of("suspicious pairs")
 
 
 def show(choice: Choice) -> None:

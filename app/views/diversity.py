@@ -11,6 +11,7 @@ from app import charts
 from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads
+from app.components.columns import columns_of
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
 from app.components.selection import largest_change, recall_by_tenth
 from app.components.table import Column, plain_table
@@ -30,13 +31,7 @@ MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "En
 TARGETS: dict[Modality, str] = {"text": "caption", "image": "image"}
 CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
 NUMBERS = {"diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
-ANCHOR = {
-    "run": Column("run"),
-    "spread": Column("SD", ".4f", "SD"),
-    "raw": Column("undivided", ".4f", "raw"),
-    "diversity": Column("diversity", ".4f", "diversity"),
-    "temperature": Column("μ·div", ".4f", "temperature"),
-}
+ANCHOR = columns_of("anchor")
 FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
 FIRST_CAPTIONS = 5
 Settings = dict[str, Any]  # arguments of Run.diversity

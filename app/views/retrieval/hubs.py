@@ -10,20 +10,15 @@ from app import charts, questions
 from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
 from app.components import cards, downloads, events
+from app.components.columns import columns_of
 from app.components.controls import FIRST, choose_one, side_by_side, whole_number
 from app.components.table import Column, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
 from app.views.samples import name_of, sample_table, search_words, show_sample
 
-HUBNESS = {
-    "run": Column("run"),
-    "skewness": Column("skewness", ".2f", "skewness"),
-    "never": Column("never retrieved", ".1f", "occurrences", " %"),
-    "largest": Column("largest hub", ",d", "hub"),
-}
-CORRECTED = {"rank": Column("rank", ",d", "rank")}
-CORRECTED |= {"corrected": Column("corrected rank", ",d", "hub correction")}
+HUBNESS = columns_of("hubness")
+CORRECTED = columns_of("corrected ranks")
 Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 
 
