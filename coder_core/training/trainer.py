@@ -111,6 +111,11 @@ class Trainer:
             if self.position.step >= self.steps:
                 return "finished"
             if 0 < self.config.training.patience <= self.position.without_gain:
+                spent = (
+                    f"--patience {self.config.training.patience}: no evaluation since was better than that"
+                )
+                best = self.position.best_step // self.per_epoch
+                self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")
                 return "finished"
             for batch in self.prepared.batches.stream(self.position.step, (epochs_done + 1) * self.per_epoch):
                 self._step(batch)

@@ -86,7 +86,9 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
 def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
     """A vanishing learning rate makes no evaluation after the first better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
-    folder = start_run(tiny.tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", tiny.quiet())
+    console = tiny.quiet()
+    folder = start_run(tiny.tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", console)
+    assert "--patience 4" in tiny.printed(console)
     rates = {line["epoch"]: line["learning_rate"] for line in tiny.events(folder, "step")}
     whole_epochs = [rates[epoch] for epoch in sorted(rates) if float(epoch).is_integer()]
     assert whole_epochs == pytest.approx([1e-12] * 3 + [1e-13] * 2)
