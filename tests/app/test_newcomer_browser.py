@@ -1,0 +1,102 @@
+"""A newcomer's first ten minutes with two trained runs: from a comparison to a training that uses verdicts."""
+
+import re
+import time
+
+import pytest
+
+from coder_core.api import open_run
+from coder_core.data.reviews import read_reviews
+from coder_core.runs.load import read_config
+from coder_core.runs.status import read_status
+from coder_core.training.launch import start_run
+from tests.app.conftest import serve
+from tests.support.numerics import numerics_unchanged
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.visits import Visit
+
+MOST_CLICKS = 12
+SECONDS = 240  # for a job, on a busy machine
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of two runs of one epoch, beside the data set that they trained on."""
+    base = tmp_path_factory.mktemp("newcomer")
+    data = write_tiny_data(base / "sets" / "tiny", images=60)
+    with numerics_unchanged():
+        for seed, name in enumerate(("baseline", "coder")):
+            start_run(tiny_config(data, name, epochs=1, seed=seed), base / "runs", quiet())
+    return base / "runs"
+
+
+class Newcomer:
+    """Somebody who clicks on what the page shows, and counts."""
+
+    def __init__(self, visit):
+        self.visit, self.page, self.clicks = visit, visit.page, 0
+
+    def click(self, target):
+        target.first.click()
+        self.clicks += 1
+        self.visit.settle()
+
+    def button(self, name):
+        self.click(self.page.get_by_role("button", name=name, exact=True))
+
+    def link(self, name):
+        self.click(self.page.get_by_role("link", name=name, exact=True))
+
+
+def verdicts(file):
+    """Caption and verdict of every judged pair."""
+    return [(review.caption, review.verdict) for review in read_reviews(file).all] if file.exists() else []
+
+
+def until(condition):
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_path):
+    file, new = trained.parent / "sets" / "tiny" / "reviews.jsonl", trained / "coder-reviewed"
+    with serve(trained, tmp_path / "log") as port:
+        visit = Visit(browser, port)
+        one, page = Newcomer(visit), visit.page
+        visit.open("")
+        visit.show(re.compile("R@sum"))
+        one.click(page.locator(".st-key-broken tbody tr"))
+        visit.titled("Retrieval")
+        broken = visit.number("Caption number")
+        ranks = [open_run(trained / name).ranks("dev")["t2i"][broken] for name in ("baseline", "coder")]
+        assert ranks[0] == 0 < ranks[1]
+        panel = page.locator(".st-key-opened")
+        one.click(panel.get_by_role("link", name="diversity", exact=True))  # the cause
+        visit.titled("Diversity")
+        assert visit.number("Caption number") == broken
+        one.click(panel.get_by_role("button", name="Too vague"))
+        panel.get_by_role("button", name="Undo", exact=True).wait_for()
+        assert verdicts(file) == [(open_run(trained / "coder").captions("dev")[broken], "too-vague")]
+        one.link("Data")
+        visit.titled("Data")
+        one.link("Reviews")
+        visit.titled("Reviews")
+        one.button("Evaluate on train")
+        page.get_by_role("button", name="Evaluate on train").wait_for(state="detached")
+        one.click(page.get_by_label("Split", exact=True))
+        one.click(page.get_by_role("option", name="train", exact=True))
+        one.click(page.locator(".st-key-queue-review").get_by_role("button", name="Wrong caption"))
+        until(lambda: len(verdicts(file)) == 2)
+        assert verdicts(file)[1][1] == "wrong-caption"
+        assert verdicts(file)[1][0] in open_run(trained / "coder").captions("train")
+        one.link("Train with these verdicts")
+        visit.titled("Train")
+        one.click(page.locator(".st-key-train-start button"))
+        until(lambda: (read_status(new) or {}).get("state") == "finished" if new.is_dir() else False)
+        page.get_by_text("finished").first.wait_for()
+        visit.check()
+        visit.context.close()
+    assert read_config(new)[0].data.reviews == str(file)
+    assert one.clicks <= MOST_CLICKS
