@@ -104,7 +104,12 @@ def _offer_cleaning(choice: Choice, run: RunSummary, probability: np.ndarray) ->
     """A threshold of the probability (m,) that a pair is wrong, what it leaves out, and a link to such a training."""
     above = slider("Leave out from this probability on", "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above")
     out = probability >= above
-    errors = 100 * probability[~out].mean() if not out.all() else 0.0
+    if out.all():
+        cards.note(
+            "No pair would be left. The list cannot tell these pairs from random ones, or the threshold is too low."
+        )
+        return
+    errors = 100 * probability[~out].mean()
     cards.note(
         f"{out.sum():,} of {count(len(out), 'pair')} would be left out; of the others {errors:.1f}% are probably wrong. "
         "The training judges every pair anew with two runs of its own, which takes as long as one more run."

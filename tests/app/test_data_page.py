@@ -22,7 +22,14 @@ from coder_core.data.content import check_content
 from coder_core.runs.load import read_config
 from coder_core.train import read_arguments
 from tests.app.test_jobs import until_over
-from tests.support.run_folders import import_run_folder, reseal, write_halves, write_run
+from tests.support.run_folders import (
+    import_run_folder,
+    reseal,
+    synthetic,
+    write_embeddings,
+    write_halves,
+    write_run,
+)
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +108,8 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
     """The threshold says what it leaves out; the link fills the form with the judged run's values and --clean."""
     [first, second], wrong = write_halves(tmp_path / "runs")
     import_run_folder(first.parent, "clip", images=20, split="train")
+    blind = write_run(first.parent, "blind", images=20, pictures=False)
+    write_embeddings(blind, *synthetic(20, noise=50.0), "train", captions=["a word"] * 100)
     probability = error_probability(cross_fitted(open_run(first), open_run(second))["random"].to_numpy())
     app = opened(first.parent, "data", run="half", versus="other-half", split="train", slice="length > 9")
     for above in (0.5, 0.95):
@@ -126,6 +135,8 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
     assert app.rows("suspicion")
     assert app.saying("clip", "--train-part")
     assert "-clean=" not in app.texts()
+    app = opened(first.parent, "data", run="blind", split="train")
+    assert "-clean=" not in app.change(clean_above=0.05).texts()  # nothing would be left to train with
 
 
 def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
