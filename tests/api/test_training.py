@@ -51,7 +51,11 @@ def test_every_option_is_understood_as_it_is_meant():
     changes |= {option.key: option.choices[-1] for option in options if option.kind == "choice"}
     changes |= {"learn_scale": False}  # the last loss has none
     changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
-    changes |= {"train_part": 0.5, "clip_norm": float("inf")}
+    changes |= {
+        "wrong_captions": 0.25,
+        "other_part": False,
+        "clip_norm": float("inf"),
+    }  # clean takes all images
     words = preset_words(changes)
     assert "--gamma=-0.25" in words
     config = parsed(words)
