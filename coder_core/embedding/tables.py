@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
@@ -14,8 +15,8 @@ from coder_core.data.lines import shorten, shown
 from coder_core.files.matrices import vectors_of
 
 SIGNS = {
-    "text": ("text", "caption", "txt", "sentence"),
     "image": ("image", "img", "picture", "vision", "visual"),
+    "text": ("text", "caption", "txt", "sentence"),
 }
 
 
@@ -42,61 +43,50 @@ def read_table(
     """
     faults: list[Fault] = []
     content = open_parquet(file, faults)
-    schema = content.schema_arrow
-    lists = [field.name for field in schema if pa.types.is_list(field.type) or "list" in str(field.type)]
-    vectors = {
-        side: _vector_column(file, side, name, lists)
-        for side, name in (("image", image_embeddings), ("text", text_embeddings))
-    }
-    texts = [
-        field.name
-        for field in schema
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-    ]
-    first = content.read_row_group(0, columns=texts).slice(0, 1).to_pylist() if content.num_row_groups else []
-    image, caption = _text_columns(
-        file, Table(texts, first[0] if first else {}), image_column, caption_column
-    )
-    rows = content.read([*vectors.values(), *filter(None, (image, caption))])
-    captions = [" ".join(str(text or "").split()) for text in rows.column(caption).to_pylist()]
-    if empty := [row for row, text in enumerate(captions) if not text]:
-        raise InputError.at(f"{file} row {empty[0]}", f"has no {caption}", "a caption", "leave such rows out")
-    v, w = (_units(file, rows, name, faults) for name in vectors.values())
+    columns = _columns(file, content, (image_embeddings, text_embeddings), image_column, caption_column)
+    rows = content.read(list(filter(None, columns.values())))
+    captions = [" ".join(str(text or "").split()) for text in rows.column(columns["captions"]).to_pylist()]
+    if "" in captions:
+        row = captions.index("")
+        raise InputError.at(f"{file} row {row}", f"has no {columns['captions']}", "a caption", "leave it out")
+    v, w = (_units(file, rows, columns[side], faults) for side in ("images", "texts"))
     if v.shape[1] != w.shape[1]:
-        widths = f"{vectors['image']} has {v.shape[1]} numbers, {vectors['text']} {w.shape[1]}"
-        raise InputError.at(
-            file, widths, "the same width in both", "use the projected embeddings of both encoders"
-        )
-    names = [str(name) for name in rows.column(image).to_pylist()] if image else None
-    number: dict[str, int] = {}
-    owners = np.arange(len(captions))
-    if names is not None:
-        owners = np.array([number.setdefault(name, len(number)) for name in names])
-        names = list(number)
+        widths, fix = f"vectors of {v.shape[1]} and {w.shape[1]} numbers", "use the projected embeddings"
+        raise InputError.at(file, widths, "the same width in both", fix)
+    owners, names = np.arange(len(captions)), None
+    if columns["pictures"]:
+        of_rows = [str(name) for name in rows.column(columns["pictures"]).to_pylist()]
+        number = {name: position for position, name in enumerate(dict.fromkeys(of_rows))}
+        owners, names = np.array([number[name] for name in of_rows]), list(number)
         v = one_row_an_image(v, owners, names, file, faults)
-        if pictures is None and all(os.path.isabs(name) and os.path.isfile(name) for name in names):
-            pictures = Path(os.path.commonpath([os.path.dirname(name) for name in names]))
-        if pictures is not None:
-            names = [os.path.relpath(name, pictures) if os.path.isabs(name) else name for name in names]
-    columns = {
-        "images": vectors["image"],
-        "texts": vectors["text"],
-        "captions": caption,
-        "pictures": image or "none",
-    }
-    text = ", ".join(f"{what}: {column}" for what, column in columns.items())
+        names, pictures = _picture_files(names, pictures)
+    text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))
-    return Embeddings(
-        v,
-        w,
-        shorten(captions, str(file), remarks),
-        owners,
-        names,
-        pictures,
-        {"table": str(file), **columns},
-        remarks,
-    )
+    captions, source = shorten(captions, str(file), remarks), {"table": str(file), **columns}
+    return Embeddings(v, w, captions, owners, names, pictures, source, remarks)
+
+
+def _columns(
+    file: Path, content: pq.ParquetFile, vectors: tuple[str, str], image: str, caption: str
+) -> dict[str, str]:
+    """The columns of images, texts, captions and pictures; "" for no pictures."""
+    schema = content.schema_arrow
+    lists = [field.name for field in schema if "list" in str(field.type)]
+    texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
+    of_images, of_texts = (_vector_column(file, *pair, lists) for pair in zip(SIGNS, vectors, strict=True))
+    first = content.read_row_group(0, columns=texts).slice(0, 1).to_pylist() if content.num_row_groups else []
+    pictures, captions = _text_columns(file, Table(texts, first[0] if first else {}), image, caption)
+    return {"images": of_images, "texts": of_texts, "captions": captions, "pictures": pictures}
+
+
+def _picture_files(names: list[str], folder: Path | None) -> tuple[list[str], Path | None]:
+    """The names inside their folder: the given one, or where all are files, the one they share."""
+    if folder is None and all(os.path.isabs(name) and os.path.isfile(name) for name in names):
+        folder = Path(os.path.commonpath([os.path.dirname(name) for name in names]))
+    if folder is None:
+        return names, None
+    return [os.path.relpath(name, folder) if os.path.isabs(name) else name for name in names], folder
 
 
 def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
