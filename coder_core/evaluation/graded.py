@@ -135,6 +135,13 @@ def graded_values(
 def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
     """MRR and nDCG@10 with the labels as grades, in percent: i2t_mrr, i2t_ndcg10, t2i_mrr, t2i_ndcg10.
 
+    >>> from coder_core.evaluation.ranking import rank
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
+    >>> scores = score_tiles([ScoreMatrix(np.array([[0.9, 0.8], [0.1, 0.2]]))], [0, 1])  # caption 1 prefers image 0
+    >>> label_metrics(rank(scores), np.array([0, 1]))["t2i_mrr"]
+    75.0
+
     Args:
         ranks: `Ranks` or an analysis, with lists of the ten best or of all candidates, in which own ones come last among
             equal scores.

@@ -31,7 +31,7 @@ SECTIONS = {  # a page → its sections
     "diversity?anchors=Images&": 6,
     "weights?": 6,
     "similarity?": 5,
-    f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 4,
+    f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3,
     "clusters?k=4&": 3,
     "concepts?": 4,
     "retrieval?values=true&": 3,
@@ -244,7 +244,10 @@ BALL = """chart => {
 
 def test_a_click_on_a_mark_chooses_the_concept(visit):
     visit.open("concepts?run=concepts&concept=dog")
-    visit.page.mouse.click(*visit.page.locator(f".st-key-concept-graph-0 {CHART}").evaluate(BALL))
+    graph = visit.page.locator(f".st-key-concept-graph-0 {CHART}")
+    graph.scroll_into_view_if_needed()
+    visit.settle()
+    visit.page.mouse.click(*graph.evaluate(BALL))
     visit.reach("concept=ball")
     assert visit.page.locator("h2", has_text="“ball”").count() == 1
 

@@ -31,7 +31,7 @@ def test_epochs_of_a_loop_become_a_run_with_curves_pictures_and_settings(tmp_pat
     scores = torch.nn.functional.normalize(images.float()) @ torch.nn.functional.normalize(texts.float()).T
     own = scores[torch.arange(6) // 2, torch.arange(6)]
     assert metrics["t2i_r1"] == pytest.approx(100 * float((own >= scores.amax(0)).float().mean()))
-    assert run.metrics("dev")["rsum"] == metrics["rsum"]
+    assert run.metrics["dev"]["rsum"] == metrics["rsum"]
     assert run.history["epoch"].tolist() == [1, 2]
     assert run.history["metrics.rsum"].iloc[-1] == metrics["rsum"]
     assert run.picture("dev", 1) is not None

@@ -100,7 +100,7 @@ def test_the_trainer_of_sentence_transformers(example, tmp_path):
     library.SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
     assert np.abs(model.encode(CAPTIONS) - before).max() > 0
     metrics = parts["log"](model, "mine", "train", files, CAPTIONS, [0, 1, 2, 3] * 2)
-    assert open_run(tmp_path / "checkpoints" / "mine").metrics("train")["rsum"] == metrics["rsum"]
+    assert open_run(tmp_path / "checkpoints" / "mine").metrics["train"]["rsum"] == metrics["rsum"]
 
 
 @pytest.mark.filterwarnings("ignore")  # of Lightning itself
