@@ -82,8 +82,7 @@ class FittingTable:
 
 
 def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """The field's table: recalls, MRR and nDCG@10, MedR and MeanR both ways, R@sum, MD and ties; one row a name. A dash
-    for nDCG@10 where a row has none, as a mean over folds."""
+    """The field's table: recalls, MRR and nDCG@10, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
     columns = [Column("run", text=True)]
     for turn, label in zip((6, 5), DIRECTIONS.values(), strict=True):
         columns += [Column(f"{label}\nR@1/5/10", dropped=turn), Column("MRR\nnDCG@10", dropped=1)]

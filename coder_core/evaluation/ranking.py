@@ -60,7 +60,7 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
     Args:
         ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
         best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
-            last, then the lower index first.
+            last (optimistic: first), then the lower index first.
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
@@ -72,8 +72,8 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
         (texts.above + counted * texts.level).numpy(),
         images.level.numpy(),
         texts.level.numpy(),
-        best_lists(scores, best, by_image=True)[0],
-        best_lists(scores, best, by_image=False)[0],
+        best_lists(scores, best, by_image=True, ties=ties)[0],
+        best_lists(scores, best, by_image=False, ties=ties)[0],
     )
 
 
@@ -181,7 +181,13 @@ def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tenso
 
 
 def best_lists(
-    scores: ScoreTiles, best: int, *, by_image: bool, asking: Tensor | None = None, last: Tensor | None = None
+    scores: ScoreTiles,
+    best: int,
+    *,
+    by_image: bool,
+    asking: Tensor | None = None,
+    last: Tensor | None = None,
+    ties: Ties = "pessimistic",
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
@@ -195,6 +201,7 @@ def best_lists(
         asking: (Q,) int64, the queries; None for all.
         last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
             own ones.
+        ties: "optimistic" puts the own ones first among equal scores.
 
     Returns:
         (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
@@ -209,7 +216,7 @@ def best_lists(
 
     def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
         if last is None:
-            return candidate_image[candidate] == query_image[query]
+            return (candidate_image[candidate] == query_image[query]) == (ties == "pessimistic")
         pairs = query * candidates + candidate
         position = torch.searchsorted(last, pairs).clamp_(max=len(last) - 1)
         return last[position] == pairs

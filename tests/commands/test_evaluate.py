@@ -24,6 +24,7 @@ from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
+from tests.reference.graded import label_means
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import FINISHED_RUNS, import_run_folder
 from tests.support.tiny_runs import quiet, write_tiny_data
@@ -99,6 +100,8 @@ def test_an_ensemble_mixes_the_branches_of_each_run_first(tmp_path):
     ranks = (scores >= scores[one.image_of_text, np.arange(len(one.captions))]).sum(0) - 1
     assert rows["ensemble"]["t2i_r1"] == pytest.approx(100 * float((ranks < 1).mean()))
     assert rows["ensemble"]["t2i_meanr"] == pytest.approx(1 + float(ranks.mean()))
+    expected = label_means(scores.tolist(), one.image_of_text.tolist())
+    assert {key: rows["ensemble"][key] for key in expected} == pytest.approx(expected)
     assert rows[str(runs[1])] == two.metrics
 
 
@@ -178,6 +181,8 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
         best = np.array([positives[owner == image].max() for image in range(analysis.n_images)])
         ranks = (corrected > positives).sum(0) if way == "t2i" else (corrected > best[:, None]).sum(1)
         assert stored.metrics[f"{way}_r5"] == pytest.approx(100 * float((ranks < 5).mean()))
+        expected = label_means(corrected.tolist(), owner.tolist())[f"{way}_ndcg10"]
+        assert stored.metrics[f"{way}_ndcg10"] == pytest.approx(expected)
 
 
 def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):

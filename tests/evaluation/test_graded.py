@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from coder_core.evaluation.graded import graded_values, judged_ranks, parse_metric
+from coder_core.evaluation.graded import LISTED, graded_values, judged_ranks, parse_metric
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import all_metrics
+from coder_core.evaluation.recall import all_metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
-from tests.reference.graded import metric, order_of
+from tests.reference.graded import label_means, metric, order_of
 
 NAMES = [
     "ndcg@1",
@@ -109,6 +109,27 @@ def test_ndcg_of_the_labels_is_that_of_judgements_of_grade_one(levels):
         assert metrics[f"{way}_ndcg10"] == pytest.approx(means[NAMES.index("ndcg@10")], abs=1e-9)
         assert metrics[f"{way}_mrr"] == pytest.approx(means[NAMES.index("mrr")], abs=1e-9)
     assert "i2t_ndcg10" not in all_metrics(tiles, rank(tiles, best=0))
+
+
+@pytest.mark.parametrize(("ties", "sign"), [("pessimistic", 1), ("optimistic", -1)])
+def test_mrr_and_ndcg_of_the_labels_follow_the_loops_in_ensembles_and_in_folds(ties, sign):
+    rng = np.random.default_rng(7)
+    owner = np.sort(rng.integers(0, 24, 300))
+    halves = rng.integers(0, 4, (2, 24, 300)).astype(np.float32)
+    sources = [ScoreMatrix(half, 0.5) for half in halves]
+    scores = halves.mean(0, dtype=np.float64)
+    parts = [np.isin(owner, images) for images in np.split(np.arange(24), 2)]
+    folds = [
+        label_means(scores[12 * k : 12 * k + 12, part].tolist(), (owner[part] - 12 * k).tolist(), sign)
+        for k, part in enumerate(parts)
+    ]
+    whole = label_means(scores.tolist(), owner.tolist(), sign)
+    means = {key: (folds[0][key] + folds[1][key]) / 2 for key in whole}
+    for actual, expected in (
+        (ensemble_metrics(sources, owner, ties=ties, best=LISTED), whole),
+        (five_fold(sources, owner, ties=ties, folds=2, size=12), means),
+    ):
+        assert {key: actual[key] for key in expected} == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])

@@ -9,6 +9,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
+from tests.reference.graded import label_means
 from tests.support.run_folders import unit
 
 
@@ -61,7 +62,9 @@ def test_five_folds_average_each_fold():
     folds = []
     for rows in np.arange(50).reshape(5, 10):
         inside = np.isin(owner, rows)
-        folds.append(retrieval_metrics(images[rows], texts[inside], owner[inside] - rows[0]))
+        metrics = retrieval_metrics(images[rows], texts[inside], owner[inside] - rows[0])
+        scores = images[rows].astype(np.float64) @ texts[inside].T
+        folds.append(metrics | label_means(scores.tolist(), (owner[inside] - rows[0]).tolist()))
     actual = five_fold([EmbeddingPair(images, texts)], owner, size=10)
     assert actual == pytest.approx({name: np.mean([metrics[name] for metrics in folds]) for name in folds[0]})
     recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]

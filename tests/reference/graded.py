@@ -1,11 +1,27 @@
 """Metrics of graded judgements by loops over Python floats, one query at a time, from trec_eval's definitions."""
 
-from math import log2
+from math import inf, log2
 
 
-def order_of(scores, grades):
-    """Candidates by score; among equal scores the irrelevant first, then the lower grade. `grades`: candidate → grade."""
-    return sorted(range(len(scores)), key=lambda c: (-scores[c], max(0, grades.get(c, 0)), c))
+def order_of(scores, grades, sign=1):
+    """Candidates by score; among equal scores the irrelevant first, then the lower grade. `grades`: candidate → grade;
+    `sign`: −1 turns the order of equal scores round."""
+    return sorted(range(len(scores)), key=lambda c: (-scores[c], sign * max(0, grades.get(c, 0)), c))
+
+
+def label_means(scores, owner, sign=1):
+    """Metrics in percent of rows of scores, one row an image, with the labels as grades: key → mean over the queries."""
+    means = {}
+    for way, rows in (("i2t", scores), ("t2i", list(zip(*scores, strict=True)))):
+        of_query = [{} for _ in rows]
+        for text, image in enumerate(owner):
+            query, candidate = (image, text) if way == "i2t" else (text, image)
+            of_query[query][candidate] = 1
+        asking = [(row, grades) for row, grades in zip(rows, of_query, strict=True) if grades]
+        for key, name, k in (("mrr", "mrr", inf), ("ndcg10", "ndcg", 10)):
+            values = [metric(name, k, order_of(row, grades, sign), grades) for row, grades in asking]
+            means[f"{way}_{key}"] = 100 * sum(values) / len(values)
+    return means
 
 
 def metric(name, k, order, grades):

@@ -59,6 +59,7 @@ def correct_hubs(
         split: to correct. chosen_on: the split that k and α are chosen on, the same one or another.
         sources_of: the scores of a split, and (m,) the image of every caption, by the name of the split.
     """
+    from coder_core.evaluation.graded import label_metrics
     from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
     from coder_core.evaluation.ranking import rank
     from coder_core.evaluation.recall import metrics_from_ranks
@@ -86,7 +87,7 @@ def correct_hubs(
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
     arrays: dict[str, Any] = {name: getattr(ranks, name) for name in RANKS}
     facts: dict[str, Any] = {"chosen_on": chosen_on, "strengths": strengths}
-    facts["metrics"] = metrics_from_ranks(ranks)
+    facts["metrics"] = metrics_from_ranks(ranks) | label_metrics(ranks, owner)
     write_derived(correction_folder(run, split, open_analysis(run, split)), arrays, facts=facts)
     return HubCorrection(**arrays, **facts), scores
 
