@@ -1,7 +1,7 @@
 """Losses and weights: as modules for any training loop, and as pure functions of the scores of queries and candidates.
 
     modules, embeddings in, a scalar out (`modules.py`): CoderLoss, TripletLoss, InfoNCELoss, SigmoidLoss, PrototypeLoss,
-                                                         BoostingLoss, SampleWeights
+                                                         BoostingLoss, SampleWeights, NeighbourWeights
     functions, scores in, one value per query out:
 
     losses of a query                        against a teacher, (Q, C) scores of its own
@@ -51,6 +51,7 @@ from coder_core.objectives.modules import (
     SigmoidLoss,
     TripletLoss,
 )
+from coder_core.objectives.neighbour_weights import NeighbourWeights
 from coder_core.objectives.pairs import (
     AllExcept,
     Direction,

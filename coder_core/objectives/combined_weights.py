@@ -45,6 +45,35 @@ def combined_weights(
     return pair_weights(exponents[:, 0], exponents[:, 1], scale=scale, modalities=modalities)
 
 
+def weights_of(
+    kind: str,
+    diversity: Tensor,
+    discrepancy: Tensor,
+    pairs: Tensor,
+    *,
+    shares: tuple[float, float] = (1.0, 1.0),
+    direction: int = -1,
+    scale: float,
+    modalities: Modalities = "difference",
+) -> Tensor:
+    """(B,) weights of some `pairs`, taken as one batch, from the (p, 2) raw scores of all pairs; their mean is `scale`.
+
+    `kind` and `shares` as in `combination_shares`, direction and modalities as in `combined_weights`.
+
+    >>> raw = torch.tensor([[0.9, 0.9], [0.1, 0.1], [0.5, 0.5]])
+    >>> weights_of("diversity", raw, raw, torch.tensor([0, 1]), scale=1.0, modalities="sum")
+    tensor([0.3590, 1.6410])
+    """
+    return combined_weights(
+        diversity[pairs],
+        discrepancy[pairs],
+        shares=combination_shares(kind, diversity, discrepancy, validated=shares),
+        direction=direction,
+        scale=scale * len(pairs),
+        modalities=modalities,
+    )
+
+
 def combination_shares(
     kind: str, diversity: Tensor, discrepancy: Tensor, *, validated: tuple[float, float] = (1.0, 1.0)
 ) -> tuple[float, float]:

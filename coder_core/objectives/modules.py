@@ -260,7 +260,7 @@ class PrototypeLoss(nn.Module):
 
 class SampleWeights(nn.Module):
     """Weights of the pairs of a batch for a loss's `weights`: "hal", "mithun" or "amrani" (`batch_weights`); their mean is
-    1. Those of complementary samples need every caption's neighbours: `neighbour_scores` and `combined_weights`."""
+    1. Those of complementary samples, which need every caption's neighbours: `NeighbourWeights`."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

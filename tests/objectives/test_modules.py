@@ -14,8 +14,10 @@ from coder_core.objectives.modules import (
     SigmoidLoss,
     TripletLoss,
 )
+from coder_core.objectives.neighbour_weights import NeighbourWeights
 from coder_core.ops import normalise
 from tests.reference import boosting, losses, prototypes, step
+from tests.reference import neighbourhood as reference
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.loss_modules import BATCH, IMAGE_IDS, WIDTH, made
 
@@ -139,6 +141,32 @@ def test_prototypes_wait_for_a_pass_and_then_classify_both_modalities():
     assert not torch.equal(module.clusters.centroids, centroids)
 
 
+NEAR = [[(row + step) % 12 for step in (3, 5, 8)] for row in range(12)]  # two captions of each of six images
+OWNER = torch.arange(12) // 2
+
+
+@pytest.mark.parametrize("kind", ["diversity", "discrepancy", "combined", "combined-stats"])
+@pytest.mark.parametrize("modalities", ["difference", "text"])
+def test_weights_of_complementary_samples_are_those_of_the_loops_from_the_embeddings_before(kind, modalities):
+    settings = {"shares": (2.0, 3.0), "modalities": modalities, "neighbours_of_neighbours": 0, "scale": 4.0}
+    module, again = (NeighbourWeights(kind, NEAR, OWNER, 6, WIDTH, **settings) for _ in range(2))
+    images, texts = embeddings(pairs=12)
+    for pairs in torch.arange(12).view(3, 4):
+        module.begin_epoch(0)
+        assert module(images[pairs], texts[pairs], pairs).tolist() == [1.0] * 4
+    module.begin_epoch(1)
+    again.load_state_dict(module.state_dict())
+    rows = normalise(images)[1::2][OWNER].tolist(), normalise(texts).tolist()  # of an image the last row
+    pairs, settings = torch.tensor([7, 2, 11, 0]), {"shares": (2.0, 3.0), "modalities": modalities}
+    expected = reference.batch_weights(kind, *rows, NEAR, pairs.tolist(), scale=16.0, **settings)
+    for weights in (module.eval(), again):
+        values = weights(*embeddings(5)[:, :4], pairs)
+        assert values.tolist() == pytest.approx([value / 4 for value in expected], rel=1e-4)
+        assert values.std() > 0
+    assert torch.equal(module.cache.texts[0], normalise(texts)[0].float())  # nothing is cached in evaluation
+    assert not torch.equal(again.cache.texts[0], module.cache.texts[0])
+
+
 def test_gradients_reach_both_modalities_and_what_a_loss_learns():
     for name, (module, call) in made().items():
         batch = torch.randn(2, BATCH, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
@@ -173,7 +201,12 @@ def test_settings_that_cannot_work_are_named():
         lambda: InfoNCELoss(0.0),
         lambda: BoostingLoss("rx"),
         lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
+        lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR[:5], OWNER, 6, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 5, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH)(*embeddings(), torch.arange(5, 13)),
         lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
     ):
-        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities"):
+        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities|give"):
             make()

@@ -1,6 +1,7 @@
 """DIVERSITY, DISCREPANCY and the weights of complementary samples, sum by sum."""
 
 import math
+from statistics import fmean, pstdev
 
 from tests.reference.arithmetic import dot, softmax
 
@@ -25,6 +26,27 @@ def weights(images, texts, scale, modalities):
         abs(x - y) if modalities == "difference" else x + y for x, y in zip(alpha_x, alpha_y, strict=True)
     ]
     return [scale * share for share in softmax(both)]
+
+
+def batch_weights(kind, images, texts, near, pairs, *, shares=(1.0, 1.0), gamma=-1, scale, modalities):
+    """Weights of some pairs as one batch, from every pair's row of both modalities and its neighbours, all N² counted."""
+    raw = {"diversity": [], "discrepancy": []}
+    for side in (images, texts):
+        raw["diversity"].append([diversity([side[j] for j in row]) for row in near])
+        again = [[k for j in row for k in near[j]] for row in near]
+        raw["discrepancy"].append(
+            [discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
+        )
+    share = {name: float(name == kind) for name in raw}
+    if kind == "combined":
+        share = dict(zip(raw, shares, strict=True))
+    if kind == "combined-stats":
+        every = {name: [value for side in sides for value in side] for name, sides in raw.items()}
+        share = {name: fmean(values) * pstdev(values) for name, values in every.items()}
+    sides = (
+        [sum(gamma * share[name] * raw[name][side][p] for name in raw) for p in pairs] for side in (0, 1)
+    )
+    return weights(*sides, scale, modalities)
 
 
 def npairs_hinge(scores, ids, alpha, margin):

@@ -2,7 +2,7 @@
 
 import torch
 
-from coder_core.objectives import modules
+from coder_core.objectives import NeighbourWeights, modules
 from coder_core.ops import parallel
 
 BATCH, STEPS, WIDTH = 8, 3, 6
@@ -31,7 +31,14 @@ def made():
 
     numbers = torch.arange(BATCH)[share()]
     calls["prototypes"] = prototypes, lambda images, texts, _: prototypes(images, texts, numbers)
-    return calls | {"weights": (weights, weighted)}
+    near = [[(row + step) % BATCH for step in (2, 5)] for row in range(BATCH)]
+    complementary = NeighbourWeights("combined", near, IMAGE_IDS, 6, WIDTH)
+
+    def complemented(images, texts, ids):
+        complementary.begin_epoch(1)
+        return hinge(images, texts, ids, weights=complementary(images, texts, numbers))
+
+    return calls | {"weights": (weights, weighted), "neighbours": (complementary, complemented)}
 
 
 def share():

@@ -48,26 +48,19 @@ def take(prepared, part, config, batch):
 def looped_weights(part, config, pairs):
     """The weights of some pairs as the paper's sums give them, from the cache."""
     images = part.cache.images[part.image_of_text].double().tolist()
-    texts = part.cache.texts.double().tolist()
     near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
-    kind, gamma = config.weighting.sample_weights, config.weighting.weight_direction
-    raw = {"diversity": [], "discrepancy": []}
-    for side in (images, texts):
-        raw["diversity"].append([reference.diversity([side[j] for j in row]) for row in near])
-        again = [[k for j in row for k in near[j]] for row in near]
-        far = [reference.discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
-        raw["discrepancy"].append(far)
-    share = {name: float(name == kind) for name in raw}
-    if kind == "combined":
-        weighting = config.weighting
-        share = {"diversity": weighting.diversity_share, "discrepancy": weighting.discrepancy_share}
-    if kind == "combined-stats":
-        every = {name: torch.tensor(sides, dtype=torch.float64) for name, sides in raw.items()}
-        share = {name: float(values.mean() * values.std(correction=0)) for name, values in every.items()}
-    sides = (
-        [sum(gamma * share[name] * raw[name][side][p] for name in raw) for p in pairs] for side in (0, 1)
+    weighting = config.weighting
+    return reference.batch_weights(
+        weighting.sample_weights,
+        images,
+        part.cache.texts.double().tolist(),
+        near,
+        pairs,
+        shares=(weighting.diversity_share, weighting.discrepancy_share),
+        gamma=weighting.weight_direction,
+        scale=LAMBDA,
+        modalities=weighting.weight_modalities,
     )
-    return reference.weights(*sides, LAMBDA, config.weighting.weight_modalities)
 
 
 @pytest.mark.parametrize(

@@ -16,32 +16,22 @@ from coder_core.console.progress import Progress, silent
 from coder_core.data.split import Split
 from coder_core.model.encode import Encoded, SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.combined_weights import (
-    combination_shares,
-    combined_weights,
-    mean_and_deviation,
-    shuffled,
-)
+from coder_core.objectives.combined_weights import mean_and_deviation, shuffled, weights_of
 from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import run_text_space, split_neighbours
 
-IMAGE, TEXT = 0, 1  # columns of the raw scores
 DOCUMENT = "weighting"
 SEED = 0  # of the batches that weights of a batch are taken in, and of random weights
 
 
-def weights_of(diversity: Tensor, discrepancy: Tensor, pairs: Tensor, weighting: WeightingConfig) -> Tensor:
-    """(B,) weights of some pairs, taken as one batch, from the (m, 2) raw scores of all pairs, image and text."""
-    validated = weighting.diversity_share, weighting.discrepancy_share
-    shares = combination_shares(weighting.sample_weights, diversity, discrepancy, validated=validated)
-    return combined_weights(
-        diversity[pairs],
-        discrepancy[pairs],
-        shares=shares,
-        direction=weighting.weight_direction,
-        scale=weighting.weight_scale * len(pairs),
-        modalities=weighting.weight_modalities,
-    )
+def weight_settings(weighting: WeightingConfig) -> dict[str, Any]:
+    """Arguments of `weights_of` that a configuration names, besides the kind."""
+    return {
+        "shares": (weighting.diversity_share, weighting.discrepancy_share),
+        "direction": weighting.weight_direction,
+        "scale": weighting.weight_scale,
+        "modalities": weighting.weight_modalities,
+    }
 
 
 def weight_tables(
@@ -77,7 +67,8 @@ def weight_tables(
     diversity = raw["diversity"]
     if kind == "random":
         diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
-    weights = weights_of(diversity, raw["discrepancy"], torch.arange(len(neighbours)), weighting) / scale
+    every = torch.arange(len(neighbours))
+    weights = weights_of(kind, diversity, raw["discrepancy"], every, **weight_settings(weighting)) / scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
     document |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},

@@ -8,53 +8,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.anchors import mean_vectors
-from coder_core.objectives.combined_weights import shuffled
-from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
+from coder_core.objectives.neighbour_scores import ABSENT
+from coder_core.objectives.neighbour_weights import NeighbourWeights
 from coder_core.objectives.within_modality import is_neighbour, within_modality
 from coder_core.ops import parallel
-from coder_core.runs.analysis.weights import IMAGE, TEXT, weights_of
+from coder_core.runs.analysis.weights import weight_settings
 from coder_core.training.losses import Losses
 from coder_core.training.step import Part, Step
 
-DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
-PARTNER_STREAM = 7  # of those that draw every pair a neighbour
-SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
+PARTNER_STREAM = 7  # of the random numbers that draw every pair a neighbour
 
 
-class SampleCache(nn.Module):
-    """Unit embeddings of all n images and m captions, each from its last batch; (n + m) · D float32 numbers."""
-
-    images: Tensor
-    texts: Tensor
-    known_images: Tensor
-    known_texts: Tensor
-
-    def __init__(self, images: int, texts: int, dimension: int) -> None:
-        super().__init__()
-        self.register_buffer("images", torch.zeros(images, dimension))
-        self.register_buffer("texts", torch.zeros(texts, dimension))
-        self.register_buffer("known_images", torch.zeros(images, dtype=torch.bool))
-        self.register_buffer("known_texts", torch.zeros(texts, dtype=torch.bool))
-
-    @torch.no_grad()
-    def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
-        """Store a batch's embeddings, (B, D) unit rows: of an image that occurs twice the last; captions occur once."""
-        is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
-        last = image_ids[is_last]
-        self.images[last] = images[is_last].to(self.images.dtype)
-        self.texts[text_ids] = texts.to(self.texts.dtype)
-        self.known_images[last] = True
-        self.known_texts[text_ids] = True
-
-
-class Neighbourhoods(Part):
+class Neighbourhoods(NeighbourWeights, Part):
     """Weigh samples by their neighbourhoods and add the within-modality losses.
 
     Args:
@@ -65,76 +37,38 @@ class Neighbourhoods(Part):
 
     state_file = "neighbourhoods"
 
-    diversity: Tensor
-    discrepancy: Tensor
-    scored: Tensor
     partner: Tensor
-    neighbours: Tensor
-    image_of_text: Tensor
 
     def __init__(
         self, config: Config, neighbours: np.ndarray, image_of_text: np.ndarray, images: int
     ) -> None:
-        super().__init__()
-        texts = len(neighbours)
-        self.config, self.seed = config.weighting, config.training.seed
-        self.cache = SampleCache(images, texts, config.model.dimension)
-        self.register_buffer("diversity", torch.zeros(texts, 2))
-        self.register_buffer("discrepancy", torch.zeros(texts, 2))
-        self.register_buffer("scored", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("partner", torch.full((texts,), ABSENT))
-        self.register_buffer("neighbours", torch.from_numpy(neighbours).long(), persistent=False)
-        self.register_buffer("image_of_text", torch.from_numpy(image_of_text).long(), persistent=False)
+        weighting = config.weighting
+        super().__init__(
+            weighting.sample_weights if weighting.sample_weights in OF_NEIGHBOURHOODS else "none",
+            neighbours,
+            image_of_text,
+            images,
+            config.model.dimension,
+            neighbours_of_neighbours=weighting.neighbours_of_neighbours,
+            seed=config.training.seed,
+            **weight_settings(weighting),
+        )
+        self.has_partners = weighting.within_image > 0 or weighting.within_text > 0
+        self.register_buffer("partner", torch.full((len(neighbours),), ABSENT))
+        for name in ("neighbours", "image_of_text"):  # which the data gives again
+            self.register_buffer(name, getattr(self, name), persistent=False)
         self._pending: tuple[Tensor, ...] | None = None
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int) -> None:
         """Score all pairs by the embeddings of the last epoch and draw every pair a partner; nothing in epoch 0."""
-        if epoch == 0:
-            return
-        if self.config.within_image > 0 or self.config.within_text > 0:
-            self.partner.copy_(self._draw(1, PARTNER_STREAM, epoch).squeeze(1))
-        if self.config.sample_weights in OF_NEIGHBOURHOODS:
-            self._score(epoch)
-
-    def _random(self, stream: int, epoch: int) -> torch.Generator:
-        seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
-        return torch.Generator().manual_seed(int(seed) % 2**63)
-
-    def _draw(self, count: int, stream: int, epoch: int) -> Tensor:
-        drawn = sample_neighbours(self.neighbours.cpu(), count, self._random(stream, epoch))
-        return drawn.to(self.neighbours.device)
-
-    def _score(self, epoch: int) -> None:
-        second_order = self.neighbours
-        if self.config.neighbours_of_neighbours:
-            each = self.config.neighbours_of_neighbours // self.neighbours.shape[1]
-            second_order = self._draw(each, DRAW_STREAM, epoch)
-        cache, every_text = self.cache, torch.arange(len(self.neighbours), device=self.neighbours.device)
-        for column, values, known, owner in (
-            (IMAGE, cache.images, cache.known_images, self.image_of_text),
-            (TEXT, cache.texts, cache.known_texts, every_text),
-        ):
-            raw = neighbour_scores(values, known, owner, self.neighbours, second_order)
-            self.diversity[:, column], self.discrepancy[:, column] = raw
-        if self.config.sample_weights == "random":
-            self.diversity.copy_(shuffled(self.diversity, self._random(SHUFFLE_STREAM, epoch)))
-        self.scored.fill_(True)
+        super().begin_epoch(epoch)
+        if epoch > 0 and self.has_partners:
+            self.partner.copy_(self.draw(1, PARTNER_STREAM, epoch).squeeze(1))
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
         """Return the weights of this step's pairs if the configuration weighs by neighbourhoods."""
-        if self.config.sample_weights not in OF_NEIGHBOURHOODS:
-            return {}
-        return {"neighbour_weights": self.pair_weights(batch.text_ids)}
-
-    @torch.no_grad()
-    def pair_weights(self, text_ids: Tensor) -> Tensor:
-        """Return (B,) weights of this process's pairs; those of all processes sum to λ."""
-        if not bool(self.scored):
-            return torch.full(text_ids.shape, self.config.weight_scale, device=text_ids.device)
-        weights = weights_of(self.diversity, self.discrepancy, parallel.gather_rows(text_ids), self.config)
-        start = parallel.rank() * len(text_ids)
-        return weights[start : start + len(text_ids)]
+        return {} if self.kind == "none" else {"neighbour_weights": self.pair_weights(batch.text_ids)}
 
     @torch.no_grad()
     def partner_embeddings(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
@@ -157,7 +91,7 @@ class Neighbourhoods(Part):
         all_images = self.image_of_text[all_text_ids]
         self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), all_images, all_text_ids
         weights = step.config.weighting
-        if weights.within_image == weights.within_text == 0:
+        if not self.has_partners:
             return losses
         neighbours = is_neighbour(self.neighbours[text_ids], all_text_ids)
         negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~neighbours

@@ -1,0 +1,178 @@
+"""Weights of complementary samples as a module that owns the embeddings of the last epoch and every caption's neighbours.
+
+    neighbours = split_neighbours(fit_tfidf(captions, 256), captions, image_of_text, 200)
+    weights = NeighbourWeights("diversity", neighbours, image_of_text, images=len(pictures), dimension=512)
+    for epoch in range(epochs):
+        weights.begin_epoch(epoch)
+        for images, texts, text_ids in batches:  # embedded
+            loss(images, texts, image_ids, weights=weights(images, texts, text_ids)).backward()
+
+`fit_tfidf` is in `coder_core.geometry.text_space`, `split_neighbours` in `coder_core.runs.derived.neighbours`.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coder_core.objectives.combined_weights import Modalities, combination_shares, shuffled, weights_of
+from coder_core.objectives.modules import pairs_of
+from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
+from coder_core.ops import parallel
+
+IMAGE, TEXT = 0, 1  # columns of the raw scores
+DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
+SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
+
+
+class SampleCache(nn.Module):
+    """Unit embeddings of all n images and m captions, each from its last batch; (n + m) · D float32 numbers."""
+
+    images: Tensor
+    texts: Tensor
+    known_images: Tensor
+    known_texts: Tensor
+
+    def __init__(self, images: int, texts: int, dimension: int) -> None:
+        super().__init__()
+        self.register_buffer("images", torch.zeros(images, dimension))
+        self.register_buffer("texts", torch.zeros(texts, dimension))
+        self.register_buffer("known_images", torch.zeros(images, dtype=torch.bool))
+        self.register_buffer("known_texts", torch.zeros(texts, dtype=torch.bool))
+
+    @torch.no_grad()
+    def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
+        """Store a batch's embeddings, (B, D) unit rows: of an image that occurs twice the last; captions occur once."""
+        is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
+        last = image_ids[is_last]
+        self.images[last] = images[is_last].to(self.images.dtype)
+        self.texts[text_ids] = texts.to(self.texts.dtype)
+        self.known_images[last] = True
+        self.known_texts[text_ids] = True
+
+
+class NeighbourWeights(nn.Module):
+    """DIVERSITY, DISCREPANCY and COMBINED weights of the pairs of a batch (Thomas and Kovashka 2022); their mean is 1.
+
+    All weights are 1 in the first epoch, whose embeddings the second one reads, and so on. `state_dict` holds the tables
+    and (n + m) · D embeddings. Under torch.distributed every process caches the pairs of all.
+
+    Args:
+        kind: "diversity", "discrepancy", "combined", "combined-stats" or "random" (`combination_shares`), or "none".
+        neighbours: (m, N) whole numbers, the captions nearest to each in a fixed text space, none of its own image;
+            −1 where there are fewer.
+        image_of_text: (m,) the image of every caption.
+        images: n.
+        dimension: D.
+        scale: λ ÷ batch size, which spreads the weights.
+        shares, direction, modalities: β and γ of "combined", Γ, and how α_X and α_Y combine: `combined_weights`.
+        neighbours_of_neighbours: drawn for a pair in each epoch, at least N; 0 takes all N².
+        seed: of these draws.
+
+    Raises:
+        ValueError: an unknown kind, tables of other shapes, numbers of captions or images that do not exist.
+    """
+
+    diversity: Tensor
+    discrepancy: Tensor
+    scored: Tensor
+    neighbours: Tensor
+    image_of_text: Tensor
+
+    def __init__(
+        self,
+        kind: str,
+        neighbours: Any,
+        image_of_text: Any,
+        images: int,
+        dimension: int,
+        *,
+        scale: float = 6.125,
+        shares: tuple[float, float] = (1.0, 1.0),
+        direction: int = -1,
+        modalities: Modalities = "difference",
+        neighbours_of_neighbours: int = 1000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        near, owner = (torch.as_tensor(table).long() for table in (neighbours, image_of_text))
+        texts = len(owner)
+        if kind != "none":
+            combination_shares(kind, *torch.zeros(2, 1, 2))
+        if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
+            raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
+        _check_numbers("neighbours", near, ABSENT, texts)
+        _check_numbers("image_of_text", owner, 0, images)
+        if 0 < neighbours_of_neighbours < near.shape[1]:
+            raise ValueError(
+                f"neighbours_of_neighbours is {neighbours_of_neighbours}: give 0, or at least {near.shape[1]}"
+            )
+        self.kind, self.scale, self.seed = kind, scale, seed
+        self.each = neighbours_of_neighbours // near.shape[1]
+        self.settings: dict[str, Any] = {"shares": shares, "direction": direction, "modalities": modalities}
+        self.cache = SampleCache(images, texts, dimension)
+        self.register_buffer("diversity", torch.zeros(texts, 2))
+        self.register_buffer("discrepancy", torch.zeros(texts, 2))
+        self.register_buffer("scored", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("neighbours", near)
+        self.register_buffer("image_of_text", owner)
+
+    @torch.no_grad()
+    def begin_epoch(self, epoch: int) -> None:
+        """Score all pairs by the embeddings of the last epoch; nothing in epoch 0."""
+        if epoch == 0 or self.kind == "none":
+            return
+        second_order = self.draw(self.each, DRAW_STREAM, epoch) if self.each else self.neighbours
+        cache, every_text = self.cache, torch.arange(len(self.neighbours), device=self.neighbours.device)
+        for column, values, known, owner in (
+            (IMAGE, cache.images, cache.known_images, self.image_of_text),
+            (TEXT, cache.texts, cache.known_texts, every_text),
+        ):
+            raw = neighbour_scores(values, known, owner, self.neighbours, second_order)
+            self.diversity[:, column], self.discrepancy[:, column] = raw
+        if self.kind == "random":
+            self.diversity.copy_(shuffled(self.diversity, self.random(SHUFFLE_STREAM, epoch)))
+        self.scored.fill_(True)
+
+    @torch.no_grad()
+    def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, text_ids: Tensor) -> Tensor:
+        """(B,) weights of this process's pairs, without gradient; in training mode their embeddings are cached.
+
+        Args:
+            image_embeddings, text_embeddings: (B, D).
+            text_ids: (B,) integers, the numbers of the captions.
+        """
+        _check_numbers("text_ids", text_ids, 0, len(self.image_of_text))
+        anchors = pairs_of(image_embeddings, text_embeddings, self.image_of_text[text_ids])
+        weights = self.pair_weights(text_ids) / self.scale
+        if self.training:
+            ids = anchors.all_image_ids, parallel.gather_rows(text_ids)
+            self.cache.write(anchors.all_images, anchors.all_texts, *ids)
+        return weights
+
+    @torch.no_grad()
+    def pair_weights(self, text_ids: Tensor) -> Tensor:
+        """Return (B,) weights of this process's pairs; those of all processes sum to λ."""
+        if not bool(self.scored):
+            return torch.full(text_ids.shape, self.scale, device=text_ids.device)
+        raw, pairs = (self.diversity, self.discrepancy), parallel.gather_rows(text_ids)
+        weights = weights_of(self.kind, *raw, pairs, scale=self.scale, **self.settings)
+        start = parallel.rank() * len(text_ids)
+        return weights[start : start + len(text_ids)]
+
+    def draw(self, count: int, stream: int, epoch: int) -> Tensor:
+        """Draw `count` neighbours of every caption, (m, count) int64; the draw follows from seed, stream and epoch."""
+        drawn = sample_neighbours(self.neighbours.cpu(), count, self.random(stream, epoch))
+        return drawn.to(self.neighbours.device)
+
+    def random(self, stream: int, epoch: int) -> torch.Generator:
+        """Return the random numbers of a purpose in an epoch."""
+        seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
+        return torch.Generator().manual_seed(int(seed) % 2**63)
+
+
+def _check_numbers(name: str, numbers: Tensor, first: int, end: int) -> None:
+    if bool(((numbers < first) | (numbers >= end)).any()):
+        extent = f"{int(numbers.min())} to {int(numbers.max())}"
+        raise ValueError(f"{name} are {extent}: give numbers from {first} to {end - 1}")
