@@ -49,16 +49,20 @@ class PairLoss(nn.Module):
         image_ids: Tensor | None = None,
         *,
         weights: Tensor | None = None,
+        **named: Tensor | None,
     ) -> Tensor:
-        """Return the mean loss of this process's pairs, ()."""
+        """Return the mean loss of this process's pairs, (); `named`: the further arguments of the loss's `per_pair`."""
         anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
-        return weighted_mean(self.per_pair(anchors), weights)
+        pairs = len(anchors.images)
+        if weights is not None and weights.shape != (pairs,):
+            raise ValueError(f"weights are {tuple(weights.shape)}: give {pairs}, one for every pair")
+        return self.per_pair(anchors, weights, **named).mean()
 
-    def per_pair(self, anchors: Anchors) -> Tensor:
-        """(B,) losses of this process's pairs, both directions together."""
-        return torch.stack(
-            [self.one_direction(*way) for way in batch_directions(anchors, keep_same_image=False)]
-        ).sum(0)
+    def per_pair(self, anchors: Anchors, weights: Tensor | None) -> Tensor:
+        """(B,) losses of this process's pairs, both directions together, times their weights."""
+        ways = batch_directions(anchors, keep_same_image=False)
+        losses = torch.stack([self.one_direction(*way) for way in ways]).sum(0)
+        return losses if weights is None else losses * weights
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
         """(Q,) losses of one direction."""
@@ -148,26 +152,22 @@ class CoderLoss(PairLoss):
         self.settings = DclSettings(**named, **settings)
         self.bank = CoupledBank(bank_size, dimension or 0) if bank_size else None
 
-    def forward(
+    def per_pair(
         self,
-        image_embeddings: Tensor,
-        text_embeddings: Tensor,
-        image_ids: Tensor | None = None,
+        anchors: Anchors,
+        weights: Tensor | None,
         *,
-        weights: Tensor | None = None,
         image_keys: Tensor | None = None,
         text_keys: Tensor | None = None,
     ) -> Tensor:
-        """Return the mean loss, (); in training mode this batch's keys enter the bank for the next one.
+        """(B,) losses, times their weights; in training mode this batch's keys enter the bank for the next one.
 
         Args:
             image_keys, text_keys: (B, D) of the same pairs by momentum encoders, `momentum_encoder` and
                 `update_momentum`: the paper's keys. None takes the embeddings themselves, as XBM does (Wang et al. 2020).
         """
-        anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
-        _check_weights(weights, len(anchors.images))
         keys = None if self.bank is None else self._keys(self.bank, anchors, image_keys, text_keys)
-        return coupled_dcl(anchors, keys, self.settings, weights=weights).per_pair.mean()
+        return coupled_dcl(anchors, keys, self.settings, weights=weights).per_pair
 
     def _keys(
         self, bank: CoupledBank, anchors: Anchors, image_keys: Tensor | None, text_keys: Tensor | None
@@ -187,7 +187,7 @@ class CoderLoss(PairLoss):
         return keys
 
 
-class BoostingLoss(nn.Module):
+class BoostingLoss(PairLoss):
     """Deep Boosting Learning against a teacher's embeddings of the same pairs (Diao et al. 2024); add it to a loss.
 
     The teacher is a finished model, or a moving average of yours (`update_momentum`, `cosine_momentum`). The paper sums
@@ -198,20 +198,20 @@ class BoostingLoss(nn.Module):
         super().__init__()
         self.loss = teacher_loss(form, **settings)
 
-    def forward(
+    def per_pair(
         self,
-        image_embeddings: Tensor,
-        text_embeddings: Tensor,
-        teacher_images: Tensor,
-        teacher_texts: Tensor,
-        image_ids: Tensor | None = None,
+        anchors: Anchors,
+        weights: Tensor | None,
         *,
-        weights: Tensor | None = None,
+        teacher_images: Tensor | None = None,
+        teacher_texts: Tensor | None = None,
     ) -> Tensor:
-        """Return the mean loss, (); the teacher's (B, D′) embeddings get no gradient."""
-        target = pairs_of(image_embeddings, text_embeddings, image_ids)
-        teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), target.image_ids)
-        return weighted_mean(against_teachers(target, [teacher], self.loss), weights)
+        """(B,) losses, times their weights; the teacher's (B, D′) embeddings are needed and get no gradient."""
+        if teacher_images is None or teacher_texts is None:
+            raise ValueError("give teacher_images and teacher_texts, embeddings of the same pairs")
+        teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), anchors.image_ids)
+        losses = against_teachers(anchors, [teacher], self.loss)
+        return losses if weights is None else losses * weights
 
 
 class PrototypeLoss(nn.Module):
@@ -303,21 +303,6 @@ def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> 
         fix = "shuffle the data, and drop a last batch that is too small (drop_last=True)"
         raise ValueError(f"a batch of {size} has no negatives: {fix}")
     return anchors
-
-
-def weighted_mean(per_pair: Tensor, weights: Tensor | None) -> Tensor:
-    """() mean of (B,) losses, each times its weight. ValueError: another number of weights.
-
-    >>> weighted_mean(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0]))
-    tensor(0.5000)
-    """
-    _check_weights(weights, len(per_pair))
-    return per_pair.mean() if weights is None else (per_pair * weights).mean()
-
-
-def _check_weights(weights: Tensor | None, pairs: int) -> None:
-    if weights is not None and weights.shape != (pairs,):
-        raise ValueError(f"weights are {tuple(weights.shape)}: give {pairs}, one for every pair")
 
 
 def _check_finite(name: str, rows: Tensor) -> None:

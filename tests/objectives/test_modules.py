@@ -104,7 +104,8 @@ def test_a_bank_is_read_until_backward_goes_on_from_its_state_and_rests_in_evalu
 
 def test_boosting_is_that_of_the_loops_and_teaches_nobody_but_the_student():
     student, teacher = embeddings(1).requires_grad_(), embeddings(2).requires_grad_()
-    value = BoostingLoss("rm", margin=0.3)(*student, *teacher, IMAGE_IDS)
+    taught = {"teacher_images": teacher[0], "teacher_texts": teacher[1]}
+    value = BoostingLoss("rm", margin=0.3)(*student, IMAGE_IDS, **taught)
     value.backward()
     assert teacher.grad is None
     mask, ways = (
@@ -200,6 +201,7 @@ def test_settings_that_cannot_work_are_named():
         lambda: CoderLoss(bank_size=8),
         lambda: InfoNCELoss(0.0),
         lambda: BoostingLoss("rx"),
+        lambda: BoostingLoss("rm")(*embeddings()),
         lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
         lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),
         lambda: NeighbourWeights("diversity", NEAR[:5], OWNER, 6, WIDTH),
