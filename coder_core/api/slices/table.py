@@ -2,7 +2,9 @@
 more often than elsewhere?"""
 
 import json
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,35 +19,8 @@ from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.lemmas import STOP_WORDS
 
-NUMBERS = """two three four five six seven eight nine ten eleven twelve dozen dozens several many few couple pair both
-half single double triple multiple numerous another"""  # "one" is mostly a pronoun ("one of them")
-COLOURS = """black white grey gray red blue green yellow orange brown pink purple violet gold golden silver beige tan
-navy maroon turquoise teal cream blond blonde brunette khaki crimson scarlet lavender colored coloured colorful
-colourful multicolored striped plaid"""
-SPATIAL = """above across against along alongside among around atop before behind below beneath beside between beyond
-bottom front inside left near next opposite outside over right through top toward towards under underneath upon facing
-middle edge corner foreground background"""
-NEGATIONS = "no not n't without nobody nothing none neither nor never cannot empty missing"
-KINDS = {
-    "numbers": frozenset(NUMBERS.split()),
-    "colours": frozenset(COLOURS.split()),
-    "spatial": frozenset(SPATIAL.split()),
-    "negations": frozenset(NEGATIONS.split()),
-}
-LENGTHS = {
-    "length <= 6": "at most 6 words",
-    "7 <= length <= 10": "7 to 10 words",
-    "11 <= length <= 15": "11 to 15 words",
-    "length > 15": "more than 15 words",
-}
-KINDS_OF_WORDS = {
-    "numbers": "a number",
-    "colours": "a colour",
-    "spatial": "a spatial word",
-    "negations": "a negation",
-    "colours >= 2": "two colours or more",
-    "not colours and not numbers and not spatial": "no colour, number or spatial word",
-}
+_USUAL = tomllib.loads(Path(__file__).with_name("usual.toml").read_text("utf-8"))
+KINDS = {kind: frozenset(words.split()) for kind, words in _USUAL["kinds"].items()}
 TENTHS = 10
 ORDINALS = ("lowest", "2nd", "3rd", *(f"{n}th" for n in range(4, TENTHS)), "highest")
 NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
@@ -149,8 +124,7 @@ def usual_slices(columns: Columns) -> list[Slice]:
     concepts = _frequent(columns.labels.get("concept", {}))
     tenths = range(1, TENTHS + 1) if "tenth" in columns.numbers else ()
     labels = {
-        "length": LENGTHS,
-        "kind of word": KINDS_OF_WORDS,
+        **_USUAL["labels"],
         "diversity": {f"tenth == {n}": f"{ORDINALS[n - 1]} tenth of diversity" for n in tenths},
         "cluster": {f"cluster == {n}": f"cluster {n}" for n in np.unique(columns.numbers.get("cluster", []))},
         "concept": {f"concept == {json.dumps(c, ensure_ascii=False)}": f"concept “{c}”" for c in concepts},

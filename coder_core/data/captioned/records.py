@@ -1,6 +1,7 @@
 """The rows that a layout gives, one image with one caption each, and what the layouts share in reading them."""
 
 import csv
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,21 +37,7 @@ def name_files(files: Sequence[Path]) -> dict[str, str]:
     return {"captions": ", ".join(map(str, files[:3])) + more}
 
 
-LOOKS = {  # of a layout: its files, and what its first file shows, for messages
-    "precomp": ("{split}_caps.txt and {split}_ids.txt", "has _ids.txt that name the pictures beside it"),
-    "karpathy": ("dataset_*.json", "is Karpathy's JSON"),
-    "flickr8k": ("*.token.txt and Flickr_8k.trainImages.txt", "holds image#number, a tab and a caption"),
-    "flickr30k-annotations": ("flickr_annotations_30k.csv", "has the columns raw and filename"),
-    "flickr30k-results": ("results.csv with | between its columns", "has three columns between bars (|)"),
-    "kaggle": ("captions.txt: image,caption", "holds a picture name, a comma and a caption"),
-    "coco": ("captions_train2017.json, …, or annotations.json", "is in COCO's form"),
-    "imagefolder": ("metadata.csv, .jsonl or .parquet with file_name", "names picture files"),
-    "parquet": ("*.parquet with a column image of pictures' bytes", "has a column of pictures' bytes"),
-    "webdataset": ("*.tar of pictures with .txt or .json", "holds pictures and their captions"),
-    "img2dataset": ("00000/000000000.jpg with .txt or .json", "holds pictures beside .txt or .json files"),
-    "table": ("*.csv, .tsv or .jsonl that names pictures", "has a column of pictures and one of captions"),
-    "text-files": ("a.jpg with a.txt, also in train/ …", "holds pictures beside .txt or .json files"),
-}
+LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)

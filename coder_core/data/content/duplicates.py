@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -17,17 +18,7 @@ MOST_WORDS_COMPARED = 1_000  # that stand at one place of otherwise equal captio
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 ARTICLES = frozenset({"a", "an", "the"})
 
-_EMPTY = """
-a an the this that these those there here it its he she they them his her their him i you we us our your my
-who which what whose where when while and or but nor so as than then if not no also
-is are was were be been being am do does did has have had having can could will would may might shall should must
-of in on at by for with from to into onto up down out off over under near next about around against between through
-during before after above below behind beside beneath across along upon within without toward towards inside outside
-some any many much more most few several other another each every all both such same own one ones very too just only
-picture pictures photo photos photograph photographs image images shot view scene something someone somebody anything
-thing things stuff kind sort type lot lots showing shows show shown seen see look looks looking appears seems various
-"""
-EMPTY_WORDS = frozenset(_EMPTY.split())
+EMPTY_WORDS = frozenset(Path(__file__).with_name("empty_words.txt").read_text("utf-8").split())
 """English function words, and nouns and verbs that describe no picture."""
 
 Groups = list[tuple[np.ndarray, float]]

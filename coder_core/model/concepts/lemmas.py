@@ -23,6 +23,7 @@ def _irregular(kind: str) -> dict[str, str]:
 
 
 IRREGULAR_NOUNS, IRREGULAR_VERBS = _irregular("nouns"), _irregular("verbs")
+STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("utf-8").split())
 
 
 def kind_of_tag(tag: str) -> Kind | None:
@@ -124,20 +125,3 @@ def _guess(stem: str, doubled: bool) -> str:
 def _most_seen(candidates: list[str], seen: Mapping[str, int]) -> str | None:
     best = max(candidates, key=lambda word: seen.get(word, 0))
     return best if seen.get(best, 0) else None
-
-
-_WORDS = """
-be am is are was were been being do does did doing done have has had having can could will would shall should may
-might must let lets seem seems appear appears
-thing things something anything nothing everything someone somebody anyone anybody everyone everybody nobody one
-ones other others another each every all both either neither none any some several many much more most few fewer
-less least lot lots couple kind kinds sort type types piece pieces number bunch pair
-such same own various different certain next close near last only first second third very way ways while whilst past able
-who what which whom whose that this these those there here where when why how
-i you he she it we they me him her us them his hers its our their theirs my mine your yours himself herself itself
-themselves myself yourself ourselves
-a an the and or but if as of at by for with about against between into through during before after above below to
-from up down in out on off over under again further then once so than too not no nor just also
-"""
-
-STOP_WORDS = frozenset(_WORDS.split())

@@ -1,6 +1,7 @@
 """The layout of an analysis folder for writer and reader: versions, and every array's shape and dtype."""
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -29,42 +30,7 @@ PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200
 
-# Every array's sizes by letter, and its dtype as NumPy spells it. n images, m captions, g concepts, K clusters; any
-# other letter is bound by the first array that has it. Embeddings are unit rows.
-TABLES = {
-    "scores": ("n m", "<f4"),  # instead of embeddings, of a model that scores pair by pair
-    "image_embeddings": ("n D", "<f4"),
-    "text_embeddings": ("m D", "<f4"),
-    "image_of_text": ("m", "<i8"),
-    "caption_ids": ("m", "<i8"),  # numbers of captions in their data set, of layouts that have them
-    "picture_positions": ("n 3", "<i8"),  # of pictures in tar or parquet files, which images.json names
-    "image_ranks": ("n", "<i8"),  # 0 is first, −1 for an image without captions
-    "text_ranks": ("m", "<i8"),
-    "image_best": ("n k", "<i4"),  # the best captions of every image, best first
-    "text_best": ("m l", "<i4"),
-    "image_parts": ("n L P", "<f2"),  # what the scorer reads of an image, so that new captions can be scored
-    "image_part_lengths": ("n", "<i8"),  # how many of the L exist
-    "concept_graph": ("g g", "<f4"),
-    "concept_together": ("g g", "<i4"),  # train captions that hold both
-    "concept_image_embeddings": ("n C", "<f4"),
-    "concept_text_embeddings": ("m C", "<f4"),
-    "concept_image_attention": ("n g", "<f2"),  # rows sum to 1
-    "concept_text_attention": ("m g", "<f2"),
-    "concept_image_strongest": ("n s", "<i4"),  # the concepts of largest attention, where it is too large
-    "concept_text_strongest": ("m s", "<i4"),
-    "concept_image_strength": ("n s", "<f2"),  # their attention
-    "concept_text_strength": ("m s", "<f2"),
-    "cluster_centroids": ("K D", "<f4"),
-    "cluster_members": ("K", "<i8"),  # pairs of the train split that belong to each
-    "cluster_pair_labels": ("m", "<i4"),
-    "cluster_pair_cosines": ("m", "<f4"),
-    "cluster_text_labels": ("m", "<i4"),
-    "cluster_image_labels": ("n", "<i4"),
-    "query_embeddings": ("q D", "<f4"),  # of texts that are not captions; queries.json has the texts
-    "sample_weight": ("m", "<f4"),
-    "weight_diversity": ("m 2", "<f4"),  # of image and caption
-    "weight_discrepancy": ("m 2", "<f4"),
-}
+TABLES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 EMBEDDINGS = ("image_embeddings", "text_embeddings")
 
