@@ -22,56 +22,34 @@ NOTHING_TRAINS = Fault(
 
 
 class Need(NamedTuple):
-    """A setting that does nothing without another one."""
+    """Settings that do nothing without another one."""
 
-    key: str
+    keys: str  # separated by spaces
     flag: str  # of the other one
     given: Callable[[Config], bool]  # true if the other one is
-    expected: str  # instead of this value
+    expected: str  # instead of their values
     severity: Severity = "error"
 
 
+REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
+CLEANED = "clean_by clean_loss clean_above clean_rounds clean_judges"
+BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
     Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "a share below 1"),
     Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "a share above 0"),
-    *(
-        Need(
-            key,
-            "--reviews",
-            lambda c: bool(c.data.reviews or c.cleaning.clean),
-            "a file of reviews",
-            "warning",
-        )
-        for key in ("wrong_weight", "vague_weight", "duplicate_weight", "also_matches")
-    ),
-    *(
-        Need(key, "--clean", lambda c: c.cleaning.clean, "pairs to judge")
-        for key in ("clean_by", "clean_loss", "clean_above", "clean_rounds", "clean_judges")
-    ),
+    Need(REVIEWED, "--reviews", lambda c: bool(c.data.reviews) or c.cleaning.clean, "a file", "warning"),
+    Need(CLEANED, "--clean", lambda c: c.cleaning.clean, "pairs to judge"),
     Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower to tune"),
     Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower), "a tower to tune"),
-    Need("revision", "a tower", lambda c: bool(c.towers.image_tower or c.towers.text_tower), "a named tower"),
+    Need("revision", "a tower", lambda c: c.towers.any, "a named tower"),
     Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower), "pictures to change"),
-    Need("projection", "a tower", lambda c: bool(c.towers.image_tower or c.towers.text_tower), "linear"),
+    Need("projection", "a tower", lambda c: c.towers.any, "linear"),
     Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a bank", "warning"),
     Need("concept_list", "--concepts", lambda c: c.model.concepts > 0, "concepts to read"),
     Need("prototype_recluster", "--prototypes", lambda c: c.memory.prototypes > 0, "prototypes to cluster"),
-    *(
-        Need(key, "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings of a sample")
-        for key in ("weight_heads", "weight_mmd")
-    ),
-    Need(
-        "boosting_branches",
-        "--boosting-scenario online",
-        lambda c: c.boosting.boosting_scenario == "online",
-        "branches that train together",
-    ),
-    Need(
-        "text_space",
-        "--sample-weights diversity, discrepancy or combined",
-        lambda c: c.weighting.reads_neighbours,
-        "weights that read neighbours",
-    ),
+    Need("weight_heads weight_mmd", "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings"),
+    Need("boosting_branches", "--boosting-scenario online", lambda c: c.boosting.online, "several branches"),
+    Need("text_space", BY_NEIGHBOURS, lambda c: c.weighting.reads_neighbours, "weights that read neighbours"),
 )
 
 
@@ -80,7 +58,7 @@ def problems(config: Config) -> list[Fault]:
     ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     faults += name_faults(config.name) if config.name else []
-    for check in (
+    checks = (
         _needs,
         _cleaning,
         _towers,
@@ -92,19 +70,20 @@ def problems(config: Config) -> list[Fault]:
         _by_pair,
         _boosting,
         _weighting,
-    ):
+    )
+    for check in checks:
         faults += check(config)
     return faults
 
 
 def _needs(config: Config) -> Iterator[Fault]:
     for need in NEEDS:
-        setting = settings()[need.key]
-        value = setting.of(config)
-        if value != setting.default and not need.given(config):
-            fact = f"is {'given' if value is True else value} without {need.flag}"
-            fix = f"give {need.flag} as well, or leave it out"
-            yield Fault(setting.flag, fact, need.expected, fix, need.severity)
+        for setting in (settings()[key] for key in need.keys.split()):
+            value = setting.of(config)
+            if value != setting.default and not need.given(config):
+                fact = f"is {'given' if value is True else value} without {need.flag}"
+                fix = f"give {need.flag} as well, or leave it out"
+                yield Fault(setting.flag, fact, need.expected, fix, need.severity)
 
 
 def _cleaning(config: Config) -> Iterator[Fault]:

@@ -167,6 +167,11 @@ class TowersConfig:
     )
 
     @property
+    def any(self) -> bool:
+        """True if a tower reads pictures, captions or both."""
+        return bool(self.image_tower or self.text_tower)
+
+    @property
     def both(self) -> bool:
         """True if towers read both pictures and captions."""
         return bool(self.image_tower) and bool(self.text_tower)

@@ -200,6 +200,11 @@ class BoostingConfig:
         "Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text says.",
     )
 
+    @property
+    def online(self) -> bool:
+        """True if branches train together."""
+        return self.boosting != "none" and self.boosting_scenario == "online"
+
 
 @dataclass(frozen=True)
 class WeightingConfig:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, numbered_lines, parse_json, plain_file, shown
+from coder_core.data.qrels import AMBIGUOUS, SampleIds
 
 if TYPE_CHECKING:  # NumPy is loaded after --help is answered
     import numpy as np
@@ -104,30 +105,29 @@ def read_positives(
         caption_ids: (m,) ids of the captions in the data set, where they are known.
 
     Raises:
-        InputError: a line fits no layout, or names a caption by an id that the split does not know or that two
-            captions have. OtherSplitError: no line is about this split.
+        InputError: a line fits no layout, names a caption by its id where no ids are known, or has a name of several
+            captions or images. OtherSplitError: no line is about this split.
     """
     import numpy as np
 
     faults: list[Fault] = []
-    rows = {_without_folder(name): row for row, name in enumerate(image_names)}
-    texts, by_id = _rows_of(image_of_text), None if caption_ids is None else _rows_of(caption_ids)
+    ids = SampleIds(image_names, image_of_text, caption_ids)
     pairs, elsewhere, rejected, lines = [], 0, 0, 0
     deviations: dict[int, list[float]] = {}
     for where, line in numbered_lines(path, "pair", faults):
         lines += 1
         try:
             caption, image, fits, deviation = _judged(line.split("\t"))
-            text_row = _caption_row(caption, rows, texts, by_id)
-            image_row = rows.get(_without_folder(image))
-        except ValueError as error:
-            if len(faults) >= MOST_FAULTS_SHOWN:
-                continue
-            if isinstance(error, _IdError):
-                faults.append(Fault(where, str(error), fix="name the caption as x.jpg#2"))
-            else:
-                faults.append(Fault(where, f"is {shown(line)!r}", EXPECTED))
+        except ValueError:
+            faults.append(Fault(where, f"is {shown(line)}", EXPECTED))
             continue
+        text_row, image_row = ids.text(caption), ids.image(image)
+        if caption_ids is None and "#" not in caption:
+            fact = f"names caption {caption} by its id, and no ids of captions are known"
+            faults.append(Fault(where, fact, fix="name the caption as x.jpg#2"))
+        elif AMBIGUOUS in (text_row, image_row):
+            fact = f"{shown(caption)} or {shown(image)} is the id of several captions or images"
+            faults.append(Fault(where, fact, fix="name images with their folders, captions as x.jpg#2"))
         if text_row is None or image_row is None:
             elsewhere += 1
             continue
@@ -137,7 +137,7 @@ def read_positives(
             rejected += 1
         elif image_of_text[text_row] != image_row:
             pairs.append((text_row, image_row))
-    stop_on_errors(faults)
+    stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if lines and elsewhere == lines:
         fact = f"none of its {lines:,} lines is about a caption and an image of this split"
         expected = f"names such as {image_names[0]}#0"
@@ -153,46 +153,17 @@ def _without_folder(name: str) -> str:
     return name.rsplit("/", 1)[-1]
 
 
-class _IdError(ValueError):
-    """A caption is named by an id that does not identify it."""
-
-
-def _caption_row(name: str, images: Mapping[str, int], texts: Rows, by_id: Rows | None) -> int | None:
-    """Row of the caption `x.jpg#2` or `412`; None where the split does not have it, ValueError for another name.
-
-    images: file name → row. texts: of an image, the rows of its captions. by_id: the rows that have an id, if known.
-    """
-    owner, mark, digits = name.rpartition("#")
-    number = int(digits)
-    if number < 0 or bool(owner) != bool(mark):
-        raise ValueError(name)
-    if mark:
-        rows = texts.get(images.get(_without_folder(owner), -1), [])
-        return rows[number] if number < len(rows) else None
-    if by_id is None:
-        raise _IdError(f"names caption {number} by its id, and no ids of captions are known")
-    rows = by_id.get(number, [])
-    if len(rows) > 1:
-        raise _IdError(f"names caption {number}, and rows {rows[0]} and {rows[1]} have this id")
-    return rows[0] if rows else None
-
-
-def _rows_of(keys: np.ndarray) -> dict[int, list[int]]:
-    """Key → the rows that have it, ascending."""
-    rows: dict[int, list[int]] = {}
-    for row, key in enumerate(keys.tolist()):
-        rows.setdefault(key, []).append(row)
-    return rows
-
-
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
     """Caption, image, True if they belong together, and the standard deviation of experts' grades; ValueError for a
     line of another layout."""
     import numpy as np
 
+    caption = cells[1 if len(cells) > 2 else 0]
+    if not re.fullmatch(r"(.+#)?\d+", caption):
+        raise ValueError(caption)
     if len(cells) == 2:
         return cells[0], cells[1], True, None
-    image, caption, *grades = cells
+    image, _, *grades = cells
     numbers = [float(grade) for grade in grades]
     if len(numbers) == 3 and all(number in (1, 2, 3, 4) for number in numbers):
         return caption, image, sum(numbers) / 3 >= EXPERT_GRADE, float(np.std(numbers))
@@ -230,7 +201,9 @@ def coco_judgements(
         text_rows = {number: row for row, (number, image) in numbered if number in ids_of[image]}
     fact = "captions are recognised by their COCO ids"
     if not text_rows:
-        text_rows = _rows_by_order(flag, image_names, _rows_of(image_of_text), rows, captions_of)
+        text_rows = _rows_by_order(
+            flag, image_names, SampleIds(image_names, image_of_text).texts, rows, captions_of
+        )
         fact = "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
     by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
     by_image = _read_ids(folder / f"{name}_image_to_caption.json")

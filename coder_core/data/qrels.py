@@ -66,31 +66,36 @@ class SampleIds:
             self._images[name] = AMBIGUOUS if name in self._images else row
             base = name.rsplit("/", 1)[-1]
             self._short[base] = AMBIGUOUS if base in self._short else row
-        self._texts: dict[int, list[int]] = {}
+        self.texts: dict[int, list[int]] = {}  # image → the rows of its captions, ascending
         for row, image in enumerate(image_of_text.tolist()):
-            self._texts.setdefault(image, []).append(row)
-        self._by_number: dict[str, int] = {}
+            self.texts.setdefault(image, []).append(row)
+        self._by_number: dict[int, int] = {}
         for row, number in enumerate([] if caption_ids is None else caption_ids.tolist()):
-            self._by_number[str(number)] = AMBIGUOUS if str(number) in self._by_number else row
+            self._by_number[number] = AMBIGUOUS if number in self._by_number else row
 
     def find(self, name: str) -> tuple[Side, int] | None:
         """The side and the row of an id; None if the split does not have it, the row −1 if two samples do."""
-        for text in dict.fromkeys((name, unquote(name))):
-            if (image := self._image(text)) is not None:
+        for spelling in dict.fromkeys((name, unquote(name))):
+            if (image := self.image(spelling)) is not None:
                 return "image", image
-            owner, mark, digits = text.rpartition("#")
-            if mark and digits.isdecimal() and (image := self._image(owner)) is not None:
-                rows = self._texts.get(image, [])
-                if image == AMBIGUOUS:
-                    return "text", AMBIGUOUS
-                if int(digits) < len(rows):
-                    return "text", rows[int(digits)]
-            if text in self._by_number:
-                return "text", self._by_number[text]
+            if (text := self.text(spelling)) is not None:
+                return "text", text
         return None
 
-    def _image(self, name: str) -> int | None:
+    def image(self, name: str) -> int | None:
+        """The row of an image by its name, with or without folders; None and −1 as for `find`."""
         return self._images.get(name, self._short.get(name.rsplit("/", 1)[-1]))
+
+    def text(self, name: str) -> int | None:
+        """The row of the caption `x.jpg#2` or of a number in the data set; None and −1 as for `find`."""
+        owner, mark, digits = name.rpartition("#")
+        if not digits.isdecimal():
+            return None
+        if not mark:
+            return self._by_number.get(int(digits))
+        image = self.image(owner)
+        rows = [] if image is None else self.texts.get(image, [])
+        return AMBIGUOUS if image == AMBIGUOUS else dict(enumerate(rows)).get(int(digits))
 
 
 def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[list[str], list[str]]:

@@ -166,7 +166,7 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
     `moved` are the sides whose tower the configuration names anew. InputError: a tower is missing, or is another now,
     or a custom tower not on the allow-list.
     """
-    if not config.towers.image_tower and not config.towers.text_tower:
+    if not config.towers.any:
         return None
     noted = SealedFolder(folder).document(TOWERS.removesuffix(".json"))
     if not isinstance(noted, dict):

@@ -212,7 +212,7 @@ def _build_models(
     options |= {"pretrained": inputs.pretrained, "download": inputs.download, "towers": inputs.towers}
     build = partial(build_model, config.model, **options)
     branches = []
-    if config.boosting.boosting != "none" and config.boosting.boosting_scenario == "online":
+    if config.boosting.online:
         for number in range(1, config.boosting.boosting_branches):
             sequence = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number))
             torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) % 2**63)

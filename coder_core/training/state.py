@@ -118,12 +118,12 @@ def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None
     `build` builds the run's model (`check_size`); without concepts it is a branch. InputError: the state is too
     small.
     """
-    memory, width, boosting = config.memory, config.model.dimension, config.boosting
+    memory, width = config.memory, config.model.dimension
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
-    if boosting.boosting != "none" and boosting.boosting_scenario == "online":
+    if config.boosting.online:
         with shapes_only():
             numbers = sum(weights.numel() for weights in build(concepts=None).state_dict().values())
-        parts.append(("anchor", boosting.boosting_branches - 1, numbers, "branches"))
+        parts.append(("anchor", config.boosting.boosting_branches - 1, numbers, "branches"))
     for stem, count, size, unit in parts:
         stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]
         needed = 4 * count * size

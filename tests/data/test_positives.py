@@ -30,6 +30,15 @@ def test_pairs_are_rows_of_the_split(tmp_path):
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]
 
 
+def test_a_name_that_two_images_share_is_refused(tmp_path):
+    path = tmp_path / "positives.tsv"
+    path.write_text("a.jpg#0\tb.jpg\n")
+    with pytest.raises(InputError, match=r"positives.tsv line 1"):
+        read_positives(path, ["x/a.jpg", "y/a.jpg", "b.jpg"], np.array([0, 1, 2]))
+    path.write_text("x/a.jpg#0\tb.jpg\n")
+    assert read_positives(path, ["x/a.jpg", "y/a.jpg", "b.jpg"], np.array([0, 1, 2])).pairs.tolist() == [[0, 2]]
+
+
 EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n"
 CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n"
 
@@ -47,7 +56,7 @@ def test_judgements_of_flickr8k(tmp_path):
     ("line", "ids", "part"),
     [
         ("40\tb.jpg", None, "caption 40"),
-        ("40\tb.jpg", [10, 20, 40, 40, 50], "rows 2 and 3"),
+        ("40\tb.jpg", [10, 20, 40, 40, 50], "'40'"),
         ("a.jpg\tb.jpg", None, "a.jpg"),
         ("a.jpg#x\tb.jpg", None, "a.jpg#x"),
         ("a.jpg#0", None, "a.jpg#0"),

@@ -201,7 +201,7 @@ def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
     boosting, piece_size, teacher = config.boosting, config.training.piece_size, prepared.sources.teacher
     if boosting.boosting == "none":
         return None
-    if boosting.boosting_scenario == "online":
+    if boosting.online:
         return OnlineBranches(prepared.branches, piece_size)
     steps = prepared.batches.per_epoch * config.training.epochs
     precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
