@@ -121,10 +121,11 @@ def _parse(arguments: Sequence[str], config: Config) -> AblateArguments:
 
 
 def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str], console: Console) -> int:
-    from coder_core.ablation.planning import gpus, named_flags, plan, processors
+    from coder_core.ablation.planning import gpus, named_flags, plan
     from coder_core.ablation.results import collect
     from coder_core.ablation.running import LOGS, run_all, watching
     from coder_core.ablation.writing import write_all, write_figure
+    from coder_core.console.processes import processors
 
     command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
     root = parsed.root or ROOT / f"ablation-{table.name}"

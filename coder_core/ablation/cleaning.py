@@ -1,12 +1,8 @@
 """Find pairs of train that probably belong to another image, and write them down as reviews.
 
-Judges are ordinary runs of their own processes. A run NAME leaves, of every round (the second ends in -2, and so on),
-
-    ROOT/NAME-half, NAME-other-half    the judges, trained on complementary halves of the train images
-    ROOT/NAME-warm-up                  the judge of small-loss selection, trained on all of them
-    ROOT/NAME-cleaned.jsonl            people's reviews, if some were named, and the judges'
-
-and what is there is not made again: the same command continues after any interruption.
+Judges are ordinary runs of their own processes. Beside a run NAME they are NAME-half and NAME-other-half, trained on
+complementary halves of the train images, or NAME-warm-up for small-loss selection; their reviews are NAME-cleaned.jsonl
+(of a second round NAME-…-2, and so on). What exists is not made again: the same command continues after an interruption.
 """
 
 import json

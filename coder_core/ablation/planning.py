@@ -169,11 +169,6 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
     return left
 
 
-def processors() -> int:
-    """Count the CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def gpus() -> list[str]:
     """List the GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
     import torch

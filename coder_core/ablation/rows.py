@@ -1,24 +1,5 @@
-"""The parts of an ablation: rows of changed settings, and the figures a paper reports for each.
-
-A user's own table is a TOML file with rows, or with lists of values to be crossed:
-
-    about = "word vectors against the vocabulary's threshold"
-    reference = "random"
-
-    [[rows]]
-    name = "random"
-    word-vectors = "random"
-
-    [[rows]]
-    name = "learned"
-    about = "from the train captions"
-    word-vectors = "learned"
-
-or
-
-    [grid]
-    temperature = [0.05, 0.1]
-    gamma = [0.2, 0.3]
+"""The parts of an ablation: rows of changed settings, and the figures a paper reports for each. docs/training.md shows the
+TOML files of a user's own tables: with rows, or with lists of values to be crossed.
 """
 
 import itertools

@@ -1,11 +1,7 @@
-"""Everything the app and a notebook may ask about runs. NumPy and DataFrames out; torch only to encode a query.
+"""Questions of the app and of notebooks about runs, by subject. NumPy and DataFrames out; torch only to encode a query.
 
-from coder_core.api import compare, list_runs, open_run
-run = open_run("checkpoints/coder-demo")
-run.diversity("dev").sort_values("diversity").head()
-
-`diversity`, `similarity`, `retrieval`, `joint_space`, `clusters`, `concepts`, `training` and `reviews` hold the rest by
-subject.
+from coder_core.api import list_runs, open_run
+open_run("checkpoints/coder-demo").diversity("dev").sort_values("diversity").head()
 """
 
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss

@@ -87,6 +87,11 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
         return None
 
 
+def processors() -> int:
+    """Count the CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def last_output(path: Path) -> str:
     """The last 4,000 bytes of a file; "" when there is none."""
     try:

@@ -1,18 +1,10 @@
 """Human judgements of the captions that fit an image, and probes: captions changed so that they are wrong.
 
-positives.tsv           caption⇥image, a pair a line: `x.jpg#2⇥y.jpg`, the third caption of x.jpg fits y.jpg;
-                        `412⇥y.jpg` names the caption by its id in the data set
-ExpertAnnotations.txt   of Flickr8k: image⇥caption⇥three grades from 1 to 4
-CrowdFlowerAnnotations.txt   of Flickr8k: image⇥caption⇥share of yes⇥yes⇥no
-eccv   ECCV Caption (Chun et al. 2022): people checked the nearest pairs of five models
-cxc    Crisscrossed Captions (Parekh et al. 2021): pairs that people rated as similar
-probes SugarCrepe's JSON (Hsieh et al. 2023), one file for each kind of change:
-       {"0": {"filename": "000000085329.jpg", "caption": "two dogs", "negative_caption": "two cats"}}
-
-eccv and cxc come with the package eccv-caption and are about the 5,000 test images of Karpathy's split of COCO and five
-captions of each. Images are recognised by the number in their name, captions by their ids, which Karpathy's JSON and
-COCO's files hold. Without ids the k-th caption of an image is the k-th of its ids in ascending order, which is their
-order in Karpathy's files and in the package's own list of the test split.
+Section 13 of docs/data.md has the files. ECCV Caption (Chun et al. 2022) and Crisscrossed Captions (Parekh et al. 2021)
+come with the package eccv-caption and are about the 5,000 test images of Karpathy's split of COCO and five captions of
+each. Images are recognised by the number in their name, captions by their ids, which Karpathy's JSON and COCO's files
+hold. Without ids the k-th caption of an image is the k-th of its ids in ascending order, which is their order in
+Karpathy's files and in the package's own list of the test split. Probes are SugarCrepe's JSON (Hsieh et al. 2023).
 """
 
 from __future__ import annotations

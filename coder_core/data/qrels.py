@@ -1,11 +1,5 @@
-"""Graded judgements in the formats of the search world (qrels), and the ids by which files name images and captions.
-
-TREC   query 0 document grade, separated by spaces or tabs
-BEIR   a header `query-id⇥corpus-id⇥score`, then query⇥document⇥grade
-
-An image's id is its name in the split, with or without folders; a caption's is `x.jpg#2`, the third caption of x.jpg, or
-its number in the data set. A query that is a caption judges images, a query that is an image judges captions. TREC
-separates by spaces, so spaces and % of an id may be written as %20 and %25; `sample_ids` does.
+"""Graded judgements in the formats of the search world (qrels: TREC, BEIR), and the ids by which files name images and
+captions (docs/data.md, section 13). TREC separates by spaces, so spaces and % of an id may be written as %20 and %25.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Reviews of pairs of a caption and an image: one JSON-lines file beside the data, which only grows.
 
-    {"version": 1, "id": "9f…", "time": "2026-11-22T17:40:12Z", "reviewer": "anna", "image": "x.jpg",
-     "caption": "a dog runs", "verdict": "wrong-caption", "tags": ["colour"], "note": "it is a cat"}
-    {"version": 1, "id": "03…", "time": "…", "reviewer": "anna", "undo": "9f…"}
-
-A pair is named by its content, the image's name and the caption's text, so verdicts survive reordering, other splits
-and other layouts. The name of an image without one is a hash of its captions. An empty caption means the image with all
-its captions. Undoing appends a line too. Every line is written in one call under a lock on the file, and synced to disk
+Section 12 of docs/data.md has the format. Every line is written in one call under a lock on the file, and synced to disk
 before the call returns: several processes may write at once, and a machine that stops loses nothing.
 """
 

@@ -1,11 +1,8 @@
 """Make the demo data set: one folder, written under a temporary name and renamed when it is complete.
 
-{split}_ims.npy   (n, 35, 128) float32       {split}_caps.txt   five captions an image
-{split}_ids.txt   a picture's file name a line      images/     the pictures
-side/{split}_vagueness.txt   one number a caption, 0 exact … 1 says nothing; no reader of data sets looks in side/
-side/{split}_scenes.json     what was drawn
-side/standard.json   mean and deviation of every raw feature over train: how a new picture's features are made
-demo.json         version, seed, and the size of every file: written last
+Beside the files of the precomp layout: images/, the pictures; side/{split}_vagueness.txt, one number a caption, 0 exact …
+1 says nothing; side/{split}_scenes.json, what was drawn; side/standard.json, mean and deviation of every raw feature over
+train, by which the features of a new picture are made; demo.json, version, seed and the size of every file, written last.
 """
 
 import hashlib

@@ -13,6 +13,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
 from coder_core.geometry.settings import ClusterSettings
+from coder_core.geometry.text_space import unit_rows
 
 ITERATIONS = 25
 MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; the labels are given to all
@@ -42,14 +43,14 @@ def cluster_pairs(
         raise InputError.at("--clusters", problem, "at most one for every pair", "ask for fewer clusters")
     progress(0, 1, "adding every caption to its image")
     drawn = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
-    pairs = _unit(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
+    pairs = unit_rows(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
     centroids: Array | None = None
     for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
         model.train(pairs, init_centroids=centroids)
         centroids = np.array(model.centroids)
         progress(done + 1, ITERATIONS + 1, f"k-means, pass {done + 1} of {ITERATIONS}")
-    centroids = _unit(np.asarray(centroids))
+    centroids = unit_rows(np.asarray(centroids))
     return Clustering(centroids, nearest_centroid(images, centroids), nearest_centroid(texts, centroids))
 
 
@@ -78,8 +79,3 @@ def nearest_centroid(samples: Array, centroids: Array) -> Array:
     for start in range(0, len(samples), step):
         labels[start : start + step] = (np.asarray(samples[start : start + step]) @ centroids.T).argmax(1)
     return labels
-
-
-def _unit(rows: Array) -> Array:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.ascontiguousarray(rows / np.maximum(length, 1e-12), dtype=np.float32)

@@ -1,14 +1,7 @@
 """Arithmetic that every other package uses: vectors, masked statistics, the scaling of diversities.
 
-The letters, everywhere in this project:
-
-    B  samples in a batch                 R  regions of an image
-    Q  queries (anchors), one per row     T  words of a caption
-    C  candidates, one per column         K  prototypes
-    D  size of an embedding               n, m  images, captions of a split
-
-`scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,). The app reads `diversity_scaling` without
-loading torch, so `vectors` is imported when one of its names is first asked for.
+`scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,); docs/architecture.md explains the letters. The app
+reads `diversity_scaling` without loading torch, so `vectors` is imported when one of its names is first asked for.
 """
 
 from importlib import import_module

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.processes import processors
 from coder_core.data.augmentation import Change, change_picture
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.features import UnreadableRowsError
@@ -30,8 +31,7 @@ START = "fork" if sys.platform == "linux" else "spawn"
 
 def usual_workers(device: str) -> int:
     """Number of decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(MOST_WORKERS, processors - 1 if device == "cuda" else processors // 4))
+    return max(1, min(MOST_WORKERS, processors() - 1 if device == "cuda" else processors() // 4))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, named, silent
+from coder_core.data.split import captions_checksum
 from coder_core.files import sealed
 from coder_core.files.atomic import cache_folder
 from coder_core.geometry.captions import EXACT_BELOW, caption_neighbours
@@ -122,11 +123,7 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
     else:
         made_by = f"tf-idf {weighting.text_space_size} scikit-learn {version('scikit-learn')}"
     parts = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]
-    digest = hashlib.sha256(json.dumps(parts).encode())
-    digest.update(np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())
-    for caption in captions:
-        digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()[:32]
+    return captions_checksum(captions, image_of_text, json.dumps(parts).encode())[:32]
 
 
 def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:

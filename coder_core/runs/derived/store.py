@@ -1,11 +1,7 @@
 """`derived/<split>/<kind>-<key>/`: results computed from an analysis, looked up by what they were computed from.
 
-    checkpoints/<run>/derived/dev/layout-3f0c…/     manifest.json + plane.npy
-
-The key is a checksum of the kind, the parameters and the sources: sha256 of the embeddings and of the pairing, and the
-checkpoint's fingerprint, of two runs where two take part. A new analysis or another parameter is another key, so a
-stale result is never shown; it is removed when the next one is written. Results are outside `analysis/`, which is sealed
-and replaced as a whole.
+A new analysis or another parameter is another key, so a stale result is never shown; it is removed when the next one is
+written. Results are outside `analysis/`, which is sealed and replaced as a whole.
 """
 
 import hashlib
