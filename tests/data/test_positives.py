@@ -31,12 +31,12 @@ def test_pairs_are_rows_of_the_split(tmp_path):
 
 
 def test_a_name_that_two_images_share_is_refused(tmp_path):
-    path = tmp_path / "positives.tsv"
+    path, names = tmp_path / "positives.tsv", ["x/a.jpg", "y/a.jpg", "b.jpg"]
     path.write_text("a.jpg#0\tb.jpg\n")
     with pytest.raises(InputError, match=r"positives.tsv line 1"):
-        read_positives(path, ["x/a.jpg", "y/a.jpg", "b.jpg"], np.array([0, 1, 2]))
+        read_positives(path, names, np.array([0, 1, 2]))
     path.write_text("x/a.jpg#0\tb.jpg\n")
-    assert read_positives(path, ["x/a.jpg", "y/a.jpg", "b.jpg"], np.array([0, 1, 2])).pairs.tolist() == [[0, 2]]
+    assert read_positives(path, names, np.array([0, 1, 2])).pairs.tolist() == [[0, 2]]
 
 
 EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n"
