@@ -64,7 +64,8 @@ class EvaluateArguments:
     qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
     trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are
-    pessimistic: among equal scores relevant documents come last (trec_eval: the later id first)."""
+    pessimistic: among equal scores relevant documents come last (trec_eval: the later id first). Overview and
+    the report show the result."""
     qrels_metrics: tuple[str, ...] = ("ndcg@10", "mrr@10", "map", "recall@100", "success@10")
     """Metrics of --qrels: ndcg@k, mrr@k, map, recall@k, success@k."""
     run_out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -173,7 +174,7 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
     if parsed.qrels is not None:
         from coder_core.runs.analysis.graded import add_graded_metrics
 
-        faults += add_graded_metrics(rows, parsed.qrels, parsed.qrels_metrics)
+        faults += add_graded_metrics(rows, parsed.qrels, parsed.qrels_metrics, parsed.split)
     return faults
 
 
@@ -216,8 +217,11 @@ def _print_tables(
         title = f"{source} · results that score the same count against a query"
         console.print(tables.extended_table(whole, title))
     if parsed.qrels is not None:
+        from coder_core.evaluation.graded import metric_label
+
         title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
-        console.print(tables.graded_table(whole, parsed.qrels_metrics, title))
+        labels = [metric_label(name) for name in parsed.qrels_metrics]
+        console.print(tables.graded_table(whole, labels, title))
     if parsed.probe:
         probed = {
             name: row for name, row in whole.items() if any(key.startswith(tables.PROBE) for key in row)

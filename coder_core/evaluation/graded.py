@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # torch is loaded after flags are checked
 _QUERIES, _COLUMNS, _PAIRS = 256, 2560, 1024  # ranked at once; 5 MiB and 20 MiB of scores
 LISTED = 10  # results that nDCG@10 looks at
 METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
+_LABELS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}
 
 
 def parse_metric(text: str) -> tuple[str, float]:
@@ -35,6 +36,16 @@ def parse_metric(text: str) -> tuple[str, float]:
     if match is None:
         raise ValueError(text)
     return (match[1], int(match[2])) if match[1] else (match[3], math.inf)
+
+
+def metric_label(text: str) -> str:
+    """A metric as people write it.
+
+    >>> metric_label("ndcg@10")
+    'nDCG@10'
+    """
+    name, at, k = text.lower().partition("@")
+    return f"{_LABELS[name]}{at}{k}"
 
 
 def judged_ranks(
@@ -143,12 +154,26 @@ def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
     75.0
 
     Args:
+        ranks, image_of_text: as for `label_values`.
+    """
+    return {
+        f"{way}_{name}": 100 * float(column.mean())
+        for way, (_, values) in label_values(ranks, image_of_text).items()
+        for name, column in zip(("mrr", "ndcg10"), values.T, strict=True)
+    }
+
+
+def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Reciprocal rank and nDCG@10 of every query with the labels as grades: "i2t" and "t2i" → (Q,) the image that each
+    query shows or describes, and (Q, 2) values from 0 to 1.
+
+    Args:
         ranks: `Ranks` or an analysis, with lists of the ten best or of all candidates, in which own ones come last among
             equal scores.
         image_of_text: (m,) the image of every caption.
     """
     images, owner = np.arange(len(ranks.image_ranks)), np.asarray(image_of_text)
-    metrics = {}
+    both = {}
     for way, ranked, best, query_images, candidate_images in (
         ("i2t", ranks.image_ranks, ranks.image_best, images, owner),
         ("t2i", ranks.text_ranks, ranks.text_best, owner, images),
@@ -158,6 +183,6 @@ def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
         counts = np.bincount(candidate_images, minlength=len(images))[query_images[asking]]
         discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
         ideal = np.cumsum(discounts)[np.minimum(counts, hits.shape[1]) - 1]
-        metrics[f"{way}_mrr"] = 100 * float(np.mean(1 / (ranked[asking] + 1)))
-        metrics[f"{way}_ndcg10"] = 100 * float(np.mean(hits @ discounts / ideal))
-    return metrics
+        values = np.stack([1 / (ranked[asking] + 1), hits @ discounts / ideal], 1)
+        both[way] = query_images[asking], values
+    return both

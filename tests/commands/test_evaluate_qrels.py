@@ -2,16 +2,23 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
 
+from coder_core.api import open_run
+from coder_core.api.retrieval import graded_evaluations, graded_tables
 from coder_core.console.faults import InputError
 from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluate import main
+from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.sources import ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
+from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from tests.reference.graded import metric
+from tests.support.run_folders import flip, synthetic, write_embeddings
 
 NAMES = ["a/x y.jpg", "b/z.jpg", "100%25.jpg"]
 OWNER = np.array([0, 1, 0, 2])
@@ -47,6 +54,63 @@ def test_the_labels_as_qrels_give_the_stored_metrics_in_either_format(runs, tmp_
     with (tmp_path / "out.csv").open() as file:
         [line] = csv.DictReader(file)
     assert float(line["t2i_qrels_mrr_low"]) == rows[0]["t2i_qrels_mrr_low"]
+
+
+def test_judgements_are_stored_with_every_run_and_are_in_the_report(runs, tmp_path):
+    file, other, out = tmp_path / "<judges>.txt", tmp_path / "more.txt", tmp_path / "report.html"
+    file.write_text("image%200#0 0 image%200 3\nimage%201 0 image%201#0 1\n")
+    other.write_text("".join(f"image%20{image} 0 image%20{image}#0 1\n" for image in range(4)))
+    skip = shutil.ignore_patterns("derived")
+    runs = [shutil.copytree(run, tmp_path / "runs" / run.name, ignore=skip) for run in runs]
+    row_of(runs[1], tmp_path, f"--qrels={file}", "--qrels-metrics", "map", "recall@5")
+    assert (
+        main([*map(str, runs), f"--qrels={file}", "--qrels-metrics", "ndcg@10", "mAP", "--hub-correction"])
+        == 0
+    )
+    row = row_of(runs[0], tmp_path, f"--qrels={other}", "--qrels-metrics", "MRR")
+    opened = [open_run(run) for run in runs]
+    [newest, second], [of_other] = (graded_evaluations(run, "dev") for run in opened)
+    assert (newest.file, second.file, of_other.metrics) == ("<judges>.txt", "more.txt", ("ndcg@10", "map"))
+    ends = [row[f"i2t_qrels_mrr{end}"] for end in ("", "_low", "_high")]
+    assert (second.values["i2t"].tolist(), second.queries) == ([ends], {"i2t": 4})
+    assert ends[1] < ends[0] < ends[2]
+
+    row_of(runs[1], tmp_path, f"--qrels={file}", "--qrels-metrics", "mrr")
+    names = {run.name: graded_evaluations(run, "dev") for run in opened}
+    [(_, table), (_, alone)] = graded_tables(names)
+    assert table[["direction", "run"]].to_numpy().tolist() == [
+        [way, name] for way in ("i2t", "t2i") for name in ("one", "two")
+    ]
+    assert table["nDCG@10"].isna().tolist() == table["MRR"].notna().tolist() == [False, True] * 2
+    assert alone["MRR"].tolist() == [tuple(ends)]
+    assert report([*map(str, runs), "--out", str(out)]) == 0
+    section = out.read_text().partition("Judged by &lt;judges&gt;.txt</h2>")[2].partition("<h2>")[0]
+    mean, low, high = table["nDCG@10"][0]
+    assert f"{mean:.1f}<br>" in section
+    assert f">{low:.1f} to {high:.1f}<" in section
+    file.write_text(file.read_text() + "image%204 0 image%204#0 1\n")  # another state of the file
+    row_of(runs[1], tmp_path, f"--qrels={file}")
+    names["two"] = graded_evaluations(opened[1], "dev")
+    assert [result.sha256 for result, _ in graded_tables(names)][::2] != [newest.sha256] * 2
+    assert [len(of_file) for _, of_file in graded_tables(names)] == [2, 1, 2]
+
+    [folder] = (runs[1] / "derived" / "dev").glob("qrels-*")
+    flip(folder / "t2i.npy")
+    assert report([*map(str, runs), "--out", str(tmp_path / "b.html")]) == 2
+    row_of(runs[1], tmp_path, f"--qrels={file}")
+    assert len(graded_evaluations(opened[1], "dev")) == 1
+
+
+def test_judgements_of_other_scores_are_not_shown(tmp_path):
+    v, w, owner = synthetic(12, noise=1.0)
+    file = tmp_path / "qrels.txt"
+    file.write_text("0.png#0 0 0.png 1\n")
+    for scores in (v @ w.T, w[::5] @ w.T):  # a run that scores pair by pair
+        metrics = ensemble_metrics([ScoreMatrix(scores)], owner)
+        write_embeddings(tmp_path / "run", v, w, owner, scores=scores, kind="embeddings", metrics=metrics)
+        assert graded_evaluations(open_run(tmp_path / "run"), "dev") == []
+        row_of(tmp_path / "run", tmp_path, f"--qrels={file}")
+        assert len(graded_evaluations(open_run(tmp_path / "run"), "dev")) == 1
 
 
 def test_a_trec_run_reads_back_exactly(runs, tmp_path):

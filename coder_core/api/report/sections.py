@@ -21,8 +21,8 @@ from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
-from coder_core.evaluation.bootstrap import RANKS, count_hits, recall_intervals
-from coder_core.evaluation.graded import label_metrics
+from coder_core.evaluation.bootstrap import RANKS, count_hits, mean_intervals, recall_intervals
+from coder_core.evaluation.graded import label_values
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # of every kind of failure
@@ -30,10 +30,13 @@ SLICES, CLUSTERS, AMBIGUOUS = 14, 12, 12
 BANDS = (1, 5, 10, 50)  # ranks up to these make a band; the last is open
 LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
 
-RECALL = """Percent of the queries with a true match among the first K results, with the 95% interval of a bootstrap over
-images. The interval of a difference, given below, is narrower than those of two runs suggest."""
+RECALL = """R@K is the percentage of queries with a true match among the first K results; MRR and nDCG@10, in percent too,
+take the labels as grades. Intervals: 95% of a bootstrap over images. The interval of a difference, given below, is narrower
+than those of two runs suggest."""
 JUDGED = """R@K by the labels alone, and with what people judged to fit counted as well, over the same queries. R is the
 number of a query’s matches: mAP@R and R-Precision ask for all of them."""
+GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
+queries, the captions of an image drawn together. Among equal scores relevant documents come last."""
 MOVED = """Queries by rank of their true match in the first run (rows) and in the last (columns). Below the diagonal,
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green, the image that belongs to the caption; right the best other one."""
@@ -75,8 +78,9 @@ def gather(
     sections = [
         *([] if verdict is None else [Section("Verdict", RULE, [("table", verdict.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
-        Section("Recall", RECALL, [("table", _recalls(runs, split)), ("sentences", gains[1:] and gains)]),
+        Section("Recall", RECALL, [*_recalls(runs, split), ("sentences", gains[1:] and gains)]),
         *(_judged(runs, split, source) for source in positives),
+        *_graded(runs, split),
         *([] if changes is None else [Section("What moved", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
         Section("Slices", SLICED + (NOISE if "gain" in slices else ""), [("table", slices.head(SLICES))]),
@@ -133,22 +137,24 @@ def _data(run: Run, split: str) -> dict[str, str]:
     }
 
 
-def _recalls(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """One row a run: what it is, (mean, low, high) of every recall and R@sum, MRR and nDCG@10."""
-    columns = ["what it is", *(f"{way} R@{k}" for way in DIRECTIONS.values() for k in RANKS), "R@sum"]
-    extra = [
-        (name, f"{way}_{key}") for name, key in (("MRR", "mrr"), ("nDCG@10", "ndcg10")) for way in DIRECTIONS
-    ]
-    columns += [f"{DIRECTIONS[key[:3]]} {name}" for name, key in extra]  # type: ignore[index]
-    rows = {}
+def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
+    """Two tables: what each run is and its R@sum; R@K, MRR and nDCG@10 of every direction and run, each (mean, low, high)."""
+    sums, rows = [], []
     for run in runs:
-        ranks = run.ranks(split)
-        hits = count_hits(ranks["i2t"], ranks["t2i"], run.image_of_text(split))
-        intervals = recall_intervals(hits).tolist()
-        graded = label_metrics(run.analysis(split), run.image_of_text(split))
-        row = [ORIGINS[numbers_from(run.summary)], *map(tuple, intervals)]
-        rows[run.name] = [*row, *(round(graded[key], 1) for _, key in extra)]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("run")
+        ranks, owner = run.ranks(split), run.image_of_text(split)
+        hits = count_hits(ranks["i2t"], ranks["t2i"], owner)
+        *recalls, total = map(tuple, recall_intervals(hits).tolist())
+        sums.append({"run": run.name, "what it is": ORIGINS[numbers_from(run.summary)], "R@sum": total})
+        for way, (images, values) in label_values(run.analysis(split), owner).items():
+            graded = map(tuple, (100 * mean_intervals(values, images)).tolist())
+            of_way = recalls[:3] if way == "i2t" else recalls[3:]
+            columns = [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
+            rows.append(
+                {"direction": way, "run": run.name, **dict(zip(columns, [*of_way, *graded], strict=True))}
+            )
+    table = pd.DataFrame(rows).sort_values("direction", kind="stable")
+    table["direction"] = table["direction"].map(DIRECTIONS)
+    return [("table", pd.DataFrame(sums).set_index("run")), ("table", table)]
 
 
 def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
@@ -160,6 +166,15 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
     names |= {"map_at_r": "mAP@R", "r_precision": "R-Precision"}
     table = table[["direction", "run", "queries", *names]].round(1).rename(columns=names)
     return Section(f"By the judgements of {Path(judgements.source).name}", JUDGED, [("table", table)])
+
+
+def _graded(runs: Sequence[Run], split: str) -> Iterator[Section]:
+    for result, table in judged.graded_tables(
+        {run.name: judged.graded_evaluations(run, split) for run in runs}
+    ):
+        table["direction"] = table["direction"].map(DIRECTIONS)
+        facts = [f"{result.fact}. sha256 of the file: {result.sha256[:16]}"]
+        yield Section(f"Judged by {result.file}", GRADED, [("table", table), ("sentences", facts)])
 
 
 def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tuple[str, Any]]:

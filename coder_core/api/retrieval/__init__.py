@@ -15,6 +15,8 @@ from coder_core.api.retrieval.comparison import (
 from coder_core.api.retrieval.judged import (
     JUDGED,
     LABELLED,
+    graded_evaluations,
+    graded_tables,
     judged_recall,
     judged_results,
     judged_values,

@@ -25,6 +25,8 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.bootstrap import RANKS
+from coder_core.evaluation.graded import metric_label
+from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
 LABELLED, JUDGED = [f"labels_{k}" for k in RANKS], [f"judged_{k}" for k in RANKS]
@@ -108,6 +110,37 @@ def judged_recall(
             means = 100 * counted[[*LABELLED, *JUDGED_VALUES]].mean()
             rows.append({"direction": direction, "run": name, "queries": len(counted), **means.to_dict()})
     return pd.DataFrame(rows)
+
+
+def graded_evaluations(run: Run, split: str) -> list[GradedEvaluation]:
+    """The metrics by files of qrels that `coder_core.evaluate` stored with a run. InputError: some are damaged."""
+    return read_graded(run.path, split, run.analysis(split))
+
+
+def graded_tables(
+    evaluations: Mapping[str, Sequence[GradedEvaluation]],
+) -> list[tuple[GradedEvaluation, pd.DataFrame]]:
+    """A table for every file of qrels, with an evaluation by it: direction, run, queries, and (mean, low, high) in percent
+    of every metric; NaN where a run was evaluated without it. Two states of one file make two tables.
+
+    Args:
+        evaluations: run → `graded_evaluations`.
+    """
+    files: dict[tuple[str, str], dict[str, GradedEvaluation]] = {}
+    for name, of_run in evaluations.items():
+        for result in of_run:
+            files.setdefault((result.file, result.sha256), {})[name] = result
+    tables = []
+    for results in files.values():
+        rows = [
+            {"direction": direction, "run": name, "queries": result.queries[direction]}
+            | dict(zip(map(metric_label, result.metrics), map(tuple, values.tolist()), strict=True))
+            for direction in DIRECTIONS
+            for name, result in results.items()
+            if (values := result.values.get(direction)) is not None
+        ]
+        tables.append((next(iter(results.values())), pd.DataFrame(rows)))
+    return tables
 
 
 def probe_run(

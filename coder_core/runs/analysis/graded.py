@@ -13,32 +13,43 @@ from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.graded import graded_values, judged_ranks
 from coder_core.evaluation.ranking import best_lists
 from coder_core.files.atomic import replacing
+from coder_core.files.manifest import file_sha256
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.derived.graded import GradedEvaluation, store_graded
 
 if TYPE_CHECKING:
     from coder_core.runs.analysis.rows import RunRow
 
 
-def add_graded_metrics(rows: Sequence[RunRow], file: Path, metrics: Sequence[str]) -> list[Fault]:
-    """Add the metrics by a file of qrels to every row; returns notes on what it holds.
+def add_graded_metrics(
+    rows: Sequence[RunRow], file: Path, metrics: Sequence[str], split_name: str
+) -> list[Fault]:
+    """Add the metrics by a file of qrels to every row, and store those of runs as they are; returns notes on what the
+    file holds.
 
     Keys are "t2i_qrels_ndcg@10" and so on, in percent, each with the ends of its 95% interval ("…_low", "…_high"; a
     bootstrap over the queries, the captions of an image drawn together), and "t2i_qrels_queries", their number.
     """
     notes: dict[str, Fault] = {}
+    names, digest = tuple(name.lower() for name in metrics), file_sha256(file)
     for row in rows:
         samples, scores = row.split, row.scores
         owner = samples.image_of_text
         ids = SampleIds(samples.image_names, owner, samples.caption_ids)
         qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
+        stored = GradedEvaluation(str(file.resolve()), digest, qrels.fact, names, {}, {})
         for way, pairs in qrels.pairs.items():
             ranks = judged_ranks(scores, *pairs, by_image=way == "i2t")
             queries, values = graded_values(metrics, pairs.queries, pairs.grades, ranks)
             intervals = 100 * mean_intervals(values, queries if way == "i2t" else owner[queries])
+            stored.queries[way], stored.values[way] = len(queries), intervals
             row.metrics[f"{way}_qrels_queries"] = len(queries)
-            for name, (mean, low, high) in zip(metrics, intervals.tolist(), strict=True):
-                key = f"{way}_qrels_{name.lower()}"
+            for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
+                key = f"{way}_qrels_{name}"
                 row.metrics |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+        if row.run is not None and row.alpha is None and not row.hubs_corrected:
+            store_graded(row.run, split_name, open_analysis(row.run, split_name), stored)
     return list(notes.values())
 
 

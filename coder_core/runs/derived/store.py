@@ -24,7 +24,7 @@ from coder_core.runs.analysis.tables import split_folder
 VERSION = 1
 Result = TypeVar("Result")
 _NAME = re.compile(r"[a-z]+-[0-9a-f]{24}")
-_SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "image_of_text.npy")
+_SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "scores.npy", "image_of_text.npy")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,21 @@ def derived_folder(
     description["sources"] = [_source(analysis) for analysis in analyses]
     key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
     return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, description)
+
+
+def list_derived(
+    run_folder: Path, split: str, kind: str, analyses: Sequence[Analysis]
+) -> list[DerivedFolder]:
+    """The folders of the stored results of some `kind`, whatever their parameters; stale ones are left out.
+    InputError: the manifest of one is damaged."""
+    parent, folders = Path(run_folder) / "derived" / split, []
+    for name in filter(_NAME.fullmatch, atomic.folder_names(parent)):
+        if name.startswith(f"{kind}-"):
+            manifest = sealed.read_manifest(parent / name)
+            with trusting(str(parent / name / MANIFEST)):
+                folder = derived_folder(run_folder, split, kind, manifest["parameters"], analyses)
+            folders += [folder] if folder.name == name else []
+    return folders
 
 
 def write_derived(
@@ -94,7 +109,9 @@ def read_as(
 
 def _source(analysis: Analysis) -> dict[str, str]:
     files = analysis.manifest["files"]
-    return {"fingerprint": analysis.fingerprint} | {name: files[name]["sha256"] for name in _SOURCE_FILES}
+    return {"fingerprint": analysis.fingerprint} | {
+        name: files[name]["sha256"] for name in _SOURCE_FILES if name in files
+    }
 
 
 def _first_source(path: Path) -> Any:
