@@ -21,7 +21,7 @@ FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 VALUES = "values"
-_PERCENT = re.compile(r"R@|%|recall", re.IGNORECASE)
+_PERCENT = re.compile(r"R@|%|recall|success|MRR|nDCG|MAP", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 

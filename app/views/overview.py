@@ -20,6 +20,7 @@ from app.ask import (
     curves_of,
     joint_space,
     listing,
+    opened_run,
     read_each,
     retrieval,
     run_faults,
@@ -27,6 +28,7 @@ from app.ask import (
 )
 from app.choice import DIRECTIONS, QUERIES, Choice, tone
 from app.components import cards, downloads, links
+from app.components.columns import columns_of
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.selection import by_outcome
 from app.components.table import Column, SampleCell, plain_table, rows_table
@@ -37,12 +39,14 @@ Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 
-METRICS = {f"{way}2{to}_r{k}": f"{way}→{to} R@{k}" for way, to in ("it", "ti") for k in (1, 5, 10)}
+OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
+METRICS = {f"{a}2{b}_{key}": f"{a}→{b} {name}" for a, b in ("it", "ti") for key, name in OF_WAY.items()}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
 HEADLINE = [("R@sum", "rsum", "R@sum")]  # label, key of the metrics, term
 HEADLINE += [(f"{label} R@1", f"{direction}_r1", "R@K") for direction, label in DIRECTIONS.items()]
 HEADLINE += [(f"{label} MedR", f"{direction}_medr", "MedR") for direction, label in DIRECTIONS.items()]
-RECALLS = {name: Column(name, ".1f", "R@K") for name in METRICS.values()}
+TERMS = {"MRR": "MRR", "nDCG@10": "nDCG"}
+RECALLS = {name: Column(name, ".1f", TERMS.get(name[4:], "R@K")) for name in METRICS.values()}
 RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
 COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
 COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
@@ -66,6 +70,7 @@ def show(choice: Choice) -> None:
         metrics = metrics_by_run(runs, choice)
         headline(choice, metrics)
     show_table(choice)
+    show_judged(choice)
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
     downloads.offer_slow("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     origins = {run.name: listing.numbers_from(run) for run in runs}
@@ -206,6 +211,28 @@ def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
     row |= {name: known[name] for name in ("data", "seed", "epochs")}
     counts = {"images": samples and samples.images, "captions": samples and samples.captions}
     return {**row, "split": split, **counts}
+
+
+def show_judged(choice: Choice) -> None:
+    """A table for every file of judgements that `evaluate --qrels` measured these runs by."""
+    split = choice.split
+    read = retrieval.graded_evaluations
+    evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))
+    cards.faults(faults)
+    for number, (result, table) in enumerate(retrieval.graded_tables(evaluations)):
+        of = f"the whole of {split}" if choice.slice else split
+        cards.heading(
+            f"Judged by {result.file}", cards.HOW_TO_READ["judged by"].format(of=of, fact=result.fact)
+        )
+        table["direction"] = table["direction"].map(DIRECTIONS)
+        columns, numbers = columns_of("judged"), table.iloc[:, :3].copy()
+        for name in table.columns[len(columns) :]:
+            ends = [cell if isinstance(cell, tuple) else (cell,) * 3 for cell in table[name]]
+            numbers[[name, f"{name} low", f"{name} high"]] = ends
+            table[name] = table[name].map("{0[0]:.1f} [{0[1]:.1f}, {0[2]:.1f}]".format, na_action="ignore")
+            columns[name] = Column(name, term=name.partition("@")[0], right=True)
+        plain_table(table, columns, f"judged-{number}", "rows")
+        downloads.table(numbers, f"judged-{split}-{downloads.file_name(result.file)}", paper=True)
 
 
 def show_differences(runs: Runs) -> None:

@@ -151,7 +151,8 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     for way in sorted(grades):
         rows = np.array([(*pair, grade) for pair, grade in grades[way].items()], np.int64)
         pairs[way] = GradedPairs(rows[:, 0], np.maximum(rows[:, 1], -1), rows[:, 2])
-    fact = ", ".join(f"queries {way}: {len(np.unique(p.queries)):,}" for way, p in pairs.items())
+    sides = {"i2t": "images", "t2i": "captions"}
+    fact = "queries: " + ", ".join(f"{len(np.unique(p.queries)):,} {sides[way]}" for way, p in pairs.items())
     fact += f"; {elsewhere:,} lines about queries of other splits" * bool(elsewhere)
     missed = sum(int(((p.candidates < 0) & (p.grades > 0)).sum()) for p in pairs.values())
     fact += f"; {missed:,} relevant documents are not in this split and count as not found" * bool(missed)

@@ -3,16 +3,19 @@
 import html
 import json
 import shutil
+from itertools import product
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 
+from app.choice import DIRECTIONS
 from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
+from coder_core.evaluate import main
 from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import write_run
+from tests.support.run_folders import flip, import_run_folder, write_run
 
 
 def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
@@ -57,6 +60,36 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     assert exact == pytest.approx(float(md), abs=1e-5)
     assert table[2]["MD"] == f"{exact:.3f}"
     assert len(app.figures()) == 3
+
+
+def test_mrr_ndcg_and_the_metrics_by_judgements_of_a_file_are_shown(tmp_path, opened):
+    root, out, file = tmp_path / "runs", tmp_path / "out.json", tmp_path / "a *b* <i>.txt"
+    runs = [str(import_run_folder(root, name, noise=noise)) for name, noise in (("a", 3.0), ("b", 2.0))]
+    ids = [(f"image%20{image}#0", f"image%20{image}") for image in range(30)]
+    file.write_text("".join(f"{query} 0 {document} 1\n{document} 0 {query} 1\n" for query, document in ids))
+    assert main([*runs, f"--qrels={file}", f"--json={out}"]) == 0
+    rows = json.loads(out.read_text())["runs"]
+    assert main([runs[1], f"--qrels={file}", "--qrels-metrics", "MAP"]) == 0
+    app = opened(root, "overview", slice="length > 3")
+    [table], [of_runs] = app.rows("Success@10"), app.rows("i→t nDCG@10")
+    assert [(row["direction"], row["run"], row["queries"]) for row in table] == [
+        (way, name, "30") for way in DIRECTIONS.values() for name in ("a", "b")
+    ]
+    for row, (way, name) in zip(table, product(DIRECTIONS, runs), strict=True):
+        for label in ("nDCG@10", "MAP", "Success@10"):
+            key = f"{way}_qrels_{label.lower()}"
+            ends = [f"{rows[name][key + end]:.1f}" for end in ("", "_low", "_high")]
+            again = name == runs[0] or label == "MAP"  # b was evaluated by MAP alone
+            assert row[label] == ("{} [{}, {}]".format(*ends) if again else "–")
+    for row, name in zip(of_runs, runs, strict=True):
+        assert row["t→i nDCG@10"] == f"{rows[name]['t2i_ndcg10']:.1f}"
+        assert row["i→t MRR"] == f"{rows[name]['i2t_mrr']:.1f}"
+    assert "a \\*b\\* \\<i\\>.txt" in app.headings()
+    [folder] = (root / "b" / "derived" / "dev").glob("qrels-*")
+    flip(folder / "i2t.npy")
+    app.again()
+    assert {row["run"] for row in app.rows("Success@10")[0]} == {"a"}
+    assert app.saying(str(folder))
 
 
 def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
