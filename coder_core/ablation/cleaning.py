@@ -136,7 +136,8 @@ def _judged(judges: list[PlannedRun], config: Config) -> pd.DataFrame:
     else:
         table = cross_fitted(*runs)
         table["probability"] = error_probability(table["random"].to_numpy())
-    share = float(table["probability"].mean())
+    probability = table["probability"]
+    share = max(float(probability.mean()), float((probability >= config.cleaning.clean_above).mean()))
     if share > HOPELESS:
         fact = f"cannot tell pairs from random ones: by them {share:.0%} of train is wrong"
         fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"

@@ -1,9 +1,12 @@
 """train --clean: judges of halves find the exchanged captions, and the command goes on anywhere."""
 
+import csv
+import itertools
 import shutil
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 from coder_core.ablation.cleaning import judge_runs
@@ -13,6 +16,7 @@ from coder_core.config.schema import Config, changed_flags
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
 from coder_core.evaluate import main as evaluate
+from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.train import main
@@ -20,15 +24,23 @@ from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from tests.support.configs import changed
+from tests.support.run_folders import COLOURS as PAINTS
 from tests.support.tiny_runs import newest_state, quiet, tiny_config
+from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
 COLOURS, THINGS = ("red", "blue", "green", "black", "white"), ("dog", "cat", "car", "boat", "bird")
 PLACES = "park", "lake", "hill"
 WAYS = "{} {} {}", "a {} {} in the {}", "{} {} at a {}", "one {} {} near the {}", "the {} {} and a {}"
 IMAGES, SHARE, SEED = 75, 0.2, 5
-VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 20, "batch_size": 25, "warmup_steps": 4}
-VALUES |= {"learning_rate": 1e-2, "evaluate_every": 10, "image_dropout": 0.0, "embedding_dropout": 0.0}
+VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 10, "batch_size": 25, "warmup_steps": 4}
+VALUES |= {
+    "text_layers": 1,
+    "learning_rate": 3e-2,
+    "evaluate_every": 10,
+    "image_dropout": 0.0,
+    "embedding_dropout": 0.0,
+}
 VALUES |= {"wrong_captions": SHARE, "seed": SEED}
 
 
@@ -46,15 +58,43 @@ def write_told_data(folder, captions):
     return folder
 
 
-def wrong_rows(captions):
+def write_painted_data(folder):
+    """36 train and 6 dev pictures of two colours, with three captions each that name both."""
+    folder.mkdir()
+    names, rows = ("red", "blue", "lime", "gold", "teal", "navy", "pink"), [("image", "caption", "split")]
+    scenes = np.random.default_rng(0).permutation(list(itertools.permutations(range(7), 2))).tolist()
+    for number, (above, below) in enumerate(scenes):
+        picture = Image.new("RGB", (32, 32), PAINTS[above])
+        picture.paste(PAINTS[below], (0, 16, 32, 32))
+        picture.save(folder / f"{number}.png")
+        for way in ("{} {}", "a {} {}", "{} on {}"):
+            caption = way.format(names[above], names[below])
+            rows.append((f"{number}.png", caption, "train" if number < 36 else "dev"))
+    with (folder / "captions.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return folder
+
+
+def wrong_rows(captions, images=IMAGES):
     """(m,) bool: captions of another image."""
-    owner = np.repeat(np.arange(IMAGES), captions)
+    owner = np.repeat(np.arange(images), captions)
     return exchange_captions(owner, SHARE, SEED) != np.arange(len(owner))
 
 
 def command(config, root):
     """Arguments that train a configuration with --clean."""
     return [*changed_flags(Config(), config), f"--root={root}", f"--name={config.name}", "--clean"]
+
+
+def left_out(root):
+    """(m,) bool: pairs that the finished run below `root` did not train on."""
+    assert (read_status(root / "mine") or {})["state"] == "finished"
+    trained = read_config(root / "mine")[0]
+    assert (trained.cleaning.clean, trained.data.reviews) == (True, str(root / "mine-cleaned.jsonl"))
+    data = prepare(trained, Inputs(towers=open_towers(trained), reviews=named_reviews(trained))).data
+    stay = set(zip(data.train.captions, data.train.image_of_text.tolist(), strict=True))
+    pairs = zip(data.as_read.captions, data.as_read.image_of_text.tolist(), strict=True)
+    return np.array([pair not in stay for pair in pairs])
 
 
 def halves(root):
@@ -82,19 +122,13 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
     for folder in halves(root):
         shutil.copytree(folder, tmp_path / folder.name)
     assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
-    assert (read_status(tmp_path / "mine") or {})["state"] == "finished"
     assert not any(folder.exists() for folder in halves(tmp_path))
-    trained, file = read_config(tmp_path / "mine")[0], tmp_path / "mine-cleaned.jsonl"
-    assert (trained.cleaning.clean, trained.data.reviews) == (True, str(file))
-    assert {(review.reviewer, review.verdict) for review in read_reviews(file).all} == {
-        (CLEANING, "wrong-caption")
-    }
-    data = prepare(trained, Inputs(reviews=named_reviews(trained))).data
-    stay = set(zip(data.train.captions, data.train.image_of_text.tolist(), strict=True))
-    pairs = zip(data.as_read.captions, data.as_read.image_of_text.tolist(), strict=True)
-    left_out = np.array([pair not in stay for pair in pairs])
-    assert left_out[wrong].mean() > 0.8
-    assert left_out[~wrong].mean() < 0.1
+    reviews = read_reviews(tmp_path / "mine-cleaned.jsonl").all
+    assert {(review.reviewer, review.verdict) for review in reviews} == {(CLEANING, "wrong-caption")}
+    gone = left_out(tmp_path)
+    assert gone.sum() == len(reviews)
+    assert gone[wrong].mean() > 0.8
+    assert gone[~wrong].mean() < 0.1
     state = newest_state(tmp_path / "mine").fingerprint
     assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
     assert newest_state(tmp_path / "mine").fingerprint == state
@@ -102,7 +136,9 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
 
 
 def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path):
-    config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **VALUES | {"epochs": 60})
+    config = tiny_config(
+        write_told_data(tmp_path / "data", 1), "mine", **VALUES | {"epochs": 20, "batch_size": 12}
+    )
     train_judges(config, tmp_path, ["half"])
     first, people = newest_state(tmp_path / "mine-half").fingerprint, tmp_path / "people.jsonl"
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
@@ -115,6 +151,9 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
     assert [review.reviewer for review in reviews.all][:2] == ["anna", CLEANING]
     assert len(read_reviews(people).all) == 1, "people's own file stays"
+    gone = left_out(tmp_path)
+    assert gone[wrong].mean() > 0.7
+    assert gone[~wrong].mean() < 0.1
 
     # another run shares the judges, by the same rule alone
     other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other"]
@@ -140,7 +179,7 @@ def test_the_judges_of_a_second_round_learn_from_what_the_first_one_kept(judged)
 def test_small_losses_rank_the_exchanged_captions_last(judged):
     config = changed(judged[1], clean=True, clean_by="small-loss")
     [judge] = judge_runs(config, judged[0] / "mine", "")
-    assert (judge.config.training.epochs, judge.config.data.train_part) == (5, 1.0)
+    assert (judge.config.training.epochs, judge.config.data.train_part) == (2, 1.0)
     train_judges(config, judged[0], ["warm-up"])
     table = small_losses(open_run(judge.folder))
     assert sorted(table["caption"]) == list(range(IMAGES * 5))
@@ -148,13 +187,33 @@ def test_small_losses_rank_the_exchanged_captions_last(judged):
     assert roc_auc_score(wrong_rows(5)[table["caption"]], table["probability"]) > 0.8
 
 
-def test_judges_with_towers_that_learned_nothing_are_refused(towers_folder, tmp_path, capsys):
-    values = {"epochs": 1, "batch_size": 2, "learning_rate": 1e-9, "wrong_captions": 0.5}
-    config = tower_config(towers_folder, "mine", **values)
+def test_judges_that_learned_nothing_are_refused(judged, tmp_path, capsys):
+    config = changed(judged[1], epochs=1, learning_rate=1e-9, wrong_captions=1.0)
     train_judges(config, tmp_path)
     assert main(command(config, tmp_path)) == 1
     assert "mine-half and mine-other-half" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "mine").exists()
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    """A tiny CLIP and pictures that show what their captions say."""
+    folder = tmp_path_factory.mktemp("painted")
+    write_tiny_clip(folder / "clip")
+    write_painted_data(folder / "data")
+    return folder
+
+
+@pytest.mark.parametrize(("tuning", "rate"), [("lora", 1e-2), ("full", 3e-3)])
+def test_towers_train_without_what_judges_with_towers_suspect(painted, tmp_path, tuning, rate):
+    values = {"image_tuning": tuning, "text_tuning": tuning, "learning_rate": rate, "epochs": 4}
+    config = tower_config(painted, "mine", batch_size=12, wrong_captions=SHARE, **values)
+    train_judges(config, tmp_path)
+    assert main(command(config, tmp_path)) == 0
+    table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(3, 36)
+    assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.7
+    gone = left_out(tmp_path)
+    assert gone[wrong].mean() > 2 * gone[~wrong].mean()
 
 
 def test_the_probability_is_that_of_a_known_mixture():
