@@ -33,16 +33,13 @@ class Run(StoredRun):
     def search(
         self, query: str | int | Array, *, split: str, modality: Modality = "text", top: int = 10
     ) -> pd.DataFrame:
-        """The best candidates of the other modality, best first. Returns place (from 1), candidate, score, match
-        (False for a query outside the split: nothing is known about it).
+        """The best candidates of the other modality, best first. Returns place (from 1), candidate, score, match (False
+        for a query outside the split: nothing is known about it). InputError: a number that is not in the split; a text
+        of more than 500 characters, or of which the run knows no word; a text for a run that cannot embed it.
 
         Args:
             query: a free text or a saved query (both search images), the number of a sample of `modality`, or one row
                 of `encode_text` or `encode_picture`, an embedding of `modality`.
-
-        Raises:
-            InputError: a number that is not in the split; a text of more than 500 characters, or of which the run knows
-                no word; a text for a run that cannot embed it.
         """
         if isinstance(query, str):
             scores = self._score_text(query, split)

@@ -88,17 +88,14 @@ def read_judgements(
 def read_positives(
     path: Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Positives:
-    """Read a file of positives for one split.
+    """Read a file of positives for one split. InputError: a line fits no layout, names a caption by its id where no ids
+    are known, or has a name of several captions or images. OtherSplitError: no line is about this split.
 
     Args:
         path: of one of the layouts above.
         image_names: n file names or ids, as the split names its images; folders before a name do not count.
         image_of_text: (m,) the image of every caption; `x.jpg#2` is the third caption of x.jpg in this order.
         caption_ids: (m,) ids of the captions in the data set, where they are known.
-
-    Raises:
-        InputError: a line fits no layout, names a caption by its id where no ids are known, or has a name of several
-            captions or images. OtherSplitError: no line is about this split.
     """
     import numpy as np
 
@@ -168,6 +165,8 @@ def coco_judgements(
     name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Judgements:
     """Read the judged pairs of a split of COCO's test images. Labels that the judges confirmed are among them.
+    InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or has
+    fewer captions than COCO and these have no ids.
 
     Args:
         name: "eccv" or "cxc".
@@ -175,10 +174,6 @@ def coco_judgements(
         image_of_text: (m,) the image of every caption; without ids, captions of an image in the order of theirs.
         caption_ids: (m,) numbers of the captions. They count where one of them is COCO's id of a caption of its image:
             a file may number its captions otherwise.
-
-    Raises:
-        InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or has
-            fewer captions than COCO and these have no ids.
     """
     import numpy as np
 

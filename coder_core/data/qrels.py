@@ -115,10 +115,8 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     """Read the judgements of a split; `example` is an id of it, for messages.
 
     Queries of other splits are left out. A document that the split does not have stays, as one that is never found.
-
-    Raises:
-        InputError: a line has another form; an id is that of two samples; query and document are of one side; a pair
-            has two grades; no line is about a query of this split.
+    InputError: a line has another form; an id is that of two samples; query and document are of one side; a pair has
+    two grades; no line is about a query of this split.
     """
     import numpy as np
 

@@ -21,6 +21,7 @@ LARGEST_EXPONENT = 100.0  # exp(-100) is lost beside 1 in float32 and float64 al
 
 def squash(spread: Numbers, epsilon: float) -> Numbers:
     """1 / sigmoid(ε / spread) = 1 + exp(−ε / spread): 1 for no spread, towards 2 for a large one. CODER eq. 3.
+    ValueError: epsilon is not positive.
 
     Args:
         spread: (Q,) >= 0, a standard deviation or an entropy.
@@ -28,9 +29,6 @@ def squash(spread: Numbers, epsilon: float) -> Numbers:
 
     Returns:
         (Q,) in [1, 2); where the spread is zero the gradient is zero, its limit.
-
-    Raises:
-        ValueError: epsilon is not positive.
 
     >>> squash(np.array([0.0, 0.1, 1.0]), epsilon=0.1).round(4)
     array([1.    , 1.3679, 1.9048])
@@ -62,14 +60,11 @@ def normalise_by_largest(raw: Numbers, largest: Numbers | None = None) -> Number
 
 
 def sharpness(diversity: NumbersOrOne, temperature: float) -> NumbersOrOne:
-    """1 / (μ·div_i), what multiplies S − γ in the exponents of CODER eq. 4.
+    """1 / (μ·div_i), what multiplies S − γ in the exponents of CODER eq. 4. ValueError: temperature is not positive.
 
     Args:
         diversity: (Q,) in (0.5, 1], or 1 for every anchor.
         temperature: μ > 0.
-
-    Raises:
-        ValueError: temperature is not positive.
 
     >>> sharpness(np.array([0.5, 1.0]), temperature=0.1)
     array([20., 10.])

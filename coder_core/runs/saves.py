@@ -75,15 +75,13 @@ class SaveStore:
         """Write one save, then prune.
 
         A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
-        before them), go. Folders that no step names are left alone.
+        before them), go. Folders that no step names are left alone. atomic.WriteError: disk full, folder not writable,
+        or the run was moved; earlier saves are intact.
 
         Args:
             name: the step.
             tensors: file stem → named tensors of any shape, dtype and device.
             documents: file stem → anything JSON can hold.
-
-        Raises:
-            atomic.WriteError: disk full, folder not writable, or the run was moved; earlier saves are intact.
         """
         if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")

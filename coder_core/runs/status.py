@@ -72,11 +72,9 @@ def _alive(record: dict[str, Any]) -> bool:
 class RunLock:
     """`with RunLock(folder):` — inside, no other process writes this run.
 
-    The kernel drops the lock when its process dies, so a lock is never stale.
-
-    Raises:
-        InputError: on entering, when another writer holds the run (named with its process and start), or when the run
-            holds a link, a pipe or a device, through which writing would lead elsewhere.
+    The kernel drops the lock when its process dies, so a lock is never stale. InputError: on entering, when another
+    writer holds the run (named with its process and start), or when the run holds a link, a pipe or a device, through
+    which writing would lead elsewhere.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -75,14 +75,12 @@ class Columns:
 
 
 def select(expression: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions that an expression selects.
+    """(m,) bool: the captions that an expression selects. InputError: it is too long, cannot be parsed, or asks for
+    something else than `columns` holds.
 
     >>> columns = Columns(3, {"length": np.array([4, 9, 20])}, {}, {"caption": ["A dog.", "a cat", "two dogs"]})
     >>> select('length > 5 and not "dog" in caption', columns)
     array([False,  True, False])
-
-    Raises:
-        InputError: it is too long, cannot be parsed, or asks for something else than `columns` holds.
     """
     if not expression.strip():
         raise _refusal("is empty")

@@ -33,13 +33,12 @@ def read_picture_split(
     skip_broken: bool,
     progress: Progress,
 ) -> tuple[Split, dict[str, str]]:
-    """Read a split whose pictures an image tower reads, and the sha256 of its "features" (picture files) and "captions".
+    """Read a split whose pictures an image tower reads, and the sha256 of its "features" (picture files) and
+    "captions".
 
     prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot be decoded,
     with their captions. progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
-
-    Raises:
-        InputError: there is no such split, or broken pictures without `skip_broken`; up to ten are named.
+    InputError: there is no such split, or broken pictures without `skip_broken`; up to ten are named.
     """
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)

@@ -88,11 +88,7 @@ def read_concept_tables(
     arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str
 ) -> ConceptTables:
     """Check the concept tables of a folder against one another and its samples; `document` is concepts.json.
-
-    Raises:
-        InputError: a table is missing, has other rows than the samples, names unknown concepts, or beta is
-            not a share.
-    """
+    InputError: a table is missing, has other rows than the samples, names unknown concepts, or beta is not a share."""
     if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
         raise InputError.at(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1")
     required = ["concept_graph", "concept_together", *EMBEDDINGS]

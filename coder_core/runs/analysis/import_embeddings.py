@@ -22,15 +22,12 @@ from coder_core.runs.analysis.write import write_analysis
 
 
 def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
-    """The folder an imported run has or will get.
+    """The folder an imported run has or will get. InputError: an impossible name of run or split, a folder that cannot
+    be written, a run of that name that was not imported, or a split that it has already.
 
     Args:
         root: folder of the runs. name: of the run. split: the name of the analysis.
         overwrite: allow a split that was imported before.
-
-    Raises:
-        InputError: an impossible name of run or split, a folder that cannot be written, a run of that name that was not
-            imported, or a split that it has already.
     """
     stop_on_errors(name_faults(name))
     folder = Path(root) / name
@@ -58,7 +55,9 @@ def import_run(
     overwrite: bool = False,
     towers: Mapping[str, Any] | None = None,
 ) -> tuple[Path, Metrics]:
-    """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step.
+    """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step. InputError: as
+    `import_folder`; another width or other towers than the run's other splits have; disk full or read-only (nothing is
+    left behind then).
 
     Args:
         embeddings: checked embeddings.
@@ -67,10 +66,6 @@ def import_run(
         split: the name of the analysis.
         overwrite: replace a split of that name.
         towers: description of the towers that made them, where they can be loaded again.
-
-    Raises:
-        InputError: as `import_folder`; another width or other towers than the run's other splits have; disk full or
-            read-only (nothing is left behind then).
     """
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()

@@ -89,11 +89,8 @@ def read_as(
     folder: DerivedFolder, build: Callable[[dict[str, Any], dict[str, Any]], Result]
 ) -> Result | None:
     """Value that `build` makes of a result's arrays and manifest, every byte verified; None when there is none.
-
-    Raises:
-        InputError: it is damaged, is not what its name says, or holds values that no version writes; the file is
-            named. Computing it again replaces it.
-    """
+    InputError: it is damaged, is not what its name says, or holds values that no version writes; the file is named.
+    Computing it again replaces it."""
     if not atomic.locate(folder.path).is_dir():
         return None
     stored, where = sealed.SealedFolder(folder.path), str(folder.path / MANIFEST)
