@@ -23,7 +23,7 @@ from coder_core.api import open_run
 from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.config.checks import problems
-from coder_core.config.cleaning import CleaningConfig
+from coder_core.config.data import CleaningConfig
 from coder_core.config.objective import BoostingConfig, WeightingConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, replaced

@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from coder_core.ablation.planning import PlannedRun, commands
-from coder_core.console.display import best_so_far
 from coder_core.console.faults import InputError
 from coder_core.console.output import say
 from coder_core.console.processes import start_process
+from coder_core.console.progress import best_so_far
 from coder_core.console.signals import StopSignals
 from coder_core.runs.status import read_status
 

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from coder_core.config.cleaning import CleaningConfig
-from coder_core.config.data import DataConfig
+from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
 from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
 from coder_core.config.setting import Setting, setting, setting_of, spelt_as_flag

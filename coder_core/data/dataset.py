@@ -101,8 +101,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         names = ", ".join(file.name for file in annotations)
         raise InputError.at(path, f"several: {names}", LAYOUTS, "name one JSON file")
     # pyarrow is loaded for those who have such data
-    from coder_core.data.captioned.inventory import unrecognised
-    from coder_core.data.captioned.layouts import recognise
+    from coder_core.data.captioned.layouts import recognise, unrecognised
 
     if recognised := recognise(path):
         layout, why = recognised

@@ -11,8 +11,8 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
-from coder_core.console.display import Display
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.progress import Display
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter

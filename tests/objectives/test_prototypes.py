@@ -12,7 +12,7 @@ from coder_core.geometry.kmeans import nearest_centroid
 from coder_core.objectives.prototypes import NO_LABEL, Prototypes, pair_vectors
 from coder_core.ops import normalise
 from coder_core.training import reclustering
-from coder_core.training.reclustering import match_clusters, mean_cosine, recluster
+from coder_core.training.parts.prototypes import match_clusters, mean_cosine, recluster
 from tests.reference import prototypes as reference
 
 

@@ -1,5 +1,6 @@
-"""The layouts, in the order in which they are tried."""
+"""The layouts, in the order in which they are tried, and one message about data of no known layout."""
 
+import os
 from pathlib import Path
 
 from coder_core.config.data import ReadingArguments
@@ -7,14 +8,24 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned.annotated import COCO, FIELD, PICTURE_FOLDERS
 from coder_core.data.captioned.archives import ARCHIVES, TEXT_FILES
 from coder_core.data.captioned.flickr import FLICKR
-from coder_core.data.captioned.inventory import unrecognised
 from coder_core.data.captioned.records import LOOKS, Layout, folder_of
-from coder_core.data.captioned.tables import table_layout
+from coder_core.data.captioned.tables import SUFFIXES, Table, read_head, table_layout
+from coder_core.data.lines import shown
+from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
 
 SPECIFIC = (*FIELD, *FLICKR, COCO, *ARCHIVES)
 LAYOUTS = (*SPECIFIC, table_layout(), TEXT_FILES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
+MOST_FILES = 100_000  # looked at
+DEEPEST = 2  # folders below the data folder
+TABLES_NAMED, COLUMNS_NAMED, LONGEST_NAME = 3, 12, 80
+PACKED_ENDINGS = (".tar.gz", ".tgz", ".zip")
+ARROW = (  # a split has a folder of its own
+    'write each split as Parquet: python -c "from datasets import load_from_disk; '
+    "load_from_disk('{}').to_parquet('NEW/train.parquet')\""
+)
+READ = "region features ({split}_ims.npy and {split}_caps.txt), or pictures with captions"
 
 
 def recognise(path: Path) -> tuple[Layout, str] | None:
@@ -63,3 +74,74 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
     also = f" It could also be read as {', '.join(alternatives)} (--format)." if alternatives else ""
     faults.append(Fault(str(path), f"read as {layout.name}: {why}.{also}", severity="note"))
     return layout
+
+
+def unrecognised(path: Path, problem: str = "is in no known layout") -> InputError:
+    """The error of a path whose layout is not known."""
+    files, tables = _files(path), dict[str, Table]()
+
+    def of(*endings: str) -> list[str]:
+        return [file for file in files if file.lower().endswith(endings)]
+
+    for file in of(*SUFFIXES)[:TABLES_NAMED]:
+        tables[file] = read_head(folder_of(path) / file)
+    pictures, others, packed, texts = of(*ENDINGS), of(*OTHER_ENDINGS), of(*PACKED_ENDINGS), of(".txt")
+    named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
+    named += [(".txt files", texts), (".json files", of(".json"))]
+    found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
+    for file, table in tables.items():
+        found.append(f"{_plain(file)} with columns {_names(table.titles)}")
+    if arrow := of(".arrow"):
+        found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
+    advice = ("parquet", ARROW.format(path)) if arrow else _advice(pictures, others, packed, texts, tables)
+    layout, fix = advice
+    held = ", ".join(found) or "no pictures, captions or features"
+    expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else READ
+    return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
+
+
+def _plain(name: str) -> str:
+    """A name from a file, in quotes only where it needs them to be safe to print."""
+    return name if name.isprintable() and len(name) <= LONGEST_NAME else shown(name, LONGEST_NAME)
+
+
+def _names(titles: list[str]) -> str:
+    return ", ".join(map(_plain, titles[:COLUMNS_NAMED]))
+
+
+def _files(path: Path) -> list[str]:
+    """Names of the files in a folder and the folders in it, relative to it, those of the folder itself first."""
+    names = [path.name] if path.is_file() else []
+    for folder, inner, files in os.walk(path):
+        below = Path(folder).relative_to(path)
+        inner[:] = sorted(inner) if len(below.parts) < DEEPEST else []
+        names += [(below / name).as_posix() for name in sorted(files)]
+        if len(names) >= MOST_FILES:
+            break
+    return names
+
+
+def _advice(
+    pictures: list[str], others: list[str], packed: list[str], texts: list[str], tables: dict[str, Table]
+) -> tuple[str, str]:
+    """The nearest layout, or "", and what to do."""
+    addresses = [title for table in tables.values() for title in table.addresses()]
+    titles = next((table.titles for table in tables.values() if table.titles), [])
+    if not pictures and others:
+        return "imagefolder", CONVERT
+    if not pictures and packed:
+        return "webdataset", "unpack them (gunzip, tar -xf, unzip): pictures are read in place"
+    if not pictures and addresses:
+        return "webdataset", f"download the addresses in {_plain(addresses[0])}, for example with img2dataset"
+    if titles:
+        flags = "--image-column and --caption-column"
+        return "table", f"name its columns with {flags}, each one of {_names(titles)}"
+    if pictures and texts:
+        return (
+            "text-files",
+            f"name every .txt as its picture: {_plain(pictures[0])} and {_plain(Path(pictures[0]).stem)}.txt",
+        )
+    if pictures:
+        row = f'{_plain(pictures[0])},"a dog runs"'
+        return "imagefolder", f"write metadata.csv: the line file_name,text, then one per caption as {row}"
+    return "", "check the path; docs/data.md, section 9, has every layout"
