@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coder_core.config.objective import Loss
-from coder_core.config.setting import setting
+from coder_core.config.setting import described, setting
 
 OTHER_DEV_NAMES = ("val", "valid", "validation")
 _PictureFolder = Literal[
@@ -15,126 +15,85 @@ Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webd
 
 
 @dataclass(frozen=True)
+@described
 class ReadingArguments:
     """Pictures with captions, as people have them (docs/data.md, section 9)."""
 
-    format: Format = setting(
-        "auto", "Layout of pictures with captions; recognised by itself, and a note says which and why."
-    )
-    image_column: str = setting(
-        "", "Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."
-    )
-    caption_column: str = setting("", "Column of that table that holds the captions; guessed if empty.")
-    dev_share: float = setting(
-        0.1,
-        "Share of the images that become dev, where pictures with captions have no splits: a hash of every image's name "
-        "decides.",
-        "[0, 1]",
-    )
-    test_share: float = setting(0.1, "Share of the images that become test; the rest is train.", "[0, 1]")
-    split_seed: int = setting(0, "Seed of that hash.", "[0, 2_147_483_648)")
-    skip_broken: bool = setting(
-        False, "Leave out pictures that are missing or broken, with their captions, instead of stopping."
-    )
+    format: Format = setting("auto")
+    """Layout of pictures with captions; recognised by itself, and a note says which and why."""
+    image_column: str = setting("")
+    """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
+    caption_column: str = setting("")  # Column of that table that holds the captions; guessed if empty.
+    dev_share: float = setting(0.1, "[0, 1]")
+    """Share of the images that become dev, where pictures with captions have no splits: a hash of every image's name
+    decides."""
+    test_share: float = setting(0.1, "[0, 1]")  # Share of the images that become test; the rest is train.
+    split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of that hash.
+    skip_broken: bool = setting(False)
+    """Leave out pictures that are missing or broken, with their captions, instead of stopping."""
 
 
 @dataclass(frozen=True)
+@described
 class DataConfig(ReadingArguments):
     """Source of images and captions, and what training drops at random."""
 
-    data: str = setting(
-        "",
-        'Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. With an '
-        "image tower: pictures with captions in any layout (docs/data.md, section 9).",
-    )
-    pictures: str = setting(
-        "", "Folder with the picture files, which the app shows and an image tower reads. Optional."
-    )
-    word_threshold: int = setting(
-        4,
-        "Train captions hold a word of the vocabulary this often or more (vsepp, vse_infty: 4).",
-        "[1, inf)",
-    )
-    word_vectors: str = setting(
-        "random",
-        'Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file.',
-        suggestions=("random", "learned"),
-    )
-    drop_regions: float = setting(
-        0.2, "Share of an image's regions left out, on average, in training (vse_infty: 0.2).", "[0, 0.5]"
-    )
-    drop_words: float = setting(
-        0.2, "Share of a caption's words left out in training; at least one stays (vse_infty: 0.2).", "[0, 1)"
-    )
-    train_part: float = setting(
-        1.0,
-        "Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For "
-        "experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs (docs/data.md, "
-        "section 6).",
-        "(0, 1]",
-    )
-    other_part: bool = setting(False, "Learn from the images that train-part leaves out instead.")
-    vague_captions: float = setting(
-        0.0,
-        "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments on "
-        "ambiguity (ablate ambiguity); dev and test stay as they are.",
-        "[0, 1]",
-    )
-    wrong_captions: float = setting(
-        0.0,
-        "Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate "
-        "noise); dev and test stay as they are.",
-        "[0, 1]",
-    )
-    omit_wrong: bool = setting(
-        False, "Leave the exchanged captions out: the most that finding them could bring (ablate noise)."
-    )
-    reviews: str = setting(
-        "", "File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."
-    )
-    wrong_weight: float = setting(
-        0.0, "With reviews: weight of pairs judged wrong-caption; 0: left out, 1: as if unjudged.", "[0, 1]"
-    )
-    vague_weight: float = setting(
-        0.5, "With reviews: weight of pairs judged too-vague; half lets them teach without leading.", "[0, 1]"
-    )
-    duplicate_weight: float = setting(
-        1.0, "With reviews: weight of pairs judged duplicate; the field trains on duplicates too.", "[0, 1]"
-    )
-    also_matches: bool = setting(
-        True,
-        "With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives of the "
-        "other.",
-    )
+    data: str = setting("")
+    """Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. With
+    an image tower: pictures with captions in any layout (docs/data.md, section 9)."""
+    pictures: str = setting("")
+    """Folder with the picture files, which the app shows and an image tower reads. Optional."""
+    word_threshold: int = setting(4, "[1, inf)")
+    """Train captions hold a word of the vocabulary this often or more (vsepp, vse_infty: 4)."""
+    word_vectors: str = setting("random", suggestions=("random", "learned"))
+    """Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file."""
+    drop_regions: float = setting(0.2, "[0, 0.5]")
+    """Share of an image's regions left out, on average, in training (vse_infty: 0.2)."""
+    drop_words: float = setting(0.2, "[0, 1)")
+    """Share of a caption's words left out in training; at least one stays (vse_infty: 0.2)."""
+    train_part: float = setting(1.0, "(0, 1]")
+    """Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For
+    experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs (docs/data.md,
+    section 6)."""
+    other_part: bool = setting(False)  # Learn from the images that train-part leaves out instead.
+    vague_captions: float = setting(0.0, "[0, 1]")
+    """Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments on
+    ambiguity (ablate ambiguity); dev and test stay as they are."""
+    wrong_captions: float = setting(0.0, "[0, 1]")
+    """Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate
+    noise); dev and test stay as they are."""
+    omit_wrong: bool = setting(False)
+    """Leave the exchanged captions out: the most that finding them could bring (ablate noise)."""
+    reviews: str = setting("")
+    """File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."""
+    wrong_weight: float = setting(0.0, "[0, 1]")
+    """With reviews: weight of pairs judged wrong-caption; 0: left out, 1: as if unjudged."""
+    vague_weight: float = setting(0.5, "[0, 1]")
+    """With reviews: weight of pairs judged too-vague; half lets them teach without leading."""
+    duplicate_weight: float = setting(1.0, "[0, 1]")
+    """With reviews: weight of pairs judged duplicate; the field trains on duplicates too."""
+    also_matches: bool = setting(True)
+    """With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives of
+    the other."""
 
 
 @dataclass(frozen=True)
+@described
 class CleaningConfig:
     """Judge the train pairs, and train without those that probably belong to another image."""
 
-    clean: bool = setting(
-        False,
-        "Train two judges on complementary halves of the train images first. Each judges the other's pairs, and those that "
-        "probably belong to another image are left out (docs/training.md, Wrong captions).",
-    )
-    clean_by: Literal["halves", "small-loss"] = setting(
-        "halves",
-        "Judges: two runs on complementary halves, or one run on all pairs for a quarter of the epochs and a mixture of two "
-        "Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; NCR, Huang et al. 2021).",
-    )
-    clean_loss: Loss = setting("infonce", "Loss of the judges, which have no banks, concepts or prototypes.")
-    clean_above: float = setting(
-        0.5, "A pair is left out from this estimated probability of belonging to another image on.", "(0, 1]"
-    )
-    clean_rounds: int = setting(
-        1,
-        "Rounds; in every further one the judges learn from what the last one kept and judge all.",
-        "[1, 5]",
-    )
-    clean_judges: str = setting(
-        "", "Path of another cleaned run, whose judges and reviews this run shares; empty: its own."
-    )
-    keep_judges: bool = setting(
-        True,
-        "Keep the judges' runs, with which the app's Data page lists the pairs; their reviews stay anyway.",
-    )
+    clean: bool = setting(False)
+    """Train two judges on complementary halves of the train images first. Each judges the other's pairs, and those that
+    probably belong to another image are left out (docs/training.md, Wrong captions)."""
+    clean_by: Literal["halves", "small-loss"] = setting("halves")
+    """Judges: two runs on complementary halves, or one run on all pairs for a quarter of the epochs and a mixture of
+    two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; NCR, Huang et al. 2021)."""
+    clean_loss: Loss = setting("infonce")  # Loss of the judges, which have no banks, concepts or prototypes.
+    clean_above: float = setting(0.5, "(0, 1]")
+    """A pair is left out from this estimated probability of belonging to another image on."""
+    clean_rounds: int = setting(1, "[1, 5]")
+    """Rounds; in every further one the judges learn from what the last one kept and judge all."""
+    clean_judges: str = setting("")
+    """Path of another cleaned run, whose judges and reviews this run shares; empty: its own."""
+    keep_judges: bool = setting(True)
+    """Keep the judges' runs, with which the app's Data page lists the pairs; their reviews stay anyway."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from coder_core.config.setting import setting
+from coder_core.config.setting import described, setting
 
 Loss = Literal[
     "btr-sum", "btr-hardest", "npairs-hinge", "infonce", "sigmoid", "cmpm", "polynomial", "dcl-i", "dcl"
@@ -22,88 +22,55 @@ LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstab
 
 
 @dataclass(frozen=True)
+@described
 class ObjectiveConfig:
     """The loss of the instance branch (CODER eq. 3-6 and 8)."""
 
-    loss: Loss = setting(
-        "dcl",
-        "btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged), infonce, sigmoid (SigLIP, Zhai "
-        "et al. 2023), cmpm (projection matching, Zhang and Lu 2018), polynomial (universal weighting, Wei et al. 2020), "
-        "dcl-i (CODER's loss without diversity), dcl (eq. 4).",
-    )
-    margin: float = setting(
-        0.2, "Margin of the triplet losses (vsepp: 0.2) and of the negatives polynomial counts.", "[0, inf)"
-    )
-    npairs_margin: float = setting(0.1, "Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).", "[0, inf)")
-    warmup_epochs: float = setting(
-        1.0, "Epochs in which btr-hardest sums over all negatives first (vse_infty: 1).", "[0, inf)"
-    )
-    temperature: float = setting(
-        0.1,
-        "μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / temperature (SigLIP: "
-        "10).",
-        "(0, inf)",
-    )
-    learn_scale: bool = setting(
-        False, "Learn the scale 1 / temperature of infonce or cmpm, up to 100 (CLIP); sigmoid always does."
-    )
-    logit_bias: float = setting(-10.0, "Start of the bias that sigmoid learns (SigLIP: -10).", "[-100, 100]")
-    gamma: float = setting(0.3, "γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).")
-    positive_scale: Literal["one", "temperature"] = setting(
-        "one", 'Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed.'
-    )
-    positive_clamp: Literal["clamp", "relu"] = setting(
-        "clamp", 'Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL\'s log(1 + relu(S)).'
-    )
-    diversity: Diversity = setting("std", 'Of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).')
-    epsilon: float = setting(0.1, "ε of eq. 3 (CODER: 0.1).", "(0, inf)")
-    entropy_temperature: float = setting(
-        1.0,
-        "τ of the softmax inside entropy diversity; 1 is the printed form, in which entropy varies in its 4th digit.",
-        "(0, inf)",
-    )
-    diversity_gradient: bool = setting(
-        False, "Let gradients run through the diversity (the papers leave it open; default: no)."
-    )
-    diversity_from_bank: bool = setting(
-        True, "Average batch-level and bank-level diversity when a bank is kept (CODER 3.3, table 3 row 3)."
-    )
-    same_image_negatives: bool = setting(
-        False, "Count other captions of the anchor's image as negatives (literal reading; default: masked)."
-    )
-    weight_instance: float = setting(
-        3.0,
-        "Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged.",
-        "[0, inf)",
-    )
-    weight_memory: float = setting(1.0, "Weight of the bank loss M-DCL (eq. 8: 1). Needs a bank.", "[0, inf)")
-    weight_concept: float = setting(
-        1.0,
-        "Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2).",
-        "[0, inf)",
-    )
-    weight_prototypes: float = setting(
-        1.0,
-        "Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes.",
-        "[0, inf)",
-    )
-    weight_heads: float = setting(
-        0.0,
-        "Weight of PVSE's diversity loss, which keeps what the K heads of a sample read apart (PVSE on MS-COCO: 0.1); summed "
-        "over the batch where the loss is. Needs --embeddings above 1.",
-        "[0, inf)",
-    )
-    weight_mmd: float = setting(
-        0.0,
-        "Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01), "
-        "likewise.",
-        "[0, inf)",
-    )
-    prototype_temperature: float = setting(
-        1.0,
-        "Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run.",
-        "(0, inf)",
-    )
+    loss: Loss = setting("dcl")
+    """btr-sum, btr-hardest (bidirectional triplet), npairs-hinge (all negatives, averaged), infonce, sigmoid (SigLIP,
+    Zhai et al. 2023), cmpm (projection matching, Zhang and Lu 2018), polynomial (universal weighting, Wei et al. 2020),
+    dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
+    margin: float = setting(0.2, "[0, inf)")
+    """Margin of the triplet losses (vsepp: 0.2) and of the negatives polynomial counts."""
+    npairs_margin: float = setting(0.1, "[0, inf)")  # Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).
+    warmup_epochs: float = setting(1.0, "[0, inf)")
+    """Epochs in which btr-hardest sums over all negatives first (vse_infty: 1)."""
+    temperature: float = setting(0.1, "(0, inf)")
+    """μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / temperature
+    (SigLIP: 10)."""
+    learn_scale: bool = setting(False)
+    """Learn the scale 1 / temperature of infonce or cmpm, up to 100 (CLIP); sigmoid always does."""
+    logit_bias: float = setting(-10.0, "[-100, 100]")  # Start of the bias that sigmoid learns (SigLIP: -10).
+    gamma: float = setting(0.3)  # γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).
+    positive_scale: Literal["one", "temperature"] = setting("one")
+    """Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed."""
+    positive_clamp: Literal["clamp", "relu"] = setting("clamp")
+    """Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL's log(1 + relu(S))."""
+    diversity: Diversity = setting("std")  # Of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).
+    epsilon: float = setting(0.1, "(0, inf)")  # ε of eq. 3 (CODER: 0.1).
+    entropy_temperature: float = setting(1.0, "(0, inf)")
+    """τ of the softmax inside entropy diversity; 1 is the printed form, in which entropy varies in its 4th digit."""
+    diversity_gradient: bool = setting(False)
+    """Let gradients run through the diversity (the papers leave it open; default: no)."""
+    diversity_from_bank: bool = setting(True)
+    """Average batch-level and bank-level diversity when a bank is kept (CODER 3.3, table 3 row 3)."""
+    same_image_negatives: bool = setting(False)
+    """Count other captions of the anchor's image as negatives (literal reading; default: masked)."""
+    weight_instance: float = setting(3.0, "[0, inf)")
+    """Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged."""
+    weight_memory: float = setting(1.0, "[0, inf)")  # Weight of the bank loss M-DCL (eq. 8: 1). Needs a bank.
+    weight_concept: float = setting(1.0, "[0, inf)")
+    """Weight of the concept branch's DCL, both directions together (eq. 8: 1; the supplement counts it twice: 2)."""
+    weight_prototypes: float = setting(1.0, "[0, inf)")
+    """Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes."""
+    weight_heads: float = setting(0.0, "[0, inf)")
+    """Weight of PVSE's diversity loss, which keeps what the K heads of a sample read apart (PVSE on MS-COCO: 0.1);
+    summed over the batch where the loss is. Needs --embeddings above 1."""
+    weight_mmd: float = setting(0.0, "[0, inf)")
+    """Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01),
+    likewise."""
+    prototype_temperature: float = setting(1.0, "(0, inf)")
+    """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
 
     @property
     def learns_scale(self) -> bool:
@@ -112,93 +79,64 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True)
+@described
 class MemoryConfig:
     """Momentum encoders and the two coupled banks (CODER section 3.3, MoCo)."""
 
-    bank_size: int = setting(0, "Keys per modality; 0: no bank (CODER, Flickr30K: 4096).", "[0, 100_000_000]")
-    momentum: float = setting(0.995, "Share of the key encoder kept at every step (CODER: 0.995).", "[0, 1]")
-    twin_dropout: bool = setting(
-        True,
-        "The key encoders read with dropout, as the model does; off, the keys of one batch are the same twice (the paper does "
-        "not say).",
-    )
-    bank_anchors: bool = setting(
-        False,
-        "M-DCL takes the bank's entries as anchors too, each against the batch, its positive being its own pair in the bank "
-        "(eq. 6 read literally; default: the batch alone).",
-    )
-    bank_start_epoch: float = setting(
-        0.0, "Epochs before the bank loss counts; keys are collected from the start.", "[0, inf)"
-    )
-    prototypes: int = setting(
-        0,
-        "K, prototypes that image-caption pairs are clustered into and classified by; 0 has none (CODER: 10000 for the "
-        "145,000 pairs of Flickr30K, 20000 on MS-COCO). The concept branch is classified, or the instance branch without.",
-        "[0, 10_000_000]",
-    )
-    prototype_recluster: int = setting(
-        0, "Cluster all pairs every this many epochs, keeping prototypes' numbers; 0: never.", "[0, inf)"
-    )
+    bank_size: int = setting(0, "[0, 100_000_000]")  # Keys per modality; 0: no bank (CODER, Flickr30K: 4096).
+    momentum: float = setting(0.995, "[0, 1]")  # Share of the key encoder kept at every step (CODER: 0.995).
+    twin_dropout: bool = setting(True)
+    """The key encoders read with dropout, as the model does; off, the keys of one batch are the same twice (the paper
+    does not say)."""
+    bank_anchors: bool = setting(False)
+    """M-DCL takes the bank's entries as anchors too, each against the batch, its positive being its own pair in the
+    bank (eq. 6 read literally; default: the batch alone)."""
+    bank_start_epoch: float = setting(0.0, "[0, inf)")
+    """Epochs before the bank loss counts; keys are collected from the start."""
+    prototypes: int = setting(0, "[0, 10_000_000]")
+    """K, prototypes that image-caption pairs are clustered into and classified by; 0 has none (CODER: 10000 for the
+    145,000 pairs of Flickr30K, 20000 on MS-COCO). The concept branch is classified, or the instance branch without."""
+    prototype_recluster: int = setting(0, "[0, inf)")
+    """Cluster all pairs every this many epochs, keeping prototypes' numbers; 0: never."""
 
 
 @dataclass(frozen=True)
+@described
 class BoostingConfig:
     """A second branch whose scores the model has to surpass (Diao et al. 2024)."""
 
-    boosting: Boosting = setting(
-        "none",
-        "Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over a teacher (the "
-        "paper's anchor branch), summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or "
-        "the mean of two (rs-as, rm-am). Or imitation of the teacher, what the paper compares with: dr (ranks), rkd "
-        "(relations), dml (mutual learning where branches train together), dino, dino-reversed.",
-    )
-    boosting_weight: float = setting(
-        1.0,
-        "Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets).",
-        "[0, inf)",
-    )
-    boosting_start_epoch: float = setting(
-        0.0,
-        "Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own "
-        "warm-up teaches needs no teacher, and a step without one is a plain step. Online it is 0, also during "
-        "--warmup-epochs.",
-        "[0, inf)",
-    )
-    boosting_margin: float = setting(0.2, "γ, by which to surpass the teacher (DBL: 0.2).", "[0, inf)")
-    boosting_split: float = setting(
-        0.5, "α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5).", "[0, 1]"
-    )
-    boosting_soft: bool = setting(
-        False, "Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."
-    )
-    boosting_scenario: Literal["offline", "online", "momentum"] = setting(
-        "momentum",
-        "Who the teacher is: a finished run (offline), branches from other seeds that train in the same step (online), or a "
-        "moving average of the model itself (momentum).",
-    )
-    boosting_branches: int = setting(
-        2,
-        "Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2, best "
-        "with 3).",
-        "[2, 64]",
-    )
-    boosting_momentum: float = setting(
-        0.99995,
-        "Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short run "
-        "leaves the teacher near its random start).",
-        "[0, 1]",
-    )
-    boosting_temperature: float = setting(
-        0.1, "Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1).", "(0, inf)"
-    )
-    boosting_teacher_temperature: float = setting(
-        0.04, "The same for the teacher in dino and dino-reversed, to sharpen it (DINO: 0.04).", "(0, inf)"
-    )
-    boosting_teacher: str = setting("", "Folder of the finished run that is the offline teacher.")
-    boosting_start: Literal["teacher", "scratch"] = setting(
-        "teacher",
-        "Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text says.",
-    )
+    boosting: Boosting = setting("none")
+    """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over a teacher (the
+    paper's anchor branch), summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or
+    the mean of two (rs-as, rm-am). Or imitation of the teacher, what the paper compares with: dr (ranks), rkd
+    (relations), dml (mutual learning where branches train together), dino, dino-reversed."""
+    boosting_weight: float = setting(1.0, "[0, inf)")
+    """Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets)."""
+    boosting_start_epoch: float = setting(0.0, "[0, inf)")
+    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own
+    warm-up teaches needs no teacher, and a step without one is a plain step. Online it is 0, also during
+    --warmup-epochs."""
+    boosting_margin: float = setting(0.2, "[0, inf)")  # γ, by which to surpass the teacher (DBL: 0.2).
+    boosting_split: float = setting(0.5, "[0, 1]")
+    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
+    boosting_soft: bool = setting(False)
+    """Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."""
+    boosting_scenario: Literal["offline", "online", "momentum"] = setting("momentum")
+    """The teacher: a finished run (offline), branches from other seeds that train in the same step (online), or
+    a moving average of the model itself (momentum)."""
+    boosting_branches: int = setting(2, "[2, 64]")
+    """Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2,
+    best with 3)."""
+    boosting_momentum: float = setting(0.99995, "[0, 1]")
+    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
+    run leaves the teacher near its random start)."""
+    boosting_temperature: float = setting(0.1, "(0, inf)")
+    """Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1)."""
+    boosting_teacher_temperature: float = setting(0.04, "(0, inf)")
+    """The same for the teacher in dino and dino-reversed, to sharpen it (DINO: 0.04)."""
+    boosting_teacher: str = setting("")  # Folder of the finished run that is the offline teacher.
+    boosting_start: Literal["teacher", "scratch"] = setting("teacher")
+    """Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text says."""
 
     @property
     def online(self) -> bool:
@@ -207,60 +145,41 @@ class BoostingConfig:
 
 
 @dataclass(frozen=True)
+@described
 class WeightingConfig:
     """Weights of the positives: complementary samples (Thomas and Kovashka, "Emphasizing Complementary Samples for
     Non-literal Cross-modal Retrieval"), and the weightings they compare with."""
 
-    sample_weights: SampleWeights = setting(
-        "none",
-        "What weighs a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), how far "
-        "it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, eq. 8), nothing "
-        "(random: each pair has the diversity of another, a control), how many queries it is a false friend of (hal), how "
-        "badly it ranks (mithun), how dense its surroundings are (amrani).",
-    )
-    weight_modalities: Modalities = setting(
-        "difference",
-        "The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their sum, "
-        "or one of them alone is the weight (its table 3).",
-    )
-    weight_direction: int = setting(
-        -1,
-        "Γ: -1 emphasises what is diverse or discrepant (the paper's choice), 1 the opposite, 0 weighs all alike.",
-        "[-1, 1]",
-    )
-    weight_scale: float = setting(
-        6.125,
-        "λ ÷ batch size: the larger, the further apart the weights (the paper: λ of at least the batch size; with batches of "
-        "32 it is 196 on COCO, 160 on GoodNews, 96 on Politics). Weights under npairs-hinge sum to λ; under any other loss "
-        "their mean is 1, so that the loss keeps its size.",
-        "(0, inf)",
-    )
-    diversity_share: float = setting(
-        1.0, "β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1 … 5) and (2 … 5, 1).", "[0, inf)"
-    )
-    discrepancy_share: float = setting(1.0, "γ̂ of combined, the share of discrepancy.", "[0, inf)")
-    neighbours: int = setting(
-        200, "N, semantic neighbours of a caption, none of its own image (the paper: 200).", "[1, 1_000_000]"
-    )
-    neighbours_of_neighbours: int = setting(
-        1000,
-        "Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at most 1000 "
-        "at a time); 0 takes all N².",
-        "[0, 1_000_000_000]",
-    )
-    text_space: str = setting(
-        "",
-        "Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF and "
-        "truncated SVD of the train captions.",
-    )
-    text_space_size: int = setting(256, "Numbers per caption after the truncated SVD.", "[2, 65_536]")
-    within_image: float = setting(
-        0.0,
-        "Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and "
-        "Kovashka 2020); 0 has none.",
-        "[0, inf)",
-    )
-    within_text: float = setting(0.0, "Weight of the same loss for captions.", "[0, inf)")
+    sample_weights: SampleWeights = setting("none")
+    """Weight of a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), how
+    far it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, eq. 8),
+    nothing (random: each pair has the diversity of another, a control), how many queries it is a false friend of (hal),
+    how badly it ranks (mithun), how dense its surroundings are (amrani)."""
+    weight_modalities: Modalities = setting("difference")
+    """The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their
+    sum, or one of them alone is the weight (its table 3)."""
+    weight_direction: int = setting(-1, "[-1, 1]")
+    """Γ: -1 emphasises what is diverse or discrepant (the paper's choice), 1 the opposite, 0 weighs all alike."""
+    weight_scale: float = setting(6.125, "(0, inf)")
+    """λ ÷ batch size: the larger, the further apart the weights (the paper: λ of at least the batch size; with batches
+    of 32 it is 196 on COCO, 160 on GoodNews, 96 on Politics). Weights under npairs-hinge sum to λ; under any other loss
+    their mean is 1, so that the loss keeps its size."""
+    diversity_share: float = setting(1.0, "[0, inf)")
+    """β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1 … 5) and (2 … 5, 1)."""
+    discrepancy_share: float = setting(1.0, "[0, inf)")  # γ̂ of combined, the share of discrepancy.
+    neighbours: int = setting(200, "[1, 1_000_000]")
+    """N, semantic neighbours of a caption, none of its own image (the paper: 200)."""
+    neighbours_of_neighbours: int = setting(1000, "[0, 1_000_000_000]")
+    """Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at most
+    1000 at a time); 0 takes all N²."""
+    text_space: str = setting("")
+    """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF
+    and truncated SVD of the train captions."""
+    text_space_size: int = setting(256, "[2, 65_536]")  # Numbers per caption after the truncated SVD.
+    within_image: float = setting(0.0, "[0, inf)")
+    """Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and
+    Kovashka 2020); 0 has none."""
+    within_text: float = setting(0.0, "[0, inf)")  # Weight of the same loss for captions.
 
     @property
     def reads_neighbours(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
 from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
-from coder_core.config.setting import Setting, setting, setting_of, spelt_as_flag
+from coder_core.config.setting import Setting, described, setting, setting_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
 from coder_core.console.documents import shown
 from coder_core.console.faults import Fault, InputError, stop_on_errors
@@ -37,10 +37,11 @@ MAY_CHANGE = {f"{section}.{key}" for section, keys in _CHANGEABLE.items() for ke
 
 
 @dataclass(frozen=True)
+@described
 class Config:
     """All settings of a run."""
 
-    name: str = setting("", "Name of the run's folder; empty takes the preset's name.")
+    name: str = setting("")  # Name of the run's folder; empty takes the preset's name.
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     towers: TowersConfig = field(default_factory=TowersConfig)

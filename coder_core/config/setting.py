@@ -1,11 +1,19 @@
 """Describe a setting once, beside its field: type, default, help and range."""
 
+import ast
+import inspect
 import math
 from dataclasses import Field, dataclass, field
-from typing import Any, Literal, get_args, get_origin
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from coder_core.console.documents import LARGEST, shown
 from coder_core.console.faults import Fault
+
+Section = TypeVar("Section")
 
 
 @dataclass(frozen=True)
@@ -92,9 +100,40 @@ class Setting:
         return low < value < high or at_low or at_high
 
 
-def setting(default: Any, help: str, within: str = "", **facts: Any) -> Any:
-    """A dataclass field with the facts of a `Setting`."""
-    return field(default=default, metadata={"help": help, "within": within, **facts})
+def setting(default: Any, within: str = "", **facts: Any) -> Any:
+    """A dataclass field with the facts of a `Setting`; a comment behind it or a docstring below it is the help."""
+    return field(default=default, metadata={"within": within, **facts})
+
+
+def described(section: type[Section]) -> type[Section]:
+    """Give the settings of a section, not yet a dataclass, their help from its source."""
+    for key, text in _helps(inspect.getfile(section))[section.__name__].items():
+        declared = vars(section)[key]
+        if text:
+            declared.metadata = MappingProxyType({**declared.metadata, "help": text})
+    return section
+
+
+@cache
+def _helps(file: str) -> dict[str, dict[str, str]]:
+    """Class → attribute → the comment behind it or the docstring below it ("" without), of a Python file."""
+    source = Path(file).read_text("utf-8")
+    lines = source.splitlines()
+
+    def text(attribute: ast.AnnAssign, below: ast.stmt) -> str:
+        line = lines[(attribute.end_lineno or 0) - 1].encode()[attribute.end_col_offset :].decode()
+        docstring = ast.literal_eval(below.value) if isinstance(below, ast.Expr) else ""
+        return line.partition("# ")[2] or " ".join(docstring.split())
+
+    return {
+        section.name: {
+            attribute.target.id: text(attribute, below)
+            for attribute, below in pairwise([*section.body, ast.Pass()])
+            if isinstance(attribute, ast.AnnAssign) and isinstance(attribute.target, ast.Name)
+        }
+        for section in ast.parse(source).body
+        if isinstance(section, ast.ClassDef)
+    }
 
 
 def setting_of(section: str, declared: Field[Any], hint: Any) -> Setting:

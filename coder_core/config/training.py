@@ -3,78 +3,53 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from coder_core.config.setting import setting
+from coder_core.config.setting import described, setting
 
 
 @dataclass(frozen=True)
+@described
 class TrainingConfig:
     """The loop: how long, how fast, on what."""
 
-    epochs: int = setting(30, "Passes over the captions (CODER: 30).", "[1, inf)")
-    batch_size: int = setting(
-        128,
-        "Image-caption pairs in a batch, over all processes (CODER: 128).",
-        "[2, inf)",
-        reason="a contrastive loss needs negatives in the batch",
-    )
-    piece_size: int = setting(
-        0,
-        "Pairs that each process takes through the encoders at a time; 0 takes its whole share of the batch. Small pieces "
-        "train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all pairs, and "
-        "every piece is encoded twice, for a third to a half more time. Region features need --image-layers 1 or 0.",
-        "[0, inf)",
-    )
-    learning_rate: float = setting(
-        2e-4,
-        "Largest rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP).",
-        "(0, inf)",
-    )
-    bert_rate: float = setting(0.1, "BERT's learning rate over the others' (vse_infty: 0.1).", "[0, inf)")
-    weight_decay: float = setting(1e-4, "AdamW's weight decay (vse_infty: 1e-4).", "[0, inf)")
-    schedule: Literal["step", "cosine", "constant", "plateau"] = setting(
-        "step",
-        "Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero. Plateau: a tenth "
-        "whenever plateau evaluations brought no better R@sum.",
-    )
-    decay_at: float = setting(0.5, "Share of all steps after which step divides the rate by ten.", "(0, 1]")
-    plateau: int = setting(
-        5,
-        "Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas and "
-        "Kovashka 2022: 5 epochs, by the validation loss).",
-        "[1, inf)",
-    )
-    warmup_steps: int = setting(
-        0,
-        "Steps over which the learning rate rises from zero. A preset's that would take more than an eighth of the run "
-        "are cut to a tenth.",
-        "[0, inf)",
-    )
-    clip_norm: float = setting(2.0, "Largest norm of the gradient (vse_infty: 2).", "(0, inf]")
-    seed: int = setting(0, "Everything random follows from it.", "[0, 2_147_483_648)")
-    evaluate_every: int = setting(1, "Epochs between two evaluations on dev.", "[1, inf)")
-    choose_on: Literal["all", "half"] = setting(
-        "all",
-        "What the best epoch is chosen on: dev, or half of its images, so that the other half stays unseen by the choice. "
-        "Half also writes R@sum of both halves into the history and the tables of ablate.",
-    )
-    patience: int = setting(0, "Evaluations without a better R@sum before stopping; 0: never.", "[0, inf)")
-    save_every: float = setting(
-        120.0, "Seconds between two saves of the training state; every epoch's end saves too.", "(0, inf]"
-    )
-    precision: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32."
-    )
-    twin_precision: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto",
-        "Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with that left "
-        "to auto, bfloat16 on AMD processors that multiply it too.",
-    )
-    device: str = setting("auto", '"auto", "cpu", "cuda", "cuda:1" …', suggestions=("auto", "cpu", "cuda"))
-    threads: int = setting(0, "CPU threads; 0 takes all cores. Others change a run's last bits.", "[0, 1024]")
-    compile: bool = setting(False, "Compile the model with torch.compile (a GPU is needed to gain from it).")
-    tensorboard: bool = setting(
-        False, "Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."
-    )
-    gradient_checkpointing: bool = setting(
-        False, "Recompute BERT's and the towers' activations in the backward pass to save memory."
-    )
+    epochs: int = setting(30, "[1, inf)")  # Passes over the captions (CODER: 30).
+    batch_size: int = setting(128, "[2, inf)", reason="a contrastive loss needs negatives in the batch")
+    """Image-caption pairs in a batch, over all processes (CODER: 128)."""
+    piece_size: int = setting(0, "[0, inf)")
+    """Pairs that each process takes through the encoders at a time; 0 takes its whole share of the batch. Small pieces
+    train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all pairs, and
+    every piece is encoded twice, for a third to a half more time. Region features need --image-layers 1 or 0."""
+    learning_rate: float = setting(2e-4, "(0, inf)")
+    """Largest rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP)."""
+    bert_rate: float = setting(0.1, "[0, inf)")  # BERT's learning rate over the others' (vse_infty: 0.1).
+    weight_decay: float = setting(1e-4, "[0, inf)")  # AdamW's weight decay (vse_infty: 1e-4).
+    schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step")
+    """Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero. Plateau: a tenth
+    whenever plateau evaluations brought no better R@sum."""
+    decay_at: float = setting(0.5, "(0, 1]")  # Share of all steps after which step divides the rate by ten.
+    plateau: int = setting(5, "[1, inf)")
+    """Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas and
+    Kovashka 2022: 5 epochs, by the validation loss)."""
+    warmup_steps: int = setting(0, "[0, inf)")
+    """Steps over which the learning rate rises from zero. A preset's that would take more than an eighth of the run are
+    cut to a tenth."""
+    clip_norm: float = setting(2.0, "(0, inf]")  # Largest norm of the gradient (vse_infty: 2).
+    seed: int = setting(0, "[0, 2_147_483_648)")  # Everything random follows from it.
+    evaluate_every: int = setting(1, "[1, inf)")  # Epochs between two evaluations on dev.
+    choose_on: Literal["all", "half"] = setting("all")
+    """Images that the best epoch is chosen on: dev, or half of its images, so that the other half stays unseen by the choice.
+    Half also writes R@sum of both halves into the history and the tables of ablate."""
+    patience: int = setting(0, "[0, inf)")  # Evaluations without a better R@sum before stopping; 0: never.
+    save_every: float = setting(120.0, "(0, inf]")
+    """Seconds between two saves of the training state; every epoch's end saves too."""
+    precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
+    """Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32."""
+    twin_precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
+    """Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with that
+    left to auto, bfloat16 on AMD processors that multiply it too."""
+    device: str = setting("auto", suggestions=("auto", "cpu", "cuda"))  # "auto", "cpu", "cuda", "cuda:1" …
+    threads: int = setting(0, "[0, 1024]")  # CPU threads; 0 takes all cores. Others change a run's last bits.
+    compile: bool = setting(False)  # Compile the model with torch.compile (a GPU is needed to gain from it).
+    tensorboard: bool = setting(False)
+    """Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."""
+    gradient_checkpointing: bool = setting(False)
+    """Recompute BERT's and the towers' activations in the backward pass to save memory."""
