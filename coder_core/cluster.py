@@ -1,7 +1,8 @@
 """python -m coder_core.cluster RUN --split dev --clusters 50: offline k-means of a run's pairs, kept for the app."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -22,8 +23,7 @@ class ClusterArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.
     split: SplitName = "dev"  # The analysed split.
-    clusters: int = ClusterSettings.clusters  # Number of clusters.
-    seed: int = ClusterSettings.seed  # Random seed of the initial centroids.
+    kmeans: Annotated[ClusterSettings, tyro.conf.arg(name="")] = field(default_factory=ClusterSettings)
     progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
@@ -37,10 +37,9 @@ def main(arguments: list[str]) -> int:
     console = open_console()
     clusterings, share = [], 1 / max(1, len(parsed.runs))
     with watching(console, file=parsed.progress) as progress:
-        settings = ClusterSettings(parsed.clusters, parsed.seed)
         for i, run in enumerate(parsed.runs):
             part = within(progress, i * share, (i + 1) * share)
-            clusterings.append(make_clusters(run, parsed.split, settings, progress=part))
+            clusterings.append(make_clusters(run, parsed.split, parsed.kmeans, progress=part))
     for folder, clustering in clusterings:
         pairs = len(clustering.text_labels)
         say(console, f"{folder.path}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")

@@ -1,7 +1,8 @@
 """python -m coder_core.project RUN [RUN2] --split dev: a map of the joint space, kept beside the run for the app."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -10,7 +11,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
-from coder_core.geometry.settings import LayoutSettings, Method, Modalities
+from coder_core.geometry.settings import LayoutSettings
 
 MOST_RUNS = 2
 
@@ -25,14 +26,7 @@ class ProjectArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # One or two run folders with an analysis of the split.
     split: SplitName = "dev"  # The analysed split.
-    method: Method = LayoutSettings.method  # umap, tsne (at most 6,000 points) or pca.
-    neighbours: int = LayoutSettings.neighbours  # UMAP: size of a neighbourhood.
-    min_distance: float = LayoutSettings.min_distance  # UMAP: smallest distance between points, 0 to 1.
-    perplexity: float = LayoutSettings.perplexity
-    """t-SNE: size of a neighbourhood; at most a third of the points."""
-    seed: int = LayoutSettings.seed  # Random seed.
-    modalities: Modalities = LayoutSettings.modalities
-    """both, images or captions alone, or both centred on the mean of their modality."""
+    layout: Annotated[LayoutSettings, tyro.conf.arg(name="")] = field(default_factory=LayoutSettings)
     progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
@@ -47,9 +41,7 @@ def main(arguments: list[str]) -> int:
     with watching(console, file=parsed.progress) as progress:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
             raise InputError(Fault("RUN", f"was given {len(parsed.runs)} times", "one or two run folders"))
-        values = {key: getattr(parsed, key) for key in LayoutSettings.__dataclass_fields__}
-        settings = LayoutSettings(**values)
-        layouts = make_layouts(list(parsed.runs), parsed.split, settings, progress=progress)
+        layouts = make_layouts(list(parsed.runs), parsed.split, parsed.layout, progress=progress)
     for folder, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"
         say(console, f"{folder.path}: {len(layout.plane):,} points{aligned}")

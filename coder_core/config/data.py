@@ -67,14 +67,14 @@ class DataConfig(ReadingArguments):
     reviews: str = setting("")
     """File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."""
     wrong_weight: float = setting(0.0, "[0, 1]")
-    """With reviews: weight of pairs judged wrong-caption; 0: left out, 1: as if unjudged."""
+    """Weight of pairs reviewed as wrong-caption; 0: left out, 1: as if unjudged."""
     vague_weight: float = setting(0.5, "[0, 1]")
-    """With reviews: weight of pairs judged too-vague; half lets them teach without leading."""
+    """Weight of pairs reviewed as too-vague; half lets them teach without leading."""
     duplicate_weight: float = setting(1.0, "[0, 1]")
-    """With reviews: weight of pairs judged duplicate; the field trains on duplicates too."""
+    """Weight of pairs reviewed as duplicate; the field trains on duplicates too."""
     also_matches: bool = setting(True)
-    """With reviews: train also on pairs judged also-matches, and take none of the two images' captions as negatives of
-    the other."""
+    """Train also on pairs reviewed as also-matches, and take none of the two images' captions as negatives of the
+    other."""
 
 
 @dataclass(frozen=True)

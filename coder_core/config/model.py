@@ -55,7 +55,7 @@ class ModelConfig:
     """Finds nouns, adjectives and verbs in the captions. textblob works offline; the others must be installed."""
     gcn_layers: int = setting(1, "[1, 2]")  # Graph convolutions over the concepts (CODER: 1, CVSE: 2).
     gcn_form: Literal["cvse", "wide"] = setting("cvse")
-    """Of two convolutions: cvse has a hidden width of D/2 and no activation after the last; wide has D and an
+    """Shape of two convolutions: cvse has a hidden width of D/2 and no activation after the last; wide has D and an
     activation after each."""
     concept_graph: Literal["columns", "rows-columns", "cvse"] = setting("columns")
     """Normalisation of the concepts' graph H (the paper leaves D open): by its column sums on both sides, which drops
@@ -96,9 +96,9 @@ class TowersConfig:
     such as BERT, or package.module:function."""
     revision: str = setting("")  # Branch, tag or commit of towers that are named, not folders; empty: main.
     image_tuning: Tuning = setting("frozen")
-    """Of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank
+    """Training of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank
     adapters, Hu et al. 2022), or full."""
-    text_tuning: Tuning = setting("frozen")  # Of the text tower: frozen, lora, or full.
+    text_tuning: Tuning = setting("frozen")  # Training of the text tower, likewise.
     image_rate: float = setting(1.0, "[0, inf)")  # The image tower's learning rate as a share of the others'.
     text_rate: float = setting(1.0, "[0, inf)")  # The text tower's learning rate as a share of the others'.
     lora_rank: int = setting(8, "[1, 1024]")
@@ -107,15 +107,15 @@ class TowersConfig:
     lora_alpha: float = setting(16.0, "(0, inf)")
     """α: an adapter's output is multiplied by α ÷ r (Hu et al. 2022; often 2 · rank)."""
     lora_dropout: float = setting(0.0, "[0, 1)")
-    """Dropout on what the adapters read (peft: 0; Hu et al. 2022: 0.1 for GPT-2)."""
+    """Dropout on the adapters' input (peft: 0; Hu et al. 2022: 0.1 for GPT-2)."""
     projection: Literal["linear", "none"] = setting("linear")
     """Linear: a layer into the joint space on top of a tower. None: the tower's own space, whose size becomes
     dimension; a dual encoder then starts as it was trained."""
     augment: Literal["none", "crop", "crop-flip"] = setting("none")
-    """Of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the time, never
-    where the caption says left, right or clockwise."""
+    """Random changes of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the
+    time, never where the caption says left, right or clockwise."""
     workers: int = setting(-1, "[-1, 256]")
-    """Processes that decode pictures ahead of the model; -1 chooses, 0: this one does."""
+    """Processes that decode pictures ahead of the model; -1: a number that suits the machine, 0: none besides this."""
 
     @property
     def any(self) -> bool:

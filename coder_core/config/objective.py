@@ -46,7 +46,7 @@ class ObjectiveConfig:
     """Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed."""
     positive_clamp: Literal["clamp", "relu"] = setting("clamp")
     """Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL's log(1 + relu(S))."""
-    diversity: Diversity = setting("std")  # Of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).
+    diversity: Diversity = setting("std")  # Measure of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).
     epsilon: float = setting(0.1, "(0, inf)")  # ε of eq. 3 (CODER: 0.1).
     entropy_temperature: float = setting(1.0, "(0, inf)")
     """τ of the softmax inside entropy diversity; 1 is the printed form, in which entropy varies in its 4th digit."""

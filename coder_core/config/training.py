@@ -44,8 +44,8 @@ class TrainingConfig:
     precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
     """Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32."""
     twin_precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
-    """Of the passes without gradients: the momentum twin's, and a boosting teacher's. Auto: as precision; with that
-    left to auto, bfloat16 on AMD processors that multiply it too."""
+    """Precision of the passes without gradients: the momentum encoder's and a boosting teacher's. Auto: as precision;
+    where that is auto too, bfloat16 on AMD processors that can multiply it."""
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"))  # "auto", "cpu", "cuda", "cuda:1" …
     threads: int = setting(0, "[0, 1024]")  # CPU threads; 0 takes all cores. Others change a run's last bits.
     compile: bool = setting(False)  # Compile the model with torch.compile (a GPU is needed to gain from it).

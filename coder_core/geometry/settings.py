@@ -1,40 +1,42 @@
-"""Settings of layouts and of offline clusters. Imports no library, so that the commands can read their flags."""
+"""Settings of layouts and of offline clusters, which the commands read as flags."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_type_hints
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.config.setting import described, setting, setting_of
+from coder_core.console.faults import stop_on_errors
 
 Method = Literal["umap", "tsne", "pca"]
-METHODS: tuple[Method, ...] = ("umap", "tsne", "pca")
 Modalities = Literal["both", "images", "captions", "centred"]
-MODALITIES: tuple[Modalities, ...] = ("both", "images", "captions", "centred")
+
+
+class _Checked:
+    """Settings that are in range. InputError: names those that are not."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        declared = [setting_of("", field, hints[field.name]) for field in fields(self)]  # type: ignore[arg-type]
+        faults = (setting.fault(setting.read(getattr(self, setting.key))) for setting in declared)
+        stop_on_errors(filter(None, faults))
 
 
 @dataclass(frozen=True)
-class LayoutSettings:
+@described
+class LayoutSettings(_Checked):
     """Settings of a layout. All distances are cosine distances."""
 
-    method: Method = "umap"  # "umap", "tsne" or "pca"
-    neighbours: int = 15  # UMAP's neighbourhood; larger shows more of the whole, smaller more of the detail
-    min_distance: float = 0.1  # UMAP's smallest distance between points, from 0 (dense clumps) to 1
-    perplexity: float = 30.0  # t-SNE's neighbourhood
-    seed: int = 0  # of everything random
-    # "both"; "images" or "captions" alone; or both, "centred": the mean of a modality is subtracted from its
-    # embeddings, which closes the modality gap
-    modalities: Modalities = "both"
-
-    def __post_init__(self) -> None:
-        checks = (
-            ("method", self.method in METHODS, "one of umap, tsne, pca"),
-            ("modalities", self.modalities in MODALITIES, "one of both, images, captions, centred"),
-            ("neighbours", self.neighbours >= 2, "2 or more"),
-            ("min_distance", 0 <= self.min_distance <= 1, "from 0 to 1"),
-            ("perplexity", self.perplexity >= 1, "1 or more"),
-            ("seed", 0 <= self.seed < 2**32, "from 0 to 4294967295"),
-        )
-        _refuse(self, checks)
+    method: Method = setting("umap")  # umap, tsne (at most 6,000 points) or pca.
+    neighbours: int = setting(
+        15, "[2, inf)"
+    )  # UMAP: size of a neighbourhood; a larger one shows less detail.
+    min_distance: float = setting(
+        0.1, "[0, 1]"
+    )  # UMAP: smallest distance between points; 0 gives dense clumps.
+    perplexity: float = setting(30.0, "[1, inf)")
+    """t-SNE: size of a neighbourhood; at most a third of the points."""
+    seed: int = setting(0, "[0, 4_294_967_296)")  # Random seed.
+    modalities: Modalities = setting("both")
+    """both, images or captions alone, or both centred on the mean of their modality, which closes the modality gap."""
 
     def parameters(self) -> dict[str, Any]:
         """The settings the method uses. Results are looked up by these, so that other changes recompute nothing."""
@@ -46,27 +48,13 @@ class LayoutSettings:
 
 
 @dataclass(frozen=True)
-class ClusterSettings:
-    """K clusters; `seed` draws the first centroids."""
+@described
+class ClusterSettings(_Checked):
+    """K clusters by k-means."""
 
-    clusters: int = 50
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        seed = "seed", 0 <= self.seed < 2**31, "from 0 to 2147483647"
-        _refuse(self, (("clusters", self.clusters >= 2, "2 or more"), seed))
+    clusters: int = setting(50, "[2, inf)")  # Number of clusters.
+    seed: int = setting(0, "[0, 2_147_483_648)")  # Random seed of the initial centroids.
 
     def parameters(self) -> dict[str, Any]:
         """The settings results are looked up by."""
         return {"clusters": self.clusters, "seed": self.seed}
-
-
-def _refuse(settings: object, checks: Iterable[tuple[str, bool, str]]) -> None:
-    """Raise an InputError of the settings that are out of range: name, whether it is in range, the range."""
-    faults = [
-        Fault(f"--{name.replace('_', '-')}", f"is {getattr(settings, name)!r}", expected)
-        for name, is_sound, expected in checks
-        if not is_sound
-    ]
-    if faults:
-        raise InputError(faults)

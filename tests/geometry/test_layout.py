@@ -1,5 +1,7 @@
 """Layouts and clusters: PCA against NumPy, exact neighbours, alignment, clamping, and what cannot be laid out."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
 from coder_core.geometry.points import Points
-from coder_core.geometry.settings import METHODS, ClusterSettings, LayoutSettings
+from coder_core.geometry.settings import ClusterSettings, LayoutSettings, Method
 from tests.support.run_folders import unit
 
 TILE = "TILE_ELEMENTS"
@@ -92,7 +94,7 @@ def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
         onto(spot, spread[:3])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_a_layout_keeps_groups_fits_another_and_takes_longer_with_more_points(method, monkeypatch):
     """The second run is the same joint space in other coordinates: every cosine is the same."""
     times = [layout_seconds(method, points) for points in (1, 120, 121, 1_000, 6_000, 40_000)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coder_core.geometry.kmeans import nearest_centroid
 from coder_core.objectives.prototypes import NO_LABEL, Prototypes, pair_vectors
 from coder_core.ops import normalise
-from coder_core.training import reclustering
+from coder_core.training.parts import prototypes as reclustering
 from coder_core.training.parts.prototypes import match_clusters, mean_cosine, recluster
 from tests.reference import prototypes as reference
 
