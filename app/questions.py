@@ -85,18 +85,6 @@ def concept_graph(
     return concepts.graph_of(view, selected), int((table["kind"] == kind).sum()) if kind else len(table)
 
 
-def same_graph(first: Run, second: Run, split: str) -> bool:
-    """True if two runs have the same concepts with the same edges."""
-    a, b = concept_attention.view_of(first, split), concept_attention.view_of(second, split)
-    return a.words == b.words and a.edges().equals(b.edges())
-
-
-def top_readers(run: Run, split: str, concept: int, modality: Modality, top: int, rows: Rows) -> pd.DataFrame:
-    """`ConceptView.readers`, without those that do not read the concept at all."""
-    readers = concept_attention.view_of(run, split).readers(concept, modality, top=top, within=rows)
-    return readers[readers["attention"] > 0]
-
-
 def caption_facts(run: Run, split: str) -> pd.DataFrame:
     """Words, content words and diversity of every caption of the split, or of its sample."""
     captions = run.captions(split)
@@ -121,14 +109,6 @@ def principal_maps(
     of_points: dict[str, Any] = {"sample": sample, "modalities": modalities}
     first = joint_space.principal_layout(runs[0], split, **of_points)
     return [first, *(joint_space.principal_layout(run, split, first, **of_points) for run in runs[1:])]
-
-
-def stored_maps(
-    runs: Sequence[Run], split: str, settings: joint_space.LayoutSettings
-) -> list[StoredResult[joint_space.Layout]]:
-    """Maps computed before, the second aligned to the first; every byte is checked."""
-    first = joint_space.stored_layout(runs[0], split, settings)
-    return [first, *(joint_space.stored_layout(run, split, settings, runs[0]) for run in runs[1:])]
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:

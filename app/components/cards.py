@@ -201,14 +201,6 @@ def label(text: str, note: str = "") -> None:
     st.html(f'<div class="cl-name"><div class="cl-cut" title="{name}">{name}</div>{html.escape(note)}</div>')
 
 
-def table_html(css: str, heads: list[str], rows: Iterable[tuple[str, Sequence[str]]], more: str = "") -> str:
-    """A table of HTML cells: heads of the columns, and the head of every row with its cells; `more` precedes them."""
-    head = "".join(f'<th scope="col">{name}</th>' if name else "<td></td>" for name in heads)
-    cells = [(name, "".join(f"<td>{value}</td>" for value in values)) for name, values in rows]
-    body = "".join(f'<tr><th scope="row">{name}</th>{of_row}</tr>' for name, of_row in cells)
-    return f'<table class="{css}">{more}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
 def empty(fact: str, fix: str) -> None:
     """Nothing to show, and what to do about it."""
     st.html(f'<div class="cl-empty"><b>{html.escape(fact)}</b><br>{html.escape(fix)}</div>')

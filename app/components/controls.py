@@ -47,14 +47,15 @@ def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, 
         put(key, min(first, count - 1))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         number = whole_number(label, 0, count - 1, first, key, 190, help=tip)
-        for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
-            icon, other = f"arrow_{'back' if step < 0 else 'forward'}", neighbour(order, number, step)
+        steps = ((-1, "Previous", "arrow_back", "Left"), (1, "Next", "arrow_forward", "Right"))
+        for step, name, icon, arrow in steps:
+            other = neighbour(order, number, step)
             button(name, f"{key}-{name.lower()}", icon, put, key, other, shortcut=arrow)
-        for step, name, arrow in ((-1, "Previous failure", "Left"), (1, "Next failure", "Right")):
-            if failed is not None:
-                other, off = next_failure(order, failed, number, step), not failed.any()
-                shortcut = f"Shift+{arrow}"
-                button(name, f"{key}-failure-{step}", "", put, key, other, shortcut=shortcut, disabled=off)
+        if failed is not None:
+            for step, name, _, arrow in steps:
+                other = next_failure(order, failed, number, step)
+                look = {"shortcut": f"Shift+{arrow}", "disabled": not failed.any()}
+                button(f"{name} failure", f"{key}-failure-{step}", "", put, key, other, **look)
     return number
 
 

@@ -50,10 +50,12 @@ def captions_html(choice: Choice, image: int) -> str:
     """A table: the image and each of its captions with rank and score in every run."""
     split, last = choice.split, choice.last
     numbers, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
-    heads, columns = ["query"], []
+    heads, columns = "<td>query</td>", []
     for run in choice.runs:
         ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], numbers, split=split)[0]
-        heads += [html.escape(f"{what} in {run.name}") for what in ("rank", "similarity")]
+        heads += "".join(
+            f"<th scope=col>{what} in {html.escape(run.name)}</th>" for what in ("rank", "similarity")
+        )
         positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]
         columns.append([f"{rank + 1:,}" for rank in positions])
         columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
@@ -62,4 +64,8 @@ def captions_html(choice: Choice, image: int) -> str:
         text = cards.opening_html(captions[caption], "text", caption)
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         names.append(f"{text} <small>caption {caption}</small>{menu}")
-    return cards.table_html("cl-own", heads, zip(names, zip(*columns, strict=True), strict=True))
+    rows = zip(names, *columns, strict=True)
+    body = "".join(
+        f"<tr><th scope=row>{name}</th><td>{'</td><td>'.join(cells)}</td></tr>" for name, *cells in rows
+    )
+    return f'<table class="cl-own"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'

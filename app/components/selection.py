@@ -36,19 +36,6 @@ def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: i
     return int(order[further[0]]) if len(further) else current
 
 
-def largest_change(changes: pd.DataFrame | None, direction: int) -> np.ndarray:
-    """Row positions by change of percentile, the largest fall (direction −1) or rise (+1) first."""
-    if changes is None:
-        return np.zeros(0, dtype=np.int64)
-    return np.argsort(-direction * changes["change"].to_numpy(), kind="stable")
-
-
-def outcome_counts(changes: pd.DataFrame, names: Sequence[str]) -> dict[str, int]:
-    """Number of queries with each outcome, in the given order."""
-    counts = changes["outcome"].value_counts()
-    return {name: int(counts.get(name, 0)) for name in names}
-
-
 def by_outcome(changes: pd.DataFrame, outcome: str | None) -> pd.DataFrame:
     """The queries of one outcome (None: all), the largest change of rank first."""
     queries = changes if outcome is None else changes[changes["outcome"] == outcome]

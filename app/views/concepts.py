@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from app import charts, questions
-from app.ask import BOTH, Modality, Run, RunSummary, ask, ask_both, concept_attention, concepts
+from app.ask import BOTH, Modality, Run, RunSummary, ask, concept_attention, concepts
 from app.choice import UNITS, Choice, put, tone
 from app.components import cards, downloads
 from app.components.columns import columns_of
@@ -17,7 +17,7 @@ from app.components.controls import choose_one, choose_run, pick, row, side_by_s
 from app.components.selection import selected_points
 from app.components.table import rows_table
 from app.components.unavailable import runs_with
-from app.views.samples import note_sample, note_slice, sample_card, sample_table, show_sample, step_samples
+from app.views.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 
 CONCEPT, CAPTION = "concept", "caption"
 LOOK, LOOKS = "concepts-of", {"words": "Concepts", "pairs": "Images and captions"}
@@ -66,7 +66,9 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
         options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
         word = pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
         count = whole_number("At most", 5, MOST_SHOWN, USUAL, "count", 120, step=5)
-    if len(runs) == 2 and by != "read" and ask_both(questions.same_graph, runs[0], runs[1], split):
+    views = [ask(concept_attention.view_of, run, split) for run in runs]
+    same = all(view.words == views[0].words and view.edges().equals(views[0].edges()) for view in views)
+    if len(runs) == 2 and by != "read" and same:
         cards.note("Both runs have the same graph, because it is built from the training captions.")
         runs = runs[-1:]
     for position, run in enumerate(side_by_side(runs)):
@@ -170,7 +172,6 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
     how = "Bars to the left are concepts the image reads, bars to the right those the caption reads."
     cards.heading("One pair in detail", how, detail=True)
     number = step_samples(choice, "text", CAPTION, order)
-    show_sample(choice, "text", number, CAPTION)
     for position, run in enumerate(side_by_side(runs)):
         cards.label(run.name)
         rows, shared, perplexity = ask(concept_attention.pair_concepts, run, choice.split, number, STRONGEST)
@@ -206,7 +207,9 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
 
 
 def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> None:
-    table = ask(questions.top_readers, run, choice.split, concept, side, READERS, choice.samples(side))
+    view = ask(concept_attention.view_of, run, choice.split)
+    table = view.readers(concept, side, top=READERS, within=choice.samples(side))
+    table = table[table["attention"] > 0]
     if not len(table):
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
         cards.empty(f"No {reader} reads it at all.", "Choose another concept.")

@@ -155,7 +155,7 @@ def _open_captions(
     order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
     if len(order) and opened_row(target, order):
         cards.heading(title, detail=True)
-        samples.show_sample(choice, "text", samples.step_samples(choice, "text", target, order), target)
+        samples.step_samples(choice, "text", target, order)
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)

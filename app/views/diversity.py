@@ -13,7 +13,7 @@ from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads
 from app.components.columns import columns_of
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
-from app.components.selection import largest_change, recall_by_tenth
+from app.components.selection import recall_by_tenth
 from app.components.table import Column, plain_table
 from app.components.words import number
 from app.views import loss_values, samples
@@ -68,7 +68,8 @@ def show(choice: Choice) -> None:
     order = ranked_anchors(choice, tables, changes, modality)
     if opened(target, order):
         cards.heading("One anchor in detail", detail=True)
-        show_anchor(choice, samples.step_samples(choice, modality, target, order), settings, loss)
+        number = samples.step_samples(choice, modality, target, order)
+        show_anchor(choice, number, settings, loss)
 
 
 def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
@@ -175,13 +176,13 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     if count_fits and (fits := _fits(choice, tables, anchors)) is not None:
         values["images it fits"] = fits
         columns["images it fits"] = Column("images it fits", ",d", "fits")
-    if by in ("fell", "rose"):
-        order = largest_change(changes, -1 if by == "fell" else 1)
+    if changes is not None and by in ("fell", "rose"):
+        order = np.argsort((1 if by == "fell" else -1) * changes["change"].to_numpy(), kind="stable")
     else:
         table = tables[last if by == "second" else first]
         order = np.argsort(table["diversity"].to_numpy(), kind="stable")
     ranked, names = values.iloc[order], (TARGETS[modality], f"diversity-{choice.split}-{unit}")
-    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=330)
+    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=300)
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
@@ -216,16 +217,18 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
     """Draw it for every chosen run, side by side, more than three in two rows, with the loss of the sliders."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
-    samples.show_sample(choice, modality, number, TARGETS[modality])
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
     columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
-    plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
+    left, right = st.columns(2, gap="large")
+    with left:
+        plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
+    with right:
+        shown = choose_one("Figure", FIGURES, "anchor-figure")
     across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
     columns_of_runs = [c for _ in range(0, len(runs), across) for c in st.columns(across, gap="small")]
     values = {name: (anchor.similarities, anchor.positives) for name, anchor in anchors.items()}
-    shown = choose_one("Figure", FIGURES, "anchor-figure")
     if shown == "similarities":
         figures = charts.similarity_histograms(values, loss.gamma, tone())
     else:

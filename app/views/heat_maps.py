@@ -1,6 +1,5 @@
 """Heat maps: the regions that each word of a text reads, over the picture and as a table."""
 
-import html
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps
 from app.choice import Choice, bound, tone
 from app.components import cards, downloads
 from app.components.controls import choose_one, row, side_by_side, switch
+from app.components.table import Column, plain_table
 
 WORD, MOST_WORDS = "word", 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
@@ -156,22 +156,12 @@ def _show(
     reads = f"reads region {strongest + 1} most ({unit} {values[strongest]:.3f})."
     cards.note(f"“{names[index]}” {reads} {cards.HOW_TO_READ.get(f'map of {drawn.way}', '')}")
     with st.expander("All words and regions as a table"):
-        st.html(table_html(names, heat.values, unit))
+        regions = [str(region) for region in range(1, heat.values.shape[1] + 1)]
+        frame = pd.DataFrame(heat.values, columns=regions).assign(word=names, strongest=heat.strongest() + 1)
+        columns = {"word": Column("word"), "strongest": Column("strongest region", "d")}
+        columns |= {region: Column(region, ".2f") for region in regions}
+        plain_table(frame, columns, f"heat-values-{position}", f"words, {unit} of each with each region")
         downloads.table(_long(names, heat), f"heat-map-{position}")
-
-
-def table_html(words: list[str], values: np.ndarray, unit: str) -> str:
-    """Words × regions; the strongest region of a word is bold."""
-    heads = ["word", *map(str, range(1, values.shape[1] + 1))]
-    rows = []
-    for word, of_word in zip(words, values, strict=True):
-        texts = [f"{value:.2f}" if np.isfinite(value) else "–" for value in of_word]
-        for region in np.flatnonzero(of_word == np.nanmax(of_word)):
-            texts[region] = f"<b>{texts[region]}</b>"
-        rows.append((html.escape(word), texts))
-    caption = f"<caption>{html.escape(unit)} of each word with each region</caption>"
-    table = cards.table_html("cl-values", heads, rows, caption)
-    return f'<div class="cl-wide" tabindex="0" role="region" aria-label="words and regions">{table}</div>'
 
 
 def _long(words: list[str], heat: heat_maps.HeatMap) -> pd.DataFrame:

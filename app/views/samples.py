@@ -74,7 +74,7 @@ def sample_card(
 
 
 def search_words(key: str, of: str = "of captions and files") -> str:
-    return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=260) or "")
+    return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=220) or "")
 
 
 def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str) -> np.ndarray:
@@ -179,10 +179,13 @@ def _enter(target: str, modality: Modality) -> None:
 def step_samples(
     choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: Failed = None
 ) -> int:
+    """The number in the field `target`, with buttons to others, and its sample as `show_sample` shows it."""
     _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
     count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."
-    return step_through(label, target, order, count, help_text, failed)
+    number = step_through(label, target, order, count, help_text, failed)
+    show_sample(choice, modality, number, target)
+    return number
 
 
 def show_sample(choice: Choice, modality: Modality, number: int, target: str, *, own: bool = True) -> None:

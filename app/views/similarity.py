@@ -1,8 +1,9 @@
 """The Similarity page: matrices before and after diversity scaling, and one pair with every number of eq. 3 and 4."""
 
-import html
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from app.ask import BOTH, InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice, bound, tone
 from app.components import cards, downloads, events, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
+from app.components.table import Column, plain_table
 from app.components.words import count
 from app.questions import MatrixSettings
 from app.views import loss_values
@@ -36,6 +38,12 @@ KINDS = {  # kind → heading, and name of a value
 }
 Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
+STEPS: dict[str, list[Step]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+STEP_COLUMNS = {
+    "symbol": Column("symbol"),
+    "how": Column("how it follows"),
+    "value": Column("value", right=True),
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ def show(choice: Choice) -> None:
     cards.heading("The same pair, step by step")
     for name, rows_of_run in side_by_side(steps_of_runs.items()):
         cards.label(name)
-        st.html(steps_html(rows_of_run))
+        frame = pd.DataFrame(rows_of_run, columns=["symbol", "how", "value"])
+        plain_table(frame, STEP_COLUMNS, f"steps-{name}", "steps")
     cards.heading("Table of all cells")
     tables = [similarity.matrix_table(of_run, batch, settings.direction) for of_run in scaled.values()]
     cells = pd.concat(tables, keys=list(scaled), names=["run"]).reset_index(level="run")
@@ -186,54 +195,21 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
 
 
 def steps(pair: similarity.Pair, function: str) -> list[Step]:
-    """(symbol, formula with numbers, value), from S to the loss. A matching pair carries no weight."""
-    mu, gamma, epsilon = pair.loss.temperature, pair.loss.gamma, pair.loss.epsilon
-    spread = "SD" if function == "std" else "H"
-    negatives = f"of the anchor’s similarities to its {count(pair.negatives, 'negative')} here"
-    raw = f"1 / sigmoid(ε / {spread}) = 1 + exp(−{epsilon:g} / {pair.spread:.4f})"
-    divided = f"undivided over the largest of all anchors here = {pair.raw:.4f} / {pair.largest:.4f}"
-    rows: list[Step] = [
-        ("S", "cosine of the two embeddings", f"{pair.similarity:.4f}"),
-        ("γ", "margin", f"{gamma:g}"),
-        (spread, negatives, f"{pair.spread:.4f}"),
-        ("undivided", raw, f"{pair.raw:.4f}"),
-        ("div", divided, f"{pair.diversity:.4f}"),
-        ("μ·div", f"{mu:g} × {pair.diversity:.4f}", f"{pair.effective:.4f}"),
+    """(symbol, formula with numbers, value), from S to the loss."""
+    has_partner = pair.positive == pair.positive
+    parts = {"pair": True, "match": pair.own, "negative": not pair.own, "partner": has_partner}
+    numbers: dict[str, Any] = {"pair": pair, "loss": pair.loss, "spread": "SD" if function == "std" else "H"}
+    numbers["negatives"] = count(pair.negatives, "negative")
+    for name in ("total", "total_plain"):
+        numbers[name] = f"{getattr(pair, name):{'.3f' if getattr(pair, name) < 1e5 else '.3e'}}"
+    for name in ("share", "share_plain"):
+        share = 100 * getattr(pair, name)
+        numbers[name] = f"{share:.2f} %" if share >= 0.01 else f"{share:.1g} %"
+    rows = [row for part, of_part in STEPS.items() if parts[part] for row in of_part]
+    return [
+        (symbol.format(**numbers), how.format(**numbers), value.format(**numbers))
+        for symbol, how, value in rows
     ]
-    if pair.own:
-        rows.append(("x, p", "a matching pair is no negative, so it has no exponent and no share", "–"))
-    else:
-        difference = f"({pair.similarity:.4f} − {gamma:g})"
-        plain = f"exp({pair.plain:.3f}) / {_large(pair.total_plain)}"
-        scaled = f"exp(x) / (1 + Σ exp) = exp({pair.exponent:.3f}) / {_large(pair.total)}"
-        rows += [
-            ("x without div", f"(S − γ) / μ = {difference} / {mu:g}", f"{pair.plain:.3f}"),
-            ("x", f"(S − γ) / (μ·div) = {difference} / {pair.effective:.4f}", f"{pair.exponent:.3f}"),
-            ("p without div", plain, _percent(pair.share_plain)),
-            ("p", scaled, _percent(pair.share)),
-        ]
-    if pair.positive == pair.positive:
-        formula = f"μ·log(1 + Σ exp) − log(1 + S⁺) = {mu:g} × log({_large(pair.total)}) − log(1 + {pair.positive:.4f})"
-        rows += [
-            ("S⁺", "similarity of the anchor to its own match", f"{pair.positive:.4f}"),
-            ("loss without div", "the same with div = 1", f"{pair.loss_plain:.4f}"),
-            ("loss", formula, f"{pair.loss_value:.4f}"),
-        ]
-    return rows
-
-
-def steps_html(rows: Sequence[Step]) -> str:
-    lines = ((html.escape(text) for text in step) for step in rows)
-    body = "".join(f"<tr><th>{name}</th><td>{how}</td><td>{value}</td></tr>" for name, how, value in lines)
-    return f'<table class="cl-steps"><tbody>{body}</tbody></table>'
-
-
-def values_html(rows: Mapping[str, Sequence[Step]]) -> str:
-    """The values of every run beside each other: run → steps, each with the same symbols."""
-    lines = []
-    for same in zip(*rows.values(), strict=True):
-        lines.append((html.escape(same[0][0]), [html.escape(value) for _, _, value in same]))
-    return cards.table_html("cl-values", ["", *map(html.escape, rows)], lines)
 
 
 def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:
@@ -247,12 +223,7 @@ def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -
     st.html(cards.sample_html(picture, [words], title))
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")
-    st.html(values_html(rows))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %" if share >= 0.0001 else f"{100 * share:.1g} %"
-
-
-def _large(value: float) -> str:
-    return f"{value:.3f}" if value < 1e5 else f"{value:.3e}"
+    values = {name: [value for _, _, value in steps_of_run] for name, steps_of_run in rows.items()}
+    frame = pd.DataFrame({"symbol": [symbol for symbol, *_ in next(iter(rows.values()))], **values})
+    columns = {"symbol": Column("symbol"), **{name: Column(name, right=True) for name in rows}}
+    plain_table(frame, columns, "pair-values", "values of the pair")

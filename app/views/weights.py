@@ -16,7 +16,7 @@ from app.components.controls import MODALITIES, choose_one, choose_run, pick, ro
 from app.components.table import Column, plain_table
 from app.components.unavailable import runs_with
 from app.questions import Rows
-from app.views.samples import note_slice, sample_card, sample_table, search_words, show_sample, step_samples
+from app.views.samples import note_slice, sample_card, sample_table, search_words, step_samples
 
 EXTREMES = 3
 TARGET = "weighed"
@@ -128,4 +128,3 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     texts = [(column, f"{pair[name]:.4f}") for name, column in measured.items()]
     scores = [cards.Metric(column.label, value, "", column.term) for column, value in texts]
     cards.metrics([*scores, rank])
-    show_sample(choice, "text", number, TARGET)

@@ -3,14 +3,13 @@
 import re
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from app.choice import Choice
 from app.components import cards, downloads
 from app.components.enlarged import captions_html
-from app.views.heat_maps import numbered, table_html
+from app.views.heat_maps import numbered
 from coder_core.api import list_runs
 from tests.support.run_folders import write_run
 
@@ -24,7 +23,6 @@ def test_nothing_from_outside_becomes_markup(tmp_path):
         cards.results_html([cards.Result(2, 0.4, False, EVIL)]),
         cards.sample_html(None, [EVIL, EVIL], EVIL, highlighted=0),
         cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
-        table_html([EVIL, "b"], np.zeros((2, 2)), "cosine"),
     ):
         assert [clue in markup for clue in ("<img src=http", "&lt;img src=http", "\"'")] == [
             False,
@@ -40,9 +38,7 @@ def test_nothing_from_outside_becomes_markup(tmp_path):
     assert markup.count("&lt;img src=http") == 2 * 5 + 2  # five captions with their titles, two columns
 
 
-def test_missing_values_of_a_heat_map_are_dashes_and_repeated_words_are_numbered():
-    html = table_html(["a", "b"], np.array([[0.5, np.nan], [0.1, 0.2]]), "cosine")
-    assert "<td><b>0.50</b></td><td>–</td>" in html
+def test_repeated_words_are_numbered():
     assert numbered(["a", "dog", "a", "a"]) == ["a", "dog", "a (2)", "a (3)"]
 
 

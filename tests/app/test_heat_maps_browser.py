@@ -92,10 +92,11 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
         frame = [figure["shapes"][0][side] for side in ("x0", "y0", "x1", "y1")]
         np.testing.assert_allclose(frame, known.boxes[int(values.argmax())], atol=1e-5)
     visit.page.locator("[data-testid=stExpander] summary").last.click()
-    table = visit.page.locator("table.cl-values").last
-    assert table.locator("tbody th").all_inner_texts() == expected[1].words
-    row = [float(text) for text in table.locator("tbody tr").nth(other).locator("td").all_inner_texts()]
-    np.testing.assert_allclose(row, expected[1].values[other], atol=0.006)
+    table = visit.page.get_by_role("table", name="words, attention").last
+    assert table.locator("td:first-child").all_inner_texts() == expected[1].words
+    row = [float(text) for text in table.locator("tr").nth(1 + other).locator("td").all_inner_texts()[1:]]
+    assert row[0] == 1 + expected[1].values[other].argmax()
+    np.testing.assert_allclose(row[1:], expected[1].values[other], atol=0.006)
 
 
 def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):

@@ -115,10 +115,9 @@ def test_pairs_of_an_image_and_of_a_caption():
     assert map_selection.pairs_of(np.zeros(0, dtype=int), owner, 3, 2)[1] == 0
 
 
-def test_outcomes_are_counted_and_filtered_by_change():
+def test_outcomes_are_filtered_by_change():
     columns = {"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]}
     changes = pd.DataFrame(columns)
-    assert selection.outcome_counts(changes, ("fixed", "both right")) == {"fixed": 2, "both right": 0}
     assert selection.by_outcome(changes, "fixed")["query"].tolist() == [2, 0]
     assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]
 
@@ -145,10 +144,3 @@ def test_neighbours_and_failures_stay_inside_an_order():
     for current, step, expected in ((5, 1, 9), (9, 1, 7), (7, 1, 7), (7, -1, 9), (5, -1, 5), (3, 1, 9)):
         assert selection.next_failure([5, 9, 2, 7], failed, current, step) == expected
     assert selection.next_failure([], failed, 3, 1) == 3
-
-
-def test_the_largest_fall_and_rise_come_first():
-    changes = pd.DataFrame({"change": [1.0, -5.0, 3.0, -5.0]})
-    for direction, expected in ((-1, [1, 3, 0, 2]), (1, [2, 0, 1, 3])):
-        assert selection.largest_change(changes, direction).tolist() == expected
-    assert selection.largest_change(None, 1).tolist() == []

@@ -122,7 +122,7 @@ def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
     near = app.change(look="near").headings()
     app.change(calls="held").change(look="hubs").change(k="5")
     assert app.headings() != near
-    assert app.saying("skewness")
+    assert app.rows("skewness")
 
 
 def test_a_new_list_opens_its_first_row(roots, opened):

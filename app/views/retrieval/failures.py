@@ -13,8 +13,9 @@ from app import charts, judging, questions
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
 from app.components import cards, downloads, events
+from app.components.columns import columns_of
 from app.components.controls import choose_one, pick, row, switch
-from app.components.selection import by_outcome, outcome_counts
+from app.components.selection import by_outcome
 from app.components.table import Column, Columns, plain_table
 from app.components.words import count
 from app.views.overview import show_gains
@@ -24,15 +25,7 @@ OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 NO_MATCH = "No query matches."
 KEY = "judged-by"
-RECALLS = {
-    "direction": Column("direction"),
-    "run": Column("run"),
-    "queries": Column("queries", ",d"),
-    **{name: Column(f"labels R@{name.rpartition('_')[2]}", ".1f", "R@K") for name in judging.LABELLED},
-    **{name: Column(f"judges R@{name.rpartition('_')[2]}", ".1f", "judged R@K") for name in judging.JUDGED},
-    "map_at_r": Column("mAP@R", ".1f", "mAP@R"),
-    "r_precision": Column("R-Prec.", ".1f", "R-Precision"),
-}
+RECALLS = columns_of("judged-recall")
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def compare_runs(shown: Queries) -> np.ndarray:
     changes = ask_both(retrieval.compare, first, second, choice.split, at=shown.at)
     changes = changes[changes["direction"] == direction].drop(columns="direction")
     changes = changes[choice.inside(shown.modality, changes["query"])]
-    counts = outcome_counts(changes, retrieval.OUTCOMES)
+    counts = {name: int((changes["outcome"] == name).sum()) for name in retrieval.OUTCOMES}
     colours = {name: OUTCOME_COLOURS.get(name, "off") if number else "off" for name, number in counts.items()}
     cards.metrics(share_metric(name, n, len(changes), name, colours[name]) for name, n in counts.items())
     note_gains(shown)

@@ -11,7 +11,7 @@ from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
 from app.components import cards, downloads, events
 from app.components.columns import columns_of
-from app.components.controls import FIRST, choose_one, side_by_side, whole_number
+from app.components.controls import FIRST, choose_one, whole_number
 from app.components.table import Column, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
@@ -27,14 +27,16 @@ def show_hubs(shown: Queries) -> np.ndarray:
     choice, direction = shown.choice, shown.direction
     k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
-    _hubness(tables, k)
+    counts = {name: table["count"].to_numpy() for name, table in tables.items()}
+    measured = {name: vars(retrieval.hubness(of_run, k)) for name, of_run in counts.items()}
+    rows = [{"run": name, "largest": counts[name].max(), **numbers} for name, numbers in measured.items()]
+    plain_table(pd.DataFrame(rows), HUBNESS, "hubness", "runs")
     kind = OTHER[shown.modality]
     target = "hub-image" if kind == "image" else "hub-caption"
     left, right = figure_and_table(choice)
     with left:
         cards.heading("Distribution of k-occurrences", last=choice.last.name)
-        occurrences = {name: table["count"].to_numpy() for name, table in tables.items()}
-        downloads.chart(charts.occurrence_bands(occurrences, k, tone()), "hubs", "occurrences of candidates")
+        downloads.chart(charts.occurrence_bands(counts, k, tone()), "hubs", "occurrences of candidates")
     with right:
         cards.heading("Largest hubs", last=choice.last.name)
         hub = _hub_table(shown, kind, target, tables, k)
@@ -56,25 +58,6 @@ def show_hubs(shown: Queries) -> np.ndarray:
     file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
     columns = {"place": Column("rank of the hub", ",d", "hub rank")}
     return shown.table(wrong, columns, search_words("words"), file, fact, height=330)
-
-
-def _hubness(tables: Tables, k: int) -> None:
-    rows = []
-    for name, table in tables.items():
-        counts = table["count"].to_numpy()
-        hubness, largest = retrieval.hubness(counts, k), int(counts.max())
-        rows.append((name, hubness.skewness, hubness.never, largest, hubness.mean))
-    if len(rows) > 2:
-        plain_table(pd.DataFrame(rows, columns=[*HUBNESS, "mean"]), HUBNESS, "hubness", "runs")
-        return
-    for name, skewness, never, largest, mean in side_by_side(rows):
-        cards.label(name)
-        items = [
-            cards.Metric("skewness", f"{skewness:.2f}", "0 is symmetric", "skewness"),
-            cards.Metric("never retrieved", f"{never:.1f} %", "of the candidates", "occurrences"),
-            cards.Metric("largest hub", f"{largest:,}", f"mean {mean:.1f} queries", "hub"),
-        ]
-        cards.metrics(items, compact=True)
 
 
 def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: int) -> int:

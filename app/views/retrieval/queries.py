@@ -17,7 +17,7 @@ from app.components.selection import matching
 from app.components.table import Column, rows_table
 from app.views.heat_maps import show_heat_maps
 from app.views.retrieval import failures, hubs
-from app.views.samples import note_slice, sample_card, search_words, show_sample, step_samples
+from app.views.samples import note_slice, sample_card, search_words, step_samples
 
 RESULTS = 10
 LIKELY = "likely match (a guess)"
@@ -28,7 +28,9 @@ SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Pict
 Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
-def question(choice: Choice) -> str:
+def question(choice: Choice | None) -> str:
+    if choice is None:
+        return "Which run?"
     if choice.second is None:
         return f"How well does {choice.first.name} retrieve?"
     if choice.between:
@@ -79,7 +81,6 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
 
 def one_query(choice: Choice, modality: Modality, number: int) -> None:
     """A sample of the split, its results in every run, and heat maps of it with them."""
-    show_sample(choice, modality, number, f"query-{modality}")
     all_ranks = choice.ask_each(Run.ranks).items()
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
