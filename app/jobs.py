@@ -19,6 +19,7 @@ from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgr
 PROJECT = Path(__file__).resolve().parents[1]
 TRAINING, TRAIN = "training", "coder_core.train"  # the demo's job, and the program
 CANCELLED = "It was cancelled, or the machine was shut down. Start it again."
+STOPPED = "stopped"  # a file in a job's folder
 FORGOTTEN_AFTER = 7 * 24 * 3600  # seconds
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 
@@ -43,6 +44,7 @@ def current(name: str = TRAINING) -> Job | None:
 def start(command: Sequence[str], name: str = TRAINING) -> Job:
     """Start a command, unless one runs under this name: the running job. OSError where it cannot be started."""
     _forget_old()
+    (folder_of(name) / STOPPED).unlink(missing_ok=True)
     return JobFolder(folder_of(name)).start(command)
 
 
@@ -53,7 +55,15 @@ def start_work(command: Sequence[str], name: str) -> Job:
 
 def stop(name: str = TRAINING) -> None:
     """Send the running job SIGTERM. Training saves first; a projection or clustering leaves nothing."""
-    JobFolder(folder_of(name)).stop()
+    job = current(name)
+    if job is not None and job.running:
+        JobFolder(folder_of(name)).stop()
+        (folder_of(name) / STOPPED).touch()
+
+
+def was_stopped(name: str = TRAINING) -> bool:
+    """True if the last job under this name was stopped by a person here."""
+    return (folder_of(name) / STOPPED).exists()
 
 
 def forget(name: str) -> None:

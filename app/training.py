@@ -13,7 +13,7 @@ from app.ask import RunSummary, all_runs
 from app.jobs import runs_root
 from coder_core.api.training import start as starting
 
-PREFIX, EVALUATION = "train-", "evaluate-"
+PREFIX, EVALUATION, NOT_STARTED = "train-", "evaluate-", "Nothing was started."
 LONGEST = 84  # hexadecimal digits; a job name has at most 100 letters
 
 

@@ -127,19 +127,19 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card; `enlarged`: in the dialog of the large picture, which stays open."""
+    """The same verdicts as a menu on a card, and in sight what takes one back; `enlarged`: in the dialog of the large
+    picture, which stays open."""
     try:
         review = current(choice, image, caption)
     except InputError:
         return ""
     labels = offered(choice, image, caption)
     present = "" if review is None else labels.get(review.verdict, "remark")
-    if review is not None:
-        labels = {**labels, UNDO: "Undo"}
     start, pair = '<button type="button" data-review=', f'data-pair="{image} {caption} {int(enlarged)}"'
     buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
-    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
+    undo = f'<div class="cl-review">{start}"{UNDO}" {pair}>Undo</button></div>' if present else ""
+    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>{undo}'
 
 
 def record_clicked(choice: Choice) -> None:

@@ -1,7 +1,8 @@
 // Links to the app's pages change the page without loading a document, and a click is one step of the browser's history.
-export default function ({ data }) {
+// Another theme draws the page again, because the server colours its figures; the field of a slice is completed.
+export default function ({ data, setTriggerValue }) {
   window.coderHistory ??= watch()
-  Object.assign(window.coderHistory, data)
+  Object.assign(window.coderHistory, data, { draw: (theme) => setTriggerValue("theme", theme) })
 }
 
 function watch() {
@@ -33,5 +34,13 @@ function watch() {
     dispatchEvent(new PopStateEvent("popstate")) // for Streamlit a step in history: the address holds the whole state
   }
   document.addEventListener("click", follow, true)
+  document.addEventListener("focusin", ({ target }) => {
+    if (target.closest(".st-key-slice")) target.setAttribute("list", "usual-slices")
+  })
+  let asked
+  setInterval(() => {
+    const theme = getComputedStyle(document.querySelector("[data-testid=stApp]")).colorScheme
+    if (theme !== state.theme && theme !== asked) state.draw((asked = theme))
+  }, 300)
   return state
 }

@@ -64,9 +64,12 @@ def require() -> None:
 
 
 def one_step() -> None:
-    """Let a link change the page without loading a document, as one step of the browser's history."""
-    data = {"pages": [f"/{name}" for name in PAGES], "retained": [downloads.VALUES, downloads.FORMAT]}
-    st.components.v2.component("coder-history", js=_HISTORY)(key="history", data=data, height=1)
+    """Let a link change the page without loading a document, as one step of the browser's history; draw the page again
+    when the theme changes."""
+    data: dict[str, Any] = {"pages": [f"/{name}" for name in PAGES]}
+    data |= {"retained": [downloads.VALUES, downloads.FORMAT], "theme": st.context.theme.type or "light"}
+    component = st.components.v2.component("coder-history", js=_HISTORY)
+    component(key="history", data=data, on_theme_change=lambda: None, height=1)
 
 
 def _leave_page(parameters: QueryParams, address: str, pages: set[str] | None = None) -> None:

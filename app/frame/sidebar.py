@@ -23,6 +23,7 @@ from app.choice import (
     followed,
     named_runs,
     plain_words,
+    put,
     reviewer_link,
     slice_mask,
     usual_slices,
@@ -153,18 +154,16 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
 
 
 def _search(shown: Choice | None) -> str:
-    """The field for a slice, which completes names of columns and usual slices; without spaces around it the slice is
-    in the URL while there is one."""
+    """The field for a slice, which the browser completes from the usual slices (history.js); without spaces around it
+    the slice is in the URL while there is one."""
     in_url = st.query_params.get(SLICE, "")[:LONGEST_SLICE].strip()
-    expression = followed(SLICE, in_url, "", lambda text: (text or "").strip())
-    st.session_state[SLICE] = expression or None
-    options = [expression] if expression else []
-    if shown is not None:
-        with suppress(InputError):  # the page names it
-            options = [*dict.fromkeys([*options, *usual_slices(shown.last, shown.split)])]
+    expression = followed(SLICE, in_url, "", str.strip)
     look: dict[str, Any] = {"placeholder": "dog frisbee, or length > 15", "help": cards.tip("slice")}
-    look |= {"accept_new_options": True, "filter_mode": "contains", "disabled": shown is None}
-    st.selectbox("Search or slice", options, None, key=SLICE, **look)
+    st.text_input("Search or slice", key=SLICE, disabled=shown is None, **look)
+    with suppress(InputError):  # the page names it
+        slices = usual_slices(shown.last, shown.split) if shown is not None else []
+        options = "".join(f'<option value="{html.escape(text, quote=True)}"></option>' for text in slices)
+        st.html(f'<datalist id="usual-slices">{options}</datalist>')
     return expression
 
 
@@ -178,6 +177,9 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     note = f" On other samples of {split}, so not beside the first: {', '.join(elsewhere)}."
     look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
     st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
+    if len(names) > 1:
+        swapped, tip = [names[1], names[0], *names[2:]], "The second run becomes the baseline."
+        button("Swap the first two", "swap-runs", "swap_vert", put, RUNS, swapped, type="tertiary", help=tip)
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
@@ -231,19 +233,31 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
 
 
 def page(name: str) -> None:
-    """Draw a page. One about the chosen runs has a question, its sections, and the panel of the opened sample; without
-    a run it says how to get one."""
+    """Draw a page: its question, the panel of the opened sample, and its sections."""
     frame.require()
-    entry = PAGES[name]
+    entry, choice = PAGES[name], st.session_state.get(frame.CHOSEN)
     view = import_module(f"app.views.{entry.get('module', name)}")
-    if "question" not in entry:
-        view.show()
-        return
-    choice: Choice | None = st.session_state.get(frame.CHOSEN)
-    names_runs = choice is not None and hasattr(view, "question")
-    cards.question(view.question(choice) if names_runs else entry["question"], entry.get("how", ""))
+    title = view.question(choice) if hasattr(view, "question") else entry["question"]
+    cards.question(title, entry.get("how", ""))
     panel = st.container(key="opened")
     cards.refusal()
+    if "alone" not in entry and (choice := _about(entry, choice)) is None:
+        return
+    try:
+        shown = unavailable.embedded(choice) if choice and "embedded" in entry else choice
+        if shown is not None or "alone" in entry:
+            view.show(shown)
+        if choice is not None:
+            samples.show_opened(choice, panel)
+            reviewing.record_clicked(choice)
+            enlarged.open_clicked(choice)
+            events.listen()
+    except InputError as error:
+        cards.empty("The rest of this page cannot be shown.", str(error))
+
+
+def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
+    """The runs that a page shows, after naming those that it cannot; None where nothing is left, and how to go on."""
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
     verb = "is" if choice and choice.second is None else "are"
     only = f" Only {named(choice.runs)} {verb} shown." if choice else ""
@@ -251,25 +265,17 @@ def page(name: str) -> None:
         cards.empty(problem.fact, problem.fix + only)
     if choice is None:
         _offer_others([problem.name for problem in problems])
-        return
+        return None
     if "of_two" in entry and choice.second is not None and choice.between:
         pair = f"{choice.first.name} and {choice.second.name}"
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
         choice = replace(choice, between=())
     if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
         cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
-        return
+        return None
     if choice.slice and "whole" in entry:
         cards.note(f"The slice does not narrow {entry['whole']}.")
-    try:
-        if shown := unavailable.embedded(choice) if "embedded" in entry else choice:
-            view.show(shown)
-        samples.show_opened(choice, panel)
-        reviewing.record_clicked(choice)
-        enlarged.open_clicked(choice)
-        events.listen()
-    except InputError as error:
-        cards.empty("The rest of this page cannot be shown.", str(error))
+    return choice
 
 
 def _offer_others(problems: Sequence[str]) -> None:

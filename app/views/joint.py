@@ -94,7 +94,10 @@ def remark(choice: Choice, layouts: Layouts) -> str:
 
 def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
     """The stored maps of all runs; while one is missing, none, and a button that computes them."""
-    stored = questions.stored_maps([opened_run(run) for run in choice.runs], choice.split, settings)
+    first, *others = (opened_run(run) for run in choice.runs)
+    layouts_of = joint_space.stored_layout  # every byte is checked; the second map is aligned to the first
+    stored = [layouts_of(first, choice.split, settings)]
+    stored += [layouts_of(run, choice.split, settings, first) for run in others]
     layouts = [item.value for item in stored if item.value is not None]
     missing = len(stored) - len(layouts)
     if not missing:
@@ -102,7 +105,7 @@ def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points:
     values = {"split": choice.split, **asdict(settings)}
     flags = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
-    compiling = ", and half a minute more the first time, to compile UMAP" if method == "umap" else ""
+    compiling = "; the first UMAP takes longer" if method == "umap" else ""
     show_work(
         stored[-1].name,
         jobs.module_command("coder_core.project", *(str(run.path) for run in choice.runs), *flags),

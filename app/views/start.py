@@ -1,38 +1,52 @@
-"""The Start page: without any run offer to train the demo, and show its progress; else lead to the pages."""
+"""The Start page: offer to train the demo, show its progress, or lead to the pages."""
+
+import html
+import time
+from collections.abc import Mapping
 
 import streamlit as st
 
 from app import jobs
-from app.ask import all_runs, run_faults
-from app.choice import attempt
+from app.ask import RunSummary, all_runs, curves_of, run_faults
+from app.choice import Choice, attempt
 from app.components import cards
 from app.components.controls import button
 from app.components.links import page_link
-from app.views.training import NOT_STARTED
-from app.views.training.demo import show_demo
+from app.components.words import duration, latest, steps_done
+from app.jobs import DEMO_RUNS, DRAWING
+from app.training import NOT_STARTED
 
+# Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
+COSTS = dict(zip((DRAWING, *DEMO_RUNS), (5, 25, 45, 25), strict=True))
+LEAST_WORK = 1.0  # percent done before the time left is estimated
+RUNNING, CHOOSE = "How far is the demo?", "What would you like to see first?"
+EMPTY = "Nothing is trained yet. Start with the demo?"
 FIRST = cards.HOW_TO_READ["first pages"]  # page → the question that it answers
 
 
-def show() -> None:
+def question(choice: Choice | None) -> str:
     job = jobs.current()
     if job is not None and job.running:
-        cards.question("How far is the demo?", cards.HOW_TO_READ["the demo"])
+        return RUNNING
+    return CHOOSE if any(run.usable for run in all_runs()) else EMPTY
+
+
+def show(choice: Choice | None) -> None:
+    job, state = jobs.current(), question(choice)
+    if state == RUNNING:
         watch()
-    elif any(run.usable for run in all_runs()):
-        cards.question("What would you like to see first?")
+    elif state == CHOOSE:
         for name, label in FIRST.items():
             page_link(name, label)
     else:
-        cards.question("Nothing is trained yet. Start with the demo?", cards.HOW_TO_READ["the demo"])
         if job is not None:
-            fix = "The output below says why. Then start it again."
-            cards.empty("Training ended without a finished run.", fix)
+            stopped = jobs.was_stopped()
+            fix = "Start it again." if stopped else "The output below says why. Then start it again."
+            cards.empty(f"Training {'was stopped' if stopped else 'ended'} without a finished run.", fix)
             st.code(job.output, language=None)
         command = jobs.module_command(jobs.TRAIN, "--root", str(jobs.runs_root()))
         start = (attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
         button("Train the demo", "train-demo", "play_circle", *start, type="primary")
-        cards.refusal()
         cards.faults(run_faults())
         st.html(
             '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
@@ -50,3 +64,49 @@ def watch() -> None:
     st.button("Stop", on_click=jobs.stop, help="It saves and exits; nothing is lost.")
     with st.expander("Output of the program"):
         st.code(job.output, language=None)
+
+
+def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> tuple[float, float | None]:
+    """Percent done of everything, and the seconds left; None before they can be estimated.
+
+    The pace is that of the drawing while it lasts; then the time of this job between its first and last measured steps
+    over the work between them.
+    """
+    work, points = 0.0, list[tuple[float, float]]()
+    if runs or (job.progress is not None and job.progress.phase != DRAWING):
+        work = before = COSTS[DRAWING]
+    elif job.progress is not None:
+        work = COSTS[DRAWING] * job.progress.fraction
+        points = [(job.started, 0.0), (now, work)]
+    for name in DEMO_RUNS if runs else ():
+        if name in runs:
+            steps, total = curves_of(runs[name]).steps, runs[name].status.get("steps")
+            if total and {"time", "step"} <= set(steps):
+                steps = steps[steps["time"] >= job.started]
+                shares = before + COSTS[name] * steps["step"] / total
+                points += zip(steps["time"].tolist(), shares.tolist(), strict=True)
+            work += COSTS[name] * steps_done(runs[name])[0]
+        before += COSTS[name]
+    if len(points) < 2 or points[-1][1] - points[0][1] < LEAST_WORK:
+        return work, None
+    (first, start), (last, end) = points[0], points[-1]
+    return work, (last - first) / (end - start) * (100 - work)
+
+
+def show_demo(job: jobs.Job) -> None:
+    """Draw the bar, the run that trains now with those after it, and those that are finished."""
+    runs = {run.name: run for run in all_runs() if run.name in DEMO_RUNS and run.status}
+    work, seconds = demo_progress(job, runs, time.time())
+    st.progress(min(work / 100, 1.0), f"{work:.0f} %{f' · {duration(seconds)} left' if seconds else ''}")
+    told = {}
+    for name, run in runs.items():
+        told[name] = steps_done(run)[1].removeprefix("running: ") + latest(curves_of(run).epochs)
+    over = [name for name in told if runs[name].state == "finished"]
+    now, *later = [name for name in DEMO_RUNS if name not in over] or [""]
+    progress = job.progress
+    if now not in runs and progress is not None and progress.state == "running":  # it is being prepared
+        told[now] = html.escape(progress.phase)
+    lines = [f"Now {now}: {told.get(now, 'starting')}"] if now else []
+    lines += [f"Then {' and '.join(later)}"] if later else []
+    lines += [f"{name}: {told[name]}" for name in over]
+    st.html("".join(f'<p class="cl-how cl-small">{line}.</p>' for line in lines))

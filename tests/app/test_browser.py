@@ -144,6 +144,28 @@ def lasso(visit, pane):
     return int(text.split(" of ")[0].split()[-1].replace(",", ""))
 
 
+ACROSS = """grids => grids.map(({children: [first, ...others]}) =>
+  1 + others.filter(card => card.offsetTop === first.offsetTop).length)"""
+CUT = "groups => groups.filter(group => group.scrollWidth > group.clientWidth).map(group => group.innerText)"
+
+
+def test_results_fill_rows_choices_wrap_and_typed_words_are_not_lost(visit):
+    visit.open("retrieval?run=imported-blurred&run=imported")
+    for width, across in ((1280, 5), (1440, 5), (390, 2)):
+        visit.page.set_viewport_size(SIZE | {"width": width})
+        visit.settle()
+        assert set(visit.page.locator(".cl-grid").evaluate_all(ACROSS)) == {across}
+    for page in ("data", "reviews"):
+        visit.open(page, charts=False, reload=False)
+        assert visit.page.get_by_role("radiogroup").evaluate_all(CUT) == []
+    visit.page.set_viewport_size(SIZE)
+    field = visit.page.get_by_label("Search or slice", exact=True)
+    field.fill("scene 4")
+    assert visit.page.locator(f"#{field.get_attribute('list')} option").count() > 5
+    visit.page.locator("h1").click()
+    visit.reach("slice=scene")
+
+
 HIGHLIGHTED = """() => {
   const seen = {x: new Set(), x2: new Set()}
   for (const t of document.querySelector('.st-key-joint-map .js-plotly-plot')._fullData)

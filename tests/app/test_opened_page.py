@@ -9,9 +9,10 @@ from coder_core.api import open_run
 PANEL = 'class="cl-sample"'
 
 
-def test_a_sample_of_the_address_is_in_the_panel_with_its_ranks(roots, opened):
-    assert PANEL not in opened(roots["two"], "overview").texts()
-    app = opened(roots["two"], "overview", sample="caption-12")
+@pytest.mark.parametrize("page", ["overview", "train", "start"])
+def test_a_sample_of_the_address_is_in_the_panel_with_its_ranks(roots, page, opened):
+    assert PANEL not in opened(roots["two"], page).texts()
+    app = opened(roots["two"], page, sample="caption-12")
     [panel] = [part for part in app.parts() if PANEL in part]
     assert re.findall(r'<li class="(.*?)">(.*?)</li>', panel)[0] == ("cl-query", "scene 2, told in way 2")
     ranks = [open_run(roots["two"] / name).ranks("dev") for name in ("demo-baseline", "demo")]

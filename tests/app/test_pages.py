@@ -57,10 +57,11 @@ def test_an_empty_slice_leaves_nothing_to_show(root, page, opened):
 def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(roots, opened):
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
-    assert not app.button
+    assert not app.main.get("button")
     assert len(app.main.get("page_link")) == 6
     app = opened(roots["two"], "overview")
     assert app.value("run") == ["demo-baseline", "demo"]
+    assert app.click("swap-runs").value("run") == app.query_params["run"] == ["demo", "demo-baseline"]
     assert "demo" in app.change(run=["demo"]).query_params["run"]
     assert app.change(run=[]).saying("demo-baseline", "demo")
 

@@ -96,6 +96,11 @@ def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged, visit):
     card.get_by_role("button", name="Also matches").click()
     visit.page.get_by_text("✓ Also matches").first.wait_for()
     assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 2
+    card.locator("+ .cl-review").get_by_role(
+        "button", name="Undo"
+    ).click()  # in sight, beside the closed menu
+    card.get_by_text("Judge").wait_for()
+    assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 1
 
 
 def test_a_report_requests_nothing(judged, runs, visit, to, tmp_path):

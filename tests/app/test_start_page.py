@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import jobs, training
 from app.ask import all_runs
-from app.views.training.demo import COSTS, demo_progress
+from app.views.start import COSTS, demo_progress
 from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgress
 from coder_core.console.progress import ProgressFile
 from coder_core.runs.history import HistoryWriter

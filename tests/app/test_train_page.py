@@ -20,6 +20,7 @@ import streamlit as st
 from app import jobs, training
 from app.ask import RunSummary, ask, ask_both, joint_space, retrieval
 from app.components.words import latest, time_left
+from app.views.training import STOPPED_EARLY
 from coder_core.api import data_quality, list_runs
 from coder_core.config.presets import find_preset
 from coder_core.config.schema import differences
@@ -312,6 +313,16 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     until(lambda: mine().run and mine().run.usable and not training.evaluation(mine().run, "dev").running)
     assert "evaluate-dev" not in opened(root, "train", watch="mine").click("evaluate-train").keys("button")
     until(lambda: "train" in mine().run.splits)
+
+
+def test_a_training_stopped_before_its_folder_exists_was_stopped(root, opened):
+    jobs.start((sys.executable, "-c", "import time; time.sleep(60)"), training.job_name("mine"))
+    opened(root, "train").click("train-stop")
+    until(lambda: not mine().alive)
+    assert opened(root, "train").saying("mine", STOPPED_EARLY)
+    jobs.start((sys.executable, "-c", "pass"), training.job_name("mine"))
+    until(lambda: not mine().alive)
+    assert not opened(root, "train").saying("mine", STOPPED_EARLY)
 
 
 @pytest.mark.slow

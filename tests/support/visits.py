@@ -12,6 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from app.charts import DARK
+
 PATIENCE = 240_000  # milliseconds; a busy machine draws slowly
 SIZE = {"width": 1280, "height": 800}
 CHART = ".js-plotly-plot"
@@ -39,7 +41,7 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
 })"""
 STEP = """path => !!document.querySelector("[data-testid=stApp]") && (document.title = "",
   history.pushState({}, "", path), dispatchEvent(new PopStateEvent("popstate")))"""
-IS_DARK = "getComputedStyle(document.querySelector('[data-testid=stApp]')).colorScheme === 'dark'"
+IS_DARK = f"getComputedStyle(document.documentElement).getPropertyValue('--cl-paper') === '{DARK.paper}'"
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # all that another theme can break
 
 
@@ -142,11 +144,10 @@ class Visit:
         self.settle()
 
     def darken(self):
-        """Draw the same page in the dark theme."""
+        """Switch to the dark theme and wait until the server has coloured the page anew."""
         self.dark = True
         self.page.emulate_media(color_scheme="dark")
         self.page.wait_for_function(IS_DARK)
-        self.page.keyboard.press("r")  # Streamlit's key for another run: the server colours the figures
         self.settle()
 
     def check(self):

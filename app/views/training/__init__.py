@@ -1,4 +1,4 @@
-"""A run while it trains: progress, curves, output, Stop and Resume."""
+"""The Train page: start a run; one while it trains, with progress, curves, output, Stop and Resume."""
 
 import html
 
@@ -6,13 +6,33 @@ import streamlit as st
 
 from app import charts, jobs, training
 from app.ask import RunSummary, curves_of
-from app.choice import attempt, tone
+from app.choice import Choice, attempt, bound, put, tone
 from app.components import cards, downloads
 from app.components.controls import button, pick
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
+from app.training import NOT_STARTED
+from app.views.training.form import show_form
 
-EVERY, NOT_STARTED = "2s", "Nothing was started."
+EVERY = "2s"
+STOPPED_EARLY = "was stopped before its first step"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
+
+
+def show(choice: Choice | None) -> None:
+    entries = training.training_runs()
+    names = [entry.name for entry in entries]
+    alive = [entry.name for entry in entries if entry.alive]
+    with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
+        show_form()
+    cards.heading("Runs", "Running ones first.")
+    if not names:
+        cards.empty("Nothing has been trained here yet.", "Choose a preset above and start it.")
+    else:
+        if st.session_state.get("watch") not in (None, *names):
+            put("watch", names[0])
+        if len(alive) > 1:
+            cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
+        show_training(st.selectbox("Run", names, **bound("watch"), width=320))
 
 
 def find(name: str) -> training.TrainingRun | None:
@@ -83,8 +103,10 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
         button("Stop", "train-stop", "stop", jobs.stop, entry.job_name)
     else:
-        fix = "The output below says why. Change the values and start again."
-        cards.empty(f"{entry.name} did not start.", fix)
+        fact, fix = "did not start", "The output below says why. Change the values and start again."
+        if jobs.was_stopped(entry.job_name):
+            fact, fix = STOPPED_EARLY, "Nothing of it is stored. Start it again, or dismiss it."
+        cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", jobs.forget, entry.job_name)
     _output(entry, expanded=True)
 

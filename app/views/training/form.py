@@ -14,8 +14,7 @@ from app.ask import InputError, RunSummary, all_runs
 from app.choice import Choice, attempt, bound, bound_number, linked, put
 from app.components import cards, links
 from app.components.controls import button, pick
-from app.training import starting
-from app.views.training import NOT_STARTED
+from app.training import NOT_STARTED, starting
 
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
