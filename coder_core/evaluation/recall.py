@@ -140,7 +140,7 @@ def five_fold(
         expected = f"at least {folds * size:,}"
         raise InputError(Fault("five folds", f"the split has {images:,} images", expected))
     parts = np.arange(folds * size).reshape(folds, size)
-    every_fold = [_metrics_of(sources, image_of_text, part, ties, LISTED) for part in parts]
+    every_fold = [_metrics_of(sources, image_of_text, part, ties=ties, best=LISTED) for part in parts]
     means = {name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]}
     return _with_rsum(means)
 
@@ -170,18 +170,12 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     return _metrics_of(sources, image_of_text, first), _metrics_of(sources, image_of_text, second)
 
 
-def _metrics_of(
-    sources: Sequence[Source],
-    image_of_text: Any,
-    images: np.ndarray,
-    ties: Ties = "pessimistic",
-    best: int = 0,
-) -> Metrics:
-    """The metrics of some images and all their captions; `images` is sorted."""
+def _metrics_of(sources: Sequence[Source], image_of_text: Any, images: np.ndarray, **options: Any) -> Metrics:
+    """The metrics of some images and all their captions; `images` is sorted, `options` are those of `ensemble_metrics`."""
     owner = np.asarray(image_of_text)
     texts = np.flatnonzero(np.isin(owner, images))
     part = [source.part(images, texts) for source in sources]
-    return ensemble_metrics(part, np.searchsorted(images, owner[texts]), ties=ties, best=best)
+    return ensemble_metrics(part, np.searchsorted(images, owner[texts]), **options)
 
 
 def _with_rsum(metrics: Metrics) -> Metrics:

@@ -86,7 +86,7 @@ def test_mrr_ndcg_and_the_metrics_by_judgements_of_a_file_are_shown(tmp_path, op
         assert row["i→t MRR"] == f"{rows[name]['i2t_mrr']:.1f}"
     assert "a \\*b\\* \\<i\\>.txt" in app.headings()
     [folder] = (root / "b" / "derived" / "dev").glob("qrels-*")
-    flip(folder / "i2t.npy")
+    flip(folder / "manifest.json")
     app.again()
     assert {row["run"] for row in app.rows("Success@10")[0]} == {"a"}
     assert app.saying(str(folder))

@@ -15,7 +15,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tomli_w
 from safetensors.torch import load_file, save_file
@@ -32,7 +31,7 @@ from coder_core.files.manifest import render_manifest
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.derived.graded import GradedEvaluation, read_graded, store_graded
+from coder_core.runs.derived.graded import read_graded, store_graded
 from coder_core.runs.load import load_model
 from tests.runs.conftest import NOBODY, in_a_child
 from tests.support.run_folders import FINISHED_RUNS, reseal, write_run
@@ -158,11 +157,9 @@ def test_derived_results_are_read_or_named(root):
     clusters = clusters_folder(run, "dev", ClusterSettings(4), analysis)
     assert harm(layout.path / "manifest.json", lambda: attempt(lambda: read_layout(layout))) > 20
     assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
-    values = np.array([[50.0, 40.0, 60.0]])
-    result = GradedEvaluation(
-        "/x/q.txt", "0" * 64, "queries t2i: 7", ("ndcg@10",), {"t2i": 7}, {"t2i": values}
-    )
-    store_graded(run, "dev", analysis, result)
+    (file := root / "q.txt").touch()
+    ends = {f"t2i_qrels_{key}": 7.0 for key in ("queries", "ndcg@10", "ndcg@10_low", "ndcg@10_high")}
+    store_graded(run, "dev", file, "queries: 7 captions", ["ndcg@10"], ends)
     [folder] = (run / "derived" / "dev").glob("qrels-*")
 
     def read_tables():
@@ -170,7 +167,7 @@ def test_derived_results_are_read_or_named(root):
 
     assert harm(folder / "manifest.json", lambda: attempt(read_tables)) > 20
     [(of_file, table)] = graded_tables({"whole": read_graded(run, "dev", analysis)})
-    assert (of_file.file, table["nDCG@10"].tolist()) == ("q.txt", [(50.0, 40.0, 60.0)])
+    assert (of_file.file, table["nDCG@10"].tolist()) == ("q.txt", [(7.0,) * 3])
 
 
 def test_keys_that_take_the_parser_long_are_refused_before(root):

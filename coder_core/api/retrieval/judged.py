@@ -6,6 +6,7 @@ labels. A probe asks whether a run scores a picture's caption above the same cap
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,6 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.bootstrap import RANKS
-from coder_core.evaluation.graded import metric_label
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
@@ -126,21 +126,13 @@ def graded_tables(
     Args:
         evaluations: run → `graded_evaluations`.
     """
-    files: dict[tuple[str, str], dict[str, GradedEvaluation]] = {}
-    for name, of_run in evaluations.items():
-        for result in of_run:
-            files.setdefault((result.file, result.sha256), {})[name] = result
-    tables = []
-    for results in files.values():
-        rows = [
-            {"direction": direction, "run": name, "queries": result.queries[direction]}
-            | dict(zip(map(metric_label, result.metrics), map(tuple, values.tolist()), strict=True))
-            for direction in DIRECTIONS
-            for name, result in results.items()
-            if (values := result.values.get(direction)) is not None
-        ]
-        tables.append((next(iter(results.values())), pd.DataFrame(rows)))
-    return tables
+    files: dict[tuple[str, str], tuple[GradedEvaluation, list[dict[str, object]]]] = {}
+    for direction, (name, results) in product(DIRECTIONS, evaluations.items()):
+        for result in results:
+            if direction in result.rows:
+                _, rows = files.setdefault((result.file, result.sha256), (result, []))
+                rows.append({"direction": direction, "run": name, **result.rows[direction]})
+    return [(result, pd.DataFrame(rows)) for result, rows in files.values()]
 
 
 def probe_run(

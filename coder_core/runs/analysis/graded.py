@@ -13,9 +13,7 @@ from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.graded import graded_values, judged_ranks
 from coder_core.evaluation.ranking import best_lists
 from coder_core.files.atomic import replacing
-from coder_core.files.manifest import file_sha256
-from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.derived.graded import GradedEvaluation, store_graded
+from coder_core.runs.derived.graded import store_graded
 
 if TYPE_CHECKING:
     from coder_core.runs.analysis.rows import RunRow
@@ -31,25 +29,25 @@ def add_graded_metrics(
     bootstrap over the queries, the captions of an image drawn together), and "t2i_qrels_queries", their number.
     """
     notes: dict[str, Fault] = {}
-    names, digest = tuple(name.lower() for name in metrics), file_sha256(file)
+    names = [name.lower() for name in metrics]
     for row in rows:
         samples, scores = row.split, row.scores
         owner = samples.image_of_text
         ids = SampleIds(samples.image_names, owner, samples.caption_ids)
         qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
-        stored = GradedEvaluation(str(file.resolve()), digest, qrels.fact, names, {}, {})
+        graded: dict[str, float] = {}
         for way, pairs in qrels.pairs.items():
             ranks = judged_ranks(scores, *pairs, by_image=way == "i2t")
             queries, values = graded_values(metrics, pairs.queries, pairs.grades, ranks)
             intervals = 100 * mean_intervals(values, queries if way == "i2t" else owner[queries])
-            stored.queries[way], stored.values[way] = len(queries), intervals
-            row.metrics[f"{way}_qrels_queries"] = len(queries)
+            graded[f"{way}_qrels_queries"] = len(queries)
             for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
                 key = f"{way}_qrels_{name}"
-                row.metrics |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+                graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+        row.metrics |= graded
         if row.run is not None and row.alpha is None and not row.hubs_corrected:
-            store_graded(row.run, split_name, open_analysis(row.run, split_name), stored)
+            store_graded(row.run, split_name, file, qrels.fact, names, graded)
     return list(notes.values())
 
 

@@ -1,14 +1,14 @@
-"""Metrics of a run by a file of qrels, stored beside the run for the app and the report; of each file the newest."""
+"""Metrics of a run by files of qrels, stored beside the run for the app and the report; of each file the newest."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from coder_core.data.qrels import Way
-from coder_core.evaluation.graded import parse_metric
-from coder_core.runs.analysis.read import Analysis
+from coder_core.console.documents import NUMBER, check_values
+from coder_core.evaluation.graded import metric_label
+from coder_core.files.manifest import file_sha256
+from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import derived_folder, list_derived, read_as, write_derived
 
 KIND = "qrels"
@@ -18,45 +18,38 @@ KIND = "qrels"
 class GradedEvaluation:
     """Metrics of one run by one file of qrels."""
 
-    path: str  # of the file when it was read
+    file: str  # its name
     sha256: str  # of its content
     fact: str  # contents of the file for the split, in words
-    metrics: tuple[str, ...]  # k names of `graded.METRICS`, in lower case
-    queries: dict[Way, int]  # judged queries of every direction that has some
-    values: dict[Way, np.ndarray]  # (k, 3) mean in percent and the ends of its 95% interval
-
-    @property
-    def file(self) -> str:
-        """Name of the file."""
-        return Path(self.path).name
+    # direction → "queries", the number of judged ones, and metric → mean in percent, low and high end of its interval
+    rows: dict[str, dict[str, Any]]
 
 
-def store_graded(run: Path, split: str, analysis: Analysis, result: GradedEvaluation) -> None:
-    """Store the metrics; those by an earlier state of the file are replaced."""
-    folder = derived_folder(run, split, KIND, {"file": result.path}, [analysis])
-    facts = {"sha256": result.sha256, "fact": result.fact, "metrics": list(result.metrics)}
-    arrays = {str(way): array for way, array in result.values.items()}
-    write_derived(folder, arrays, facts=facts | {"queries": result.queries})
+def store_graded(
+    run: Path, split: str, file: Path, fact: str, names: Sequence[str], metrics: Mapping[str, float]
+) -> None:
+    """Store the metrics that `add_graded_metrics` adds to a row; those by an earlier state of the file are replaced."""
+    folder = derived_folder(run, split, KIND, {"file": str(file.resolve())}, [open_analysis(run, split)])
+    facts = {"sha256": file_sha256(file), "fact": fact, "names": list(names), "metrics": dict(metrics)}
+    write_derived(folder, {}, facts=facts)
 
 
 def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluation]:
     """The metrics by every file, by its name. InputError: some are damaged; evaluating by the file again replaces them."""
 
-    def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> GradedEvaluation:
-        facts, names = manifest["facts"], [str(name) for name in manifest["facts"]["metrics"]]
-        for name in names:
-            parse_metric(name)
-        ways: dict[str, Way] = {"i2t": "i2t", "t2i": "t2i"}
-        values = {ways[way]: array for way, array in arrays.items()}
-        if not values:
-            raise ValueError("no direction")
-        for array in values.values():
-            if array.shape != (len(names), 3) or not np.isfinite(array).all():
-                raise ValueError(f"an array of shape {array.shape}")
-        queries = {way: int(facts["queries"][way]) for way in values}
-        path, texts = str(manifest["parameters"]["file"]), (str(facts["sha256"]), str(facts["fact"]))
-        return GradedEvaluation(path, *texts, tuple(names), queries, values)
+    def build(_: dict[str, Any], manifest: dict[str, Any]) -> GradedEvaluation:
+        facts, metrics = manifest["facts"], manifest["facts"]["metrics"]
+        check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{run}: {KIND} of {split}")
+        rows: dict[str, dict[str, Any]] = {}
+        for way in ("i2t", "t2i"):
+            if (queries := f"{way}_qrels_queries") in metrics:
+                rows[way] = {"queries": int(metrics[queries])}
+                for name in facts["names"]:
+                    ends = (metrics[f"{way}_qrels_{name}{end}"] for end in ("", "_low", "_high"))
+                    rows[way][metric_label(name)] = tuple(ends)
+        name = Path(manifest["parameters"]["file"]).name
+        return GradedEvaluation(name, str(facts["sha256"]), str(facts["fact"]), rows)
 
     folders = list_derived(run, split, KIND, [analysis])
     results = [result for folder in folders if (result := read_as(folder, build)) is not None]
-    return sorted(results, key=lambda result: (result.file, result.path))
+    return sorted(results, key=lambda result: result.file)

@@ -101,7 +101,7 @@ def read_as(
         raise InputError.at(folder.path, "holds another result than its name says", fix="compute it again")
     check_values(manifest, {"notes": list, "facts": dict}, where)
     with trusting(where):
-        return build({name: np.array(stored.array(name)) for name in manifest["arrays"]}, manifest)
+        return build({name: np.array(stored.array(name)) for name in manifest.get("arrays", ())}, manifest)
 
 
 def _source(analysis: Analysis) -> dict[str, str]:
