@@ -5,7 +5,7 @@ open_run("checkpoints/coder-demo").diversity("dev").sort_values("diversity").hea
 """
 
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
-from coder_core.api.listing import METRICS, ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
+from coder_core.api.listing import ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
 from coder_core.api.retrieval.comparison import (
     compare,
     config_differences,

@@ -27,7 +27,6 @@ ORIGINS = {
     "zero-shot": "a pretrained model as it is: nothing was trained",
     "imported": "embeddings that another program computed",
 }
-METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 
 
 class SplitSamples(NamedTuple):

@@ -50,6 +50,6 @@ def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluat
         name = Path(manifest["parameters"]["file"]).name
         return GradedEvaluation(name, str(facts["sha256"]), str(facts["fact"]), rows)
 
-    folders = list_derived(run, split, KIND, [analysis])
+    folders = list_derived(run, split, KIND, analysis)
     results = [result for folder in folders if (result := read_as(folder, build)) is not None]
     return sorted(results, key=lambda result: result.file)

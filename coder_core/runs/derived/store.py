@@ -7,7 +7,7 @@ written. Results are outside `analysis/`, which is sealed and replaced as a whol
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,19 +52,17 @@ def derived_folder(
     return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, description)
 
 
-def list_derived(
-    run_folder: Path, split: str, kind: str, analyses: Sequence[Analysis]
-) -> list[DerivedFolder]:
-    """The folders of the stored results of some `kind`, whatever their parameters; stale ones are left out.
-    InputError: the manifest of one is damaged."""
-    parent, folders = Path(run_folder) / "derived" / split, []
-    for name in filter(_NAME.fullmatch, atomic.folder_names(parent)):
+def list_derived(run_folder: Path, split: str, kind: str, analysis: Analysis) -> Iterator[DerivedFolder]:
+    """The folders of an analysis's stored results of some `kind`, whatever their parameters. InputError: the manifest of
+    one is damaged."""
+    parent = Path(run_folder) / "derived" / split
+    for name in atomic.folder_names(parent):
         if name.startswith(f"{kind}-"):
             manifest = sealed.read_manifest(parent / name)
-            with trusting(str(parent / name / MANIFEST)):
-                folder = derived_folder(run_folder, split, kind, manifest["parameters"], analyses)
-            folders += [folder] if folder.name == name else []
-    return folders
+            with trusting(str(parent / name)):
+                folder = derived_folder(run_folder, split, kind, manifest["parameters"], [analysis])
+            if folder.name == name:  # or it is of other embeddings
+                yield folder
 
 
 def write_derived(
