@@ -1,7 +1,8 @@
 """Run a table's rows and seeds, one after another or several at once, each as a process of its own.
 
 A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds its output. Ctrl-C or SIGTERM asks
-every process to save and leave; the same command continues later.
+every process to save and leave; the same command continues later, also after kill -9. It waits for processes that
+survived their command.
 """
 
 import time
@@ -20,7 +21,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from coder_core.ablation.planning import PlannedRun, commands
 from coder_core.console.faults import InputError
 from coder_core.console.output import say
-from coder_core.console.processes import start_process
+from coder_core.console.processes import is_written, start_process
 from coder_core.console.progress import best_so_far
 from coder_core.console.signals import StopSignals
 from coder_core.runs.status import read_status
@@ -36,16 +37,19 @@ class RowProcess:
     """A run and the commands it still takes: training, perhaps evaluating another split."""
 
     planned: PlannedRun
-    commands: deque[tuple[str, ...]]
+    commands: deque[tuple[str, ...]] = field(default_factory=deque)
     slot: int = 0  # number among the processes at a time; chooses the GPU
     process: psutil.Popen | None = None  # the present one; None before the first
 
-    def start_next(self, gpus: Sequence[str]) -> None:
+    @property
+    def log(self) -> Path:
         folder = self.planned.folder
-        log = folder.parent / LOGS / f"{folder.name}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        return folder.parent / LOGS / f"{folder.name}.log"
+
+    def start_next(self, gpus: Sequence[str]) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         environment = {"CUDA_VISIBLE_DEVICES": gpus[self.slot % len(gpus)]} if gpus else {}
-        self.process = start_process(self.commands.popleft(), log, append=True, environment=environment)
+        self.process = start_process(self.commands.popleft(), self.log, append=True, environment=environment)
 
 
 @dataclass
@@ -54,6 +58,8 @@ class TableProgress:
 
     done: list[PlannedRun] = field(default_factory=list)
     failed: list[PlannedRun] = field(default_factory=list)
+    # trained by processes that an earlier, killed command started
+    survivors: list[PlannedRun] = field(default_factory=list)
     # run → (steps done, steps in total, its best R@sum in words)
     active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     share: float = 0.0  # of all the work, from 0 to 1
@@ -85,16 +91,25 @@ def run_all(
         gpus: handed out in turn; none for the CPU.
         tell: called about twice a second.
     """
-    runs = [RowProcess(run, deque(commands(run, split, threads=threads))) for run in planned]
-    progress = TableProgress(done=[run.planned for run in runs if not run.commands])
-    waiting = deque(run for run in runs if run.commands)
+    runs = [RowProcess(run) for run in planned]
+    waiting = deque(run for run in runs if is_written(run.log) or commands(run.planned, split))
+    progress = TableProgress(done=[run.planned for run in runs if run not in waiting])
     active: list[RowProcess] = []
     signals_sent = 0
     with _CountSignals() as signals:
         while active or (waiting and not signals.count):
-            while len(active) < jobs and not signals.count and (startable := ready(waiting, active)):
+            survivors = [run for run in waiting if is_written(run.log)]
+            progress.survivors = [run.planned for run in survivors]
+            free = jobs - len(survivors)
+            while (
+                len(active) < free and not signals.count and (startable := ready(waiting, active, survivors))
+            ):
                 run = startable[0]
                 waiting.remove(run)
+                run.commands.extend(commands(run.planned, split, threads=threads))
+                if not run.commands:  # the process of an earlier command finished it
+                    progress.done.append(run.planned)
+                    continue
                 run.slot = min(set(range(jobs)) - {process.slot for process in active})
                 run.start_next(gpus)
                 active.append(run)
@@ -105,14 +120,16 @@ def run_all(
             active = [run for run in active if _still_going(run, progress, gpus, signals.count > 0)]
             _measure(progress, active, waiting, jobs)
             tell(progress)
-            time.sleep(POLL_SECONDS if active else 0)
+            time.sleep(POLL_SECONDS if active or waiting else 0)
     return progress, signals.count > 0
 
 
-def ready(waiting: Sequence[RowProcess], active: Sequence[RowProcess]) -> list[RowProcess]:
-    """Return the waiting runs that do not read an unfinished one."""
+def ready(
+    waiting: Sequence[RowProcess], active: Sequence[RowProcess], survivors: Sequence[RowProcess] = ()
+) -> list[RowProcess]:
+    """Return the waiting runs that are not survivors and do not read an unfinished one."""
     to_come = {run.planned.folder for run in (*waiting, *active)}
-    return [run for run in waiting if not to_come.intersection(run.planned.reads)]
+    return [run for run in waiting if run not in survivors and not to_come.intersection(run.planned.reads)]
 
 
 def _still_going(run: RowProcess, progress: TableProgress, gpus: Sequence[str], stopping: bool) -> bool:
@@ -175,6 +192,7 @@ def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callabl
                 lines(progress, facts)
                 return
             facts += f" · {len(progress.failed)} failed" if progress.failed else ""
+            facts += f" · {len(progress.survivors)} of an earlier command" if progress.survivors else ""
             bars.update(table, completed=progress.share, facts=facts)
             for name in tasks.keys() - progress.active.keys():
                 bars.remove_task(tasks.pop(name))
@@ -194,7 +212,10 @@ def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
 
     def tell(progress: TableProgress, facts: str) -> None:
         nonlocal printed_at
-        events = [f"begins: {name}" for name in progress.active]
+        events = [
+            f"waits for the process of an earlier command: {run.folder.name}" for run in progress.survivors
+        ]
+        events += [f"begins: {name}" for name in progress.active]
         events += [f"failed: {run.folder.name}" for run in progress.failed]
         for event in events:
             if event not in printed:

@@ -8,6 +8,7 @@ Whoever reads the files sees the same job: a reloaded page, a second tab, a rest
 process from a later one with the same pid.
 """
 
+import fcntl
 import json
 import os
 import shutil
@@ -51,6 +52,7 @@ def start_process(
     """Start a command without a shell and without input.
 
     It leads its own session, so Ctrl-C reaches only the process that started it, and closing a terminal ends neither.
+    While it lives, `is_written` is true of its output.
 
     Args:
         output: file for everything it prints. append: keep what the file holds.
@@ -60,8 +62,22 @@ def start_process(
     variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     with os.fdopen(open_plain(output, flags), "ab" if append else "wb") as file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # inherited, and held until the process ends
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
         return psutil.Popen(list(command), cwd=folder, env=variables, start_new_session=True, **streams)
+
+
+def is_written(output: Path) -> bool:
+    """True while a process that `start_process` gave this file for its output lives, also if its parent was killed."""
+    try:
+        with os.fdopen(open_plain(output, os.O_RDONLY)) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, InputError):
+        return False
+    return False
 
 
 def step_back(process: psutil.Process) -> None:

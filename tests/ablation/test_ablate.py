@@ -13,8 +13,10 @@ from coder_core.ablate import main
 from coder_core.ablation.papers import TABLES
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
 from coder_core.ablation.results import collect
+from coder_core.ablation.running import run_all
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.faults import InputError
+from coder_core.console.processes import is_written, start_process
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
@@ -152,6 +154,19 @@ def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
     left = planned(data, root, 0, epochs=4000)
     assert [state_of(run.folder) for run in left] == ["begun", "new"]
     assert ["--resume" in commands(run, "dev")[0] for run in left] == [True, False]
+
+
+def test_a_process_that_outlives_its_command_is_waited_for(data, copied, tmp_path):
+    """kill -9 of the command leaves the training it started: here a process that puts the finished run in place."""
+    run, log, go = copied / "infonce-s0", copied / "logs" / "infonce-s0.log", tmp_path / "go"
+    aside = run.rename(tmp_path / "aside")
+    script = 'while [ ! -e "$2" ]; do sleep 0.1; done; mv "$0" "$1"'
+    start_process(["sh", "-c", script, str(aside), str(run), str(go)], log)
+    assert is_written(log)
+    progress, interrupted = run_all(planned(data, copied, 0), "dev", tell=lambda progress: go.touch())
+    assert ([done.folder for done in progress.done], interrupted) == ([copied / "dcl-s0", run], False)
+    assert log.read_text() == ""  # no other process was started for this run
+    assert not is_written(log)
 
 
 def test_a_run_that_fails_is_named_and_the_others_go_on(data, tmp_path, capsys):
