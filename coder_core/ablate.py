@@ -180,14 +180,14 @@ def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console
 
 def _print_results(results: Results, console: Console) -> None:
     from coder_core.ablation.results import SUM
-    from coder_core.ablation.writing import against_shown, legend, shown
+    from coder_core.ablation.writing import against_shown, legend, number, shown
 
     columns = [Column("row", text=True), Column("", text=True, dropped=1), Column("seeds", dropped=2)]
     columns += [Column("R@sum"), Column(f"− {results.reference}", dropped=4), Column("minutes", dropped=3)]
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
         seeds, total = " ".join(map(str, row.seeds)), shown(row.metrics[SUM])
-        table.add_row(row.row.name, row.row.title, seeds, total, against_shown(row), f"{row.minutes:.1f}")
+        table.add_row(row.row.name, row.row.title, seeds, total, against_shown(row), number(row.minutes))
     console.print(table)
     for line in legend(results):
         say(console, line)

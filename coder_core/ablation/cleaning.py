@@ -7,11 +7,12 @@ complementary halves of the train images, or NAME-warm-up for small-loss selecti
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from filelock import FileLock
 from rich.console import Console
@@ -31,9 +32,13 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
-from coder_core.data.reviews import CLEANING, LONGEST_TAG, Review, read_reviews
+from coder_core.data.augmentation import exchange_captions
+from coder_core.data.reviews import CLEANING, LONGEST_TAG, Review, judge_split, read_reviews
 from coder_core.files.atomic import replace_file
+from coder_core.runs.load import read_config
+from coder_core.runs.status import read_status
 from coder_core.training.launch import check_new_run
+from coder_core.training.reviewed import reviews_of_run
 
 HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # ends of the judges' names
 TEMPERATURE = 0.07  # of judges under InfoNCE, the usual value
@@ -47,6 +52,16 @@ _NO_PARTS: dict[str, Any] = {
     "concepts": 0,
 }
 _NO_PARTS |= {"concept_list": "", "scorer": "cosine", "embeddings": 1, "weight_heads": 0.0, "weight_mmd": 0.0}
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Cost and quality of the cleaning before a run."""
+
+    seconds: float  # the training of its judges
+    # percent of the pairs left out that were exchanged, and of the exchanged ones that were left out
+    precision: float
+    recall: float
 
 
 def without_wrong_pairs(
@@ -181,3 +196,29 @@ def _check_rule(file: Path, config: Config) -> None:
         fact = f"holds reviews by another rule, or of other data: {tags.pop()}"
         fix = "give the same --data, --seed and --clean-… as then, or choose another --name"
         raise InputError.at(file, fact, _rule(config), fix)
+
+
+def read_cleaning(folder: Path) -> Cleaned | None:
+    """Return what the cleaning before a finished run cost and found; None without --clean. A number is NaN where its
+    judges are not beside the run any more, or no caption was exchanged."""
+    config, about = read_config(folder)
+    settings, share = config.cleaning, config.data.wrong_captions
+    if not settings.clean:
+        return None
+    ends = ["", *(f"-{number}" for number in range(2, settings.clean_rounds + 1))]
+    base = Path(settings.clean_judges or folder).name
+    names = [WARM_UP] if settings.clean_by == "small-loss" else HALVES
+    judges = [folder.with_name(f"{base}-{name}{end}") for end in ends for name in names]
+    statuses = [read_status(judge) or {} for judge in judges]
+    if not all(statuses):
+        return Cleaned(np.nan, np.nan, np.nan)
+    seconds = sum(float(status.get("seconds", np.nan)) for status in statuses)
+    reviews = reviews_of_run(folder, config, config, about)
+    if not share or reviews is None:
+        return Cleaned(seconds, np.nan, np.nan)
+    pairs = ReviewedSplit.of(open_run(judges[0]), TRAIN)
+    owner, n = pairs.image_of_text, len(pairs.keys)
+    out = judge_split(reviews.verdicts, pairs.keys, pairs.captions, owner, n).labels == "wrong-caption"
+    wrong = exchange_captions(owner, share, config.training.seed) != np.arange(len(owner))
+    both = 100 * (out & wrong).sum()
+    return Cleaned(seconds, float(both / max(out.sum(), 1)), float(both / wrong.sum()))

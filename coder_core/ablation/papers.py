@@ -63,7 +63,7 @@ def _crossed(table: dict[str, Any], sets: Mapping[str, Any]) -> Iterator[Row]:
         changes = {flag: value for flag, value in changes.items() if value != RunOf(name)}
         needs = tuple(need for _, entry in parts for need in entry.get("needs", ()))
         more = {"x": next(entry["x"] for _, entry in parts if "x" in entry), "needs": needs}
-        more |= {"group": f"{titles[0]}, {titles[-1]}", "reference": reference.format(*names)}
+        more |= {"group": titles[0], "variant": titles[-1], "reference": reference.format(*names)}
         if not fnmatch(name, skipped):
             yield Row(name, ", ".join(titles), changes, **more)
 

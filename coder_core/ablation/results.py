@@ -1,10 +1,12 @@
 """Collect finished runs into the rows of a table: means and spreads over seeds, and differences beyond noise."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coder_core.ablation.cleaning import Cleaned, read_cleaning
 from coder_core.ablation.planning import run_name, state_of
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import InputError
@@ -40,12 +42,15 @@ class ResultRow:
     reference: str
     # R@sum minus that of the row `reference`; None for the reference itself and where it was not run
     against: Difference | None
-    minutes: float  # of training, mean over the seeds
+    # of training, with the judges of a cleaned run, mean over the seeds; None where those are gone
+    minutes: float | None
     # peak memory of a run's process, mean over the seeds; None where a run did not note it
     mebibytes: float | None = None
     # R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
     # trained with --choose-on half
     halves: tuple[Measured, Measured] | None = None
+    # precision and recall of --clean in percent, where captions were exchanged
+    cleaning: tuple[Measured, Measured] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,11 +130,13 @@ def _result(row: Row, runs: Runs, split: str, reference: str, against: Differenc
     metrics = [open_analysis(folder, split).metrics for folder in runs.values()]
     statuses = [read_status(folder) or {} for folder in runs.values()]
     peaks = [float(status["peak_mebibytes"]) for status in statuses if "peak_mebibytes" in status]
-    minutes = statistics.mean(float(status.get("seconds", 0.0)) for status in statuses) / 60
     mebibytes = statistics.mean(peaks) if len(peaks) == len(statuses) else None
+    cleaned = [one for one in map(read_cleaning, runs.values()) if one]
+    seconds = [float(status.get("seconds", 0.0)) for status in statuses] + [one.seconds for one in cleaned]
+    minutes = None if math.isnan(sum(seconds)) else sum(seconds) / len(runs) / 60
     means = {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)}
     compared = tuple(run[SUM] for run in metrics), reference, against
-    return ResultRow(row, tuple(runs), means, *compared, minutes, mebibytes, _halves(runs))
+    return ResultRow(row, tuple(runs), means, *compared, minutes, mebibytes, _halves(runs), _found(cleaned))
 
 
 def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
@@ -138,6 +145,12 @@ def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
         return None
     first, second = (measured([metrics[half] for metrics in best]) for half in (CHOSEN_HALF, OTHER_HALF))
     return first, second
+
+
+def _found(cleaned: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
+    if not cleaned or any(math.isnan(one.recall) for one in cleaned):
+        return None
+    return measured([one.precision for one in cleaned]), measured([one.recall for one in cleaned])
 
 
 def measured(values: Sequence[float]) -> Measured:

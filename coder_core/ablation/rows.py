@@ -45,9 +45,10 @@ class Row:
     needs: tuple[str, ...] = ()  # flags that must not be 0 in this row
     reported: Recalls | None = None  # the paper's figures
     source: str = ""  # where it prints them
-    # x, group: position and line in a curve
+    # x, group, variant: position and line in a curve; lines of a group have one colour, those of a variant one dash
     x: float | None = None
     group: str = ""
+    variant: str = ""
     reference: str = ""  # the row this one is compared with; "" is the table's
 
     def runs(self) -> dict[str, str]:

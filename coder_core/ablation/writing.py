@@ -19,6 +19,7 @@ from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 METRICS = (*RECALLS, SUM)
 HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
+CLEANING_HEADS = ("left out: wrong %", "of all wrong %")
 LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)]
 LATEX_HEADS.append((" ", "R@sum"))
 SYMBOLS = {
@@ -26,7 +27,8 @@ SYMBOLS = {
     **{"Δ": r"$\Delta$", "×": r"$\times$", "→": r"$\to$"},
 }
 MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
-LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00")
+LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00", "#5b6b00")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SEEDS = "rgba(11, 110, 138, 0.45)"
 ROW_HEIGHT, MARGINS, SMALLEST = 46, 190, 330
 
@@ -57,19 +59,21 @@ def markdown(results: Results, command: str) -> str:
     """Write the table with its legend as Markdown."""
     halves = any(row.halves for row in results.rows)
     heads = ["row", "seeds", *HEADS, *(HALF_HEADS if halves else ()), f"R@sum − {results.reference}"]
-    heads += ["minutes", "MiB", "the paper", "its R@sum"]
+    cleaned = any(row.cleaning for row in results.rows)
+    heads += [*(CLEANING_HEADS if cleaned else ()), "minutes", "MiB", "the paper", "its R@sum"]
     cells = [
         [
             f"{row.row.name}: {row.row.title}",
             ", ".join(map(str, row.seeds)),
             *(shown(row.metrics[name]) for name in RECALLS),
             f"**{shown(row.metrics[SUM])}**",
-            *([shown(half) for half in row.halves] if row.halves else ["–", "–"] if halves else []),
+            *_two(row.halves, halves),
             against_shown(row),
-            f"{row.minutes:.1f}",
+            *_two(row.cleaning, cleaned),
+            number(row.minutes),
             "–" if row.mebibytes is None else f"{row.mebibytes:.0f}",
             _reported(row),
-            _number(reported_sum(row.row.reported)),
+            number(reported_sum(row.row.reported)),
         ]
         for row in results.rows
     ]
@@ -94,6 +98,11 @@ def legend(results: Results) -> list[str]:
             "Halves: best epochs were chosen on one half of dev's images; the other half had no say. A half has fewer "
             "candidates than the whole and hence higher recall."
         )
+    if any(row.cleaning for row in results.rows):
+        lines.append(
+            "Left out: percent of the pairs left out that were exchanged (precision), and of the exchanged ones that were left "
+            "out (recall). Minutes include those of the judges, which rows may share; MiB are the run's own."
+        )
     if results.table.source:
         quoted = f"{results.table.source} ({results.table.quoted})"
         lines.append(f"The paper: {quoted}: other data and another size; compare the differences.")
@@ -111,7 +120,7 @@ def latex(results: Results) -> str:
             row.row.title,
             *(_math(row.metrics[name]) for name in METRICS),
             _difference(row),
-            _number(reported_sum(row.row.reported)).replace("–", "--"),
+            number(reported_sum(row.row.reported)).replace("–", "--"),
         ]
         for row in results.rows
     ]
@@ -133,6 +142,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
     against, reported = row.against, row.row.reported or (None,) * len(RECALLS)
     measured = {name: row.metrics[name] for name in METRICS}
     measured |= dict(zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False))
+    measured |= dict(zip(("precision", "recall"), row.cleaning or (), strict=False))
     return {
         "row": row.row.name,
         "about": row.row.title,
@@ -156,15 +166,20 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
     }
 
 
+def _two(values: tuple[Measured, Measured] | None, in_table: bool) -> list[str]:
+    return [shown(value) for value in values] if values else ["–", "–"] if in_table else []
+
+
 def _reported(row: ResultRow) -> str:
     recalls = row.row.reported
     if recalls is None:
         return "–"
-    both_ways = (" / ".join(_number(value) for value in half) for half in (recalls[:3], recalls[3:]))
+    both_ways = (" / ".join(number(value) for value in half) for half in (recalls[:3], recalls[3:]))
     return f"{row.row.source}: " + " · ".join(both_ways)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Format with one decimal place; a dash for None."""
     return "–" if value is None else f"{value:.1f}"
 
 
@@ -250,15 +265,23 @@ def _bars(values: Sequence[Interval], **style: Any) -> dict[str, Any]:
 def _add_lines(
     picture: go.Figure, results: Results, column: int, interval: Callable[[ResultRow], Interval | None]
 ) -> None:
-    """The rows' intervals by `x`, a line for every group."""
+    """The rows' intervals by `x`, a line for every group and variant."""
     ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
-    groups = dict.fromkeys(row.row.group for row in results.rows)
-    for colour, group in zip(cycle(LINES), groups, strict=False):
-        points = [(row, interval(row)) for row in ordered if row.row.group == group]
+    lines = dict.fromkeys((row.row.group, row.row.variant) for row in results.rows)
+    colours, dashes = (
+        dict(zip(dict.fromkeys(names), cycle(looks), strict=False))
+        for names, looks in zip(zip(*lines, strict=True), (LINES, DASHES), strict=True)
+    )
+    for group, variant in lines:
+        points = [
+            (row, interval(row)) for row in ordered if (row.row.group, row.row.variant) == (group, variant)
+        ]
         x = [f"{row.row.x:g}" for row, value in points if value is not None]
         values = [value for _, value in points if value is not None]
-        style: dict[str, Any] = {"mode": "lines+markers", "line": {"color": colour}, "marker": {"size": 11}}
-        style |= {"name": html.escape(group) or "mean ± spread", "legendgroup": group}
+        name = ", ".join(filter(None, (group, variant)))
+        line = {"color": colours[group], "dash": dashes[variant]}
+        style: dict[str, Any] = {"mode": "lines+markers", "line": line, "marker": {"size": 11}}
+        style |= {"name": html.escape(name) or "mean ± spread", "legendgroup": name}
         style |= {"showlegend": column == 1, "hovertemplate": None if column == 1 else "%{y:+.1f}"}
         y = [value.mean for value in values]
         picture.add_scatter(x=x, y=y, error_y=_bars(values), row=1, col=column, **style)

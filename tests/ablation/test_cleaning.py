@@ -9,7 +9,9 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from coder_core.ablation.cleaning import judge_runs
+from coder_core.ablation.cleaning import judge_runs, read_cleaning
+from coder_core.ablation.results import collect
+from coder_core.ablation.rows import AblationTable, Row
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
 from coder_core.config.schema import Config, changed_flags
@@ -123,6 +125,7 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
         shutil.copytree(folder, tmp_path / folder.name)
     assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
     assert not any(folder.exists() for folder in halves(tmp_path))
+    assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its judges are gone"
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl").all
     assert {(review.reviewer, review.verdict) for review in reviews} == {(CLEANING, "wrong-caption")}
     gone = left_out(tmp_path)
@@ -156,12 +159,21 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     assert gone[~wrong].mean() < 0.1
 
     # another run shares the judges, by the same rule alone
-    other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other"]
+    other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other-s5"]
     shared = [*other, "--clean", f"--clean-judges={tmp_path / 'mine'}", f"--reviews={people}"]
     assert [main([*shared, flag]) for flag in ("--clean-above=0.9", "--wrong-captions=0.3")] == [1, 1]
     assert main(shared) == 0
-    assert read_config(tmp_path / "other")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
-    assert not (tmp_path / "other-half").exists()
+    assert read_config(tmp_path / "other-s5")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
+    assert not (tmp_path / "other-s5-half").exists()
+
+    # the row of a table has the judges' share and time
+    table = AblationTable("mine", "mine", (Row("other", "other"),), "other")
+    [row] = collect(table, tmp_path, "dev").rows
+    precision, recall = (value.mean for value in row.cleaning)
+    assert precision == pytest.approx(100 * wrong[gone].mean())
+    assert recall == pytest.approx(100 * gone[wrong].mean())
+    seconds = [read_status(folder)["seconds"] for folder in (*halves(tmp_path), tmp_path / "other-s5")]
+    assert row.minutes == pytest.approx(sum(seconds) / 60)
 
 
 def test_the_judges_of_a_second_round_learn_from_what_the_first_one_kept(judged):

@@ -39,6 +39,19 @@ def test_a_curve_has_a_line_for_every_group():
     assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
 
 
+def test_lines_have_the_colour_of_a_loss_and_the_dash_of_a_way():
+    ways = "as-is", "cleaned", "oracle"
+    rows = [f"{loss}-40-{way}" for loss in ("infonce", "coder") for way in ways]
+    sums = dict.fromkeys(("coder-0-as-is", *rows), (200.0,))
+    lines = {trace.name: trace.line for trace in figure(results(TABLES["noise"], sums)).data[:6]}
+    assert len(lines) == 6
+    assert lines["InfoNCE, cleaned"].color != lines["full CODER, cleaned"].color
+    assert (
+        lines["InfoNCE, cleaned"].dash == lines["full CODER, cleaned"].dash != lines["InfoNCE, as it is"].dash
+    )
+    assert len({lines[f"full CODER, {way}"].color for way in ("as it is", "cleaned", "true pairs only")}) == 1
+
+
 def test_names_from_a_file_are_text_and_not_markup(tmp_path):
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
     table = AblationTable("mine", evil, (Row("a", evil), Row("b", "b")), "a")
