@@ -159,15 +159,18 @@ def _compare_widths(
 
 
 def unit_rows(file: FeatureFile | MatrixFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
-    """Every stride-th row of a file, as `unit_array` makes them."""
-    return unit_array(file.map(), str(file.path), what, faults, stride)
+    """Every stride-th row of a file, as `unit_array` makes them; a `MatrixFile` is changed."""
+    in_place = isinstance(file, MatrixFile)
+    return unit_array(file.map(), str(file.path), what, faults, stride, in_place=in_place)
 
 
-def unit_array(array: np.ndarray, where: str, what: str, faults: list[Fault], stride: int = 1) -> np.ndarray:
+def unit_array(
+    array: np.ndarray, where: str, what: str, faults: list[Fault], stride: int = 1, *, in_place: bool = False
+) -> np.ndarray:
     """Every stride-th row as float32 of length 1, read in pieces; coercions are noted. InputError: NaN, Inf, or rows
-    that are zero and have no direction."""
+    that are zero and have no direction. `in_place` writes them to the beginning of a float32 array."""
     numbers = np.arange(0, array.shape[0], stride)
-    rows = np.empty((len(numbers), array.shape[1]), np.float32)
+    rows = array[: len(numbers)] if in_place else np.empty((len(numbers), array.shape[1]), np.float32)
     lengths = np.empty(len(numbers))
     piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
     reader = FeatureRows(array)

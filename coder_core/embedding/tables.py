@@ -12,7 +12,7 @@ from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.tables import Table
 from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, unit_array
 from coder_core.data.lines import shorten, shown
-from coder_core.files.matrices import vectors_of
+from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
 SIGNS = {
     "image": ("image", "img", "picture", "vision", "visual"),
@@ -42,14 +42,14 @@ def read_table(
         InputError: damage, a column that is missing, vectors that do not fit or have no direction, an empty caption.
     """
     faults: list[Fault] = []
-    content = open_parquet(file, faults)
+    content = open_parquet(file, faults, buffer_size=PIECE_BYTES)
     columns = _columns(file, content, (image_embeddings, text_embeddings), image_column, caption_column)
-    rows = content.read(list(filter(None, columns.values())))
+    rows = content.read([columns[side] for side in ("captions", "pictures") if columns[side]])
     captions = [" ".join(str(text or "").split()) for text in rows.column(columns["captions"]).to_pylist()]
     if "" in captions:
         row = captions.index("")
         raise InputError.at(f"{file} row {row}", f"has no {columns['captions']}", "a caption", "leave it out")
-    v, w = (_units(file, rows, columns[side], faults) for side in ("images", "texts"))
+    v, w = (_units(file, content, columns[side], faults) for side in ("images", "texts"))
     if v.shape[1] != w.shape[1]:
         widths, fix = f"vectors of {v.shape[1]} and {w.shape[1]} numbers", "use the projected embeddings"
         raise InputError.at(file, widths, "the same width in both", fix)
@@ -72,7 +72,7 @@ def _columns(
 ) -> dict[str, str]:
     """The columns of images, texts, captions and pictures; "" for no pictures."""
     schema = content.schema_arrow
-    lists = [field.name for field in schema if "list" in str(field.type)]
+    lists = list_columns(schema)
     texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
     of_images, of_texts = (_vector_column(file, *pair, lists) for pair in zip(SIGNS, vectors, strict=True))
     first = content.read_row_group(0, columns=texts).slice(0, 1).to_pylist() if content.num_row_groups else []
@@ -122,11 +122,10 @@ def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[s
     return "", captions[0]
 
 
-def _units(file: Path, rows: pa.Table, name: str, faults: list[Fault]) -> np.ndarray:
+def _units(file: Path, content: pq.ParquetFile, name: str, faults: list[Fault]) -> np.ndarray:
     try:
-        vectors = vectors_of(rows.column(name))
-    except ValueError as error:
-        raise InputError.at(
-            f"{file} {name}", str(error), "a list of floats in every row, all of one length"
-        ) from None
-    return unit_array(vectors, f"{file} {name}", "rows", faults)
+        vectors = join_blocks(column_blocks(content, name))
+    except (ValueError, pa.ArrowException) as error:
+        expected = "a list of floats in every row, all of one length"
+        raise InputError.at(f"{file} {name}", str(error), expected) from None
+    return unit_array(vectors, f"{file} {name}", "rows", faults, in_place=True)

@@ -1,6 +1,6 @@
 """Matrices of floats in the formats that embeddings are kept in: .npz, safetensors, a faiss index, Parquet and Lance."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import InputError
+from coder_core.files.arrays import read_header
 
 WRITE_AGAIN = "write it again; only numbers are read, never Python objects"
 
 
+BLOCK = 16_384  # rows in memory beside the matrix while it is read
+PIECE_BYTES = 2**20  # of a Parquet column read at a time
+Blocks = Iterator[tuple[int, np.ndarray]]  # the number of all rows, and some of them in order
+
+
 @dataclass(frozen=True)
 class MatrixFile:
-    """A matrix in memory, as `FeatureFile` describes one in a .npy file."""
+    """A matrix in memory, as `FeatureFile` describes one in a .npy file; `array` is (rows, width) float32."""
 
     path: Path
     array: np.ndarray
@@ -24,35 +30,43 @@ class MatrixFile:
         """Rows and width."""
         return self.array.shape
 
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the floats."""
-        return self.array.dtype
-
     def map(self) -> np.ndarray:
         """Return the array."""
         return self.array
 
 
 def read_matrix(source: str | Path) -> MatrixFile:
-    """Read a file that is not a .npy, by its ending; FILE:NAME names one of several arrays. InputError: another ending,
-    damage, an array that is missing or no matrix of floats."""
+    """Read a file that is not a .npy, by its ending, block by block into one array; FILE:NAME names one of several
+    arrays. InputError: another ending, damage, an array that is missing or no matrix of floats."""
     text, _, name = str(source).rpartition(":") if _has_name(str(source)) else (str(source), "", "")
     path = Path(text)
-    reader = READERS[path.suffix.lower()]
     if not path.exists():
         raise InputError.at(path, "there is no such file")
     try:
-        array = reader(path, name)
+        return MatrixFile(Path(source), join_blocks(READERS[path.suffix.lower()](path, name)))
     except InputError:
         raise
     except Exception as error:  # every library has its own
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError.at(path, f"cannot be read: {first}", fix=WRITE_AGAIN) from None
-    if array.ndim != 2 or array.dtype.kind != "f" or not len(array):
-        fix = "one row an image or caption"
-        raise InputError.at(source, f"holds {array.dtype} {array.shape}", "(rows, width) floats", fix)
-    return MatrixFile(Path(source), array)
+        raise InputError.at(path, f"cannot be read: {first}", "(rows, width) floats", WRITE_AGAIN) from None
+
+
+def join_blocks(blocks: Blocks) -> np.ndarray:
+    """(rows, width) float32 of all blocks. ValueError: no floats, rows of several widths, none or fewer than promised."""
+    array, end = np.empty((0, 0), np.float32), 0
+    for rows, block in blocks:
+        if block.ndim != 2 or block.dtype.kind != "f":
+            raise ValueError(f"holds {block.dtype} {(rows, *block.shape[1:])}")
+        if not end:
+            array = np.empty((rows, block.shape[1]), np.float32)
+        start, end = end, end + len(block)
+        if block.shape[1] != array.shape[1] or end > rows:
+            raise ValueError(f"vectors of {array.shape[1]} and {block.shape[1]} numbers, row {start}")
+        with np.errstate(over="ignore"):  # what becomes infinite is refused like any number that is
+            array[start:end] = block
+    if not end or end < len(array):
+        raise ValueError(f"holds {end:,} of {len(array):,} rows")
+    return array
 
 
 def is_matrix(source: str | Path) -> bool:
@@ -61,21 +75,25 @@ def is_matrix(source: str | Path) -> bool:
     return Path(text.rpartition(":")[0] if _has_name(text) else text).suffix.lower() in READERS
 
 
-def vectors_of(column: Any) -> np.ndarray:
-    """(rows, width) floats of an Arrow column of lists, without a Python object for every number."""
-    chunks = column.chunks if hasattr(column, "chunks") else [column]
-    parts = []
-    for chunk in chunks:
-        if chunk.null_count or not len(chunk):
-            raise ValueError("a row of the column has no vector")
-        values = chunk.flatten().to_numpy(zero_copy_only=False)
-        if values.dtype.kind != "f" or len(values) % len(chunk):
-            raise ValueError("the column holds no vectors of floats of one width")
-        widths = np.unique(np.diff(chunk.offsets.to_numpy())) if hasattr(chunk, "offsets") else np.ones(1)
-        if len(widths) > 1:
-            raise ValueError(f"the column holds vectors of {widths[0]} to {widths[-1]} numbers")
-        parts.append(values.reshape(len(chunk), -1))
-    return np.concatenate(parts)
+def column_blocks(content: Any, name: str) -> Blocks:
+    """Read a column of lists of a `pyarrow.parquet.ParquetFile`, without a Python object for every number.
+
+    Open the file with PIECE_BYTES and without `pre_buffer`; otherwise the column of a whole row group is in memory.
+    ValueError: a row without a vector, or rows of several widths.
+    """
+    for batch in content.iter_batches(BLOCK, columns=[name]):
+        yield content.metadata.num_rows, _vectors_of(batch.column(0))
+
+
+def _vectors_of(column: Any) -> np.ndarray:
+    """(rows, width) of an Arrow array of lists."""
+    if column.null_count:
+        raise ValueError("a row of the column has no vector")
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    widths = np.unique(np.diff(column.offsets.to_numpy())) if hasattr(column, "offsets") else np.ones(1)
+    if len(widths) > 1 or len(values) % len(column):
+        raise ValueError(f"the column holds vectors of {widths[0]} to {widths[-1]} numbers")
+    return np.asarray(values.reshape(len(column), -1))
 
 
 def _has_name(text: str) -> bool:
@@ -91,44 +109,70 @@ def _one_of(path: Path, name: str, names: Iterable[str]) -> str:
         return offered[0]
     problem = f"holds no array {name!r}" if name else f"holds {len(offered)} arrays"
     listed = ", ".join(offered[:12])
-    raise InputError.at(
-        path, f"{problem}: {listed}", "one of them", f"name it: {path.name}:{(offered or ['NAME'])[0]}"
-    )
+    fix = f"name it: {path.name}:{(offered or ['NAME'])[0]}"
+    raise InputError.at(path, f"{problem}: {listed}", "one of them", fix)
 
 
-def _read_npz(path: Path, name: str) -> np.ndarray:
+def _read_npz(path: Path, name: str) -> Blocks:
     with np.load(path, allow_pickle=False) as content:
-        return content[_one_of(path, name, content.files)]
+        member = _one_of(path, name, content.files)
+        with content.zip.open(f"{member}.npy") as file:
+            (rows, *sizes), fortran, dtype = read_header(file)
+            if fortran or len(sizes) != 1 or dtype.hasobject:
+                yield rows, content[member]
+                return
+            for count in _counts(rows):
+                data = file.read(count * sizes[0] * dtype.itemsize)
+                yield rows, np.frombuffer(data, dtype).reshape(count, sizes[0])
 
 
-def _read_safetensors(path: Path, name: str) -> np.ndarray:
+def _read_safetensors(path: Path, name: str) -> Blocks:
     from safetensors import safe_open
 
-    with safe_open(path, framework="pt") as content:
-        rows = content.get_tensor(_one_of(path, name, content.keys()))
-    return (rows.float() if str(rows.dtype) == "torch.bfloat16" else rows).numpy()
+    start, rows = 0, 1
+    while start < rows:
+        with safe_open(path, framework="pt") as content:  # anew: every page that was mapped counts as memory
+            part = content.get_slice(_one_of(path, name, content.keys()))
+            rows, block = part.get_shape()[0], part[start : start + BLOCK]
+            yield rows, (block.float() if str(block.dtype) == "torch.bfloat16" else block).numpy()
+        start += BLOCK
 
 
-def _read_faiss(path: Path, name: str) -> np.ndarray:
+def _read_faiss(path: Path, name: str) -> Blocks:
     import faiss
 
-    index = faiss.read_index(str(path))
-    if not hasattr(index, "reconstruct_n"):
-        raise ValueError("the index cannot give its vectors back")
+    index = _open_index(path)
+    for start in range(0, index.ntotal, BLOCK):
+        yield index.ntotal, index.reconstruct_n(start, min(BLOCK, index.ntotal - start))
+        if isinstance(index, faiss.IndexFlat):
+            index = _open_index(path)  # as above
+
+
+def _open_index(path: Path) -> Any:
+    """Open an index whose row numbers are those of its vectors. ValueError: it has ids of its own."""
+    import faiss
+
+    index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    if hasattr(index, "id_map"):
+        if not np.array_equal(faiss.vector_to_array(index.id_map), np.arange(index.ntotal)):
+            raise ValueError("the index has ids of its own: write one whose ids are the row numbers")
+        outer, index = index, faiss.downcast_index(index.index)
+        index.referenced_objects = [outer]  # which owns it
     if hasattr(index, "make_direct_map"):
         index.make_direct_map()
-    return np.asarray(index.reconstruct_n(0, index.ntotal))
+    if index.ntotal:
+        index.reconstruct(0)  # where an index cannot give its vectors back, reconstruct_n ends the process
+    return index
 
 
-def _read_parquet(path: Path, name: str) -> np.ndarray:
+def _read_parquet(path: Path, name: str) -> Blocks:
     import pyarrow.parquet as pq
 
-    schema = pq.read_schema(path)
-    lists = [field.name for field in schema if "list" in str(field.type)]
-    return vectors_of(pq.read_table(path, columns=[_one_of(path, name, lists)]).column(0))
+    with pq.ParquetFile(path, buffer_size=PIECE_BYTES, pre_buffer=False) as content:
+        yield from column_blocks(content, _one_of(path, name, list_columns(content.schema_arrow)))
 
 
-def _read_lance(path: Path, name: str) -> np.ndarray:
+def _read_lance(path: Path, name: str) -> Blocks:
     try:
         import lance
     except ImportError:
@@ -136,11 +180,22 @@ def _read_lance(path: Path, name: str) -> np.ndarray:
             path, "is a Lance folder, and the package is missing", fix="pip install pylance"
         ) from None
     content = lance.dataset(str(path))
-    lists = [field.name for field in content.schema if "list" in str(field.type)]
-    return vectors_of(content.to_table(columns=[_one_of(path, name, lists)]).column(0))
+    column, rows = _one_of(path, name, list_columns(content.schema)), content.count_rows()
+    for batch in content.to_batches(columns=[column], batch_size=BLOCK):
+        yield rows, _vectors_of(batch.column(0))
 
 
-READERS: Mapping[str, Callable[[Path, str], np.ndarray]] = {
+def list_columns(schema: Any) -> list[str]:
+    """Names of an Arrow schema's columns of lists."""
+    return [field.name for field in schema if "list" in str(field.type)]
+
+
+def _counts(rows: int) -> Iterator[int]:
+    """Lengths of the blocks of so many rows."""
+    return (min(BLOCK, rows - start) for start in range(0, rows, BLOCK))
+
+
+READERS: Mapping[str, Callable[[Path, str], Blocks]] = {
     ".npz": _read_npz,
     ".safetensors": _read_safetensors,
     ".faiss": _read_faiss,

@@ -1,5 +1,7 @@
 """Embeddings in other files than .npy: arrays by name, an index, a table with everything."""
 
+from zipfile import ZipFile
+
 import faiss
 import numpy as np
 import pyarrow as pa
@@ -11,10 +13,12 @@ from safetensors.torch import save_file
 
 from coder_core.api import open_run
 from coder_core.console.faults import InputError
+from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.embeddings import read_embeddings
 from coder_core.embed import main
 from coder_core.embedding.tables import read_table
-from coder_core.files.matrices import read_matrix
+from coder_core.files import matrices
+from coder_core.files.matrices import column_blocks, read_matrix
 
 ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 CAPTIONS = [f"a thing that is number {number}" for number in range(6)]
@@ -37,12 +41,24 @@ def write_all(folder):
     inverted.train(ROWS)
     inverted.add(ROWS)
     faiss.write_index(inverted, str(folder / "inverted.index"))
+    mapped = faiss.IndexIDMap2(faiss.IndexFlatIP(4))
+    for numbers, name in ((range(6), "mapped.faiss"), (range(6, 0, -1), "ids.faiss")):
+        mapped.reset()
+        mapped.add_with_ids(ROWS, np.array(numbers))
+        faiss.write_index(mapped, str(folder / name))
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 4)
     pq.write_table(
         pa.table({"a": vectors(ROWS), "b": fixed, "text": CAPTIONS}), folder / "t.parquet", row_group_size=4
     )
     names = ("one.npz", "two.npz:a", "two.safetensors:a", "half.safetensors", "flat.faiss", "inverted.index")
+    names += ("mapped.faiss",)
     return [folder / name for name in (*names, "t.parquet:a", "t.parquet:b")]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Read several blocks, the last one smaller."""
+    monkeypatch.setattr(matrices, "BLOCK", 4)
 
 
 def test_every_format_gives_the_rows(tmp_path):
@@ -55,11 +71,29 @@ def test_every_format_gives_the_rows(tmp_path):
     assert np.array_equal(read.images, read.texts)
 
 
+def test_a_column_is_read_piece_by_piece(tmp_path):
+    wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2**21, np.float32)), 2**11)
+    pq.write_table(pa.table({"a": wide}), tmp_path / "t.parquet", use_dictionary=False, compression="none")
+    content = open_parquet(tmp_path / "t.parquet", [], buffer_size=matrices.PIECE_BYTES)
+    for blocks in (matrices.READERS[".parquet"](tmp_path / "t.parquet", ""), column_blocks(content, "a")):
+        before = pa.total_allocated_bytes()
+        assert next(blocks)[0] == 2**10
+        assert pa.total_allocated_bytes() - before < 2**22  # of 2**23
+
+
+def test_a_lance_folder_gives_the_rows(tmp_path):
+    lance = pytest.importorskip("lance", exc_type=ImportError)
+    lance.write_dataset(pa.table({"a": vectors(ROWS), "text": CAPTIONS}), str(tmp_path / "t.lance"))
+    assert read_matrix(tmp_path / "t.lance").array == pytest.approx(ROWS, rel=0, abs=0)
+
+
 def test_files_that_do_not_say_which_array_or_hold_none_are_named(tmp_path):
     write_all(tmp_path)
     (tmp_path / "torn.npz").write_bytes((tmp_path / "one.npz").read_bytes()[:90])
     np.savez(tmp_path / "objects.npz", np.array([{}, {}], dtype=object))
     np.savez(tmp_path / "vector.npz", ROWS[0])
+    with ZipFile(tmp_path / "one.npz") as whole, ZipFile(tmp_path / "short.npz", "w") as short:
+        short.writestr("arr_0.npy", whole.read("arr_0.npy")[:-4])
     bad = [
         "two.npz",
         "two.npz:c",
@@ -68,6 +102,8 @@ def test_files_that_do_not_say_which_array_or_hold_none_are_named(tmp_path):
         "objects.npz",
         "vector.npz",
         "none.npz",
+        "short.npz",
+        "ids.faiss",
         "t.parquet:text",
     ]
     for name in bad:

@@ -180,7 +180,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
     """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group."""
     plain_file(file, faults)
     try:
-        return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size)
+        return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size, pre_buffer=not buffer_size)
     except DAMAGE as error:
         raise _damaged(file, error) from None
 
