@@ -39,7 +39,7 @@ def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluat
 
     def build(_: dict[str, Any], manifest: dict[str, Any]) -> GradedEvaluation:
         facts, metrics = manifest["facts"], manifest["facts"]["metrics"]
-        check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{run}: {KIND} of {split}")
+        check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{folder.path} key metrics")
         rows: dict[str, dict[str, Any]] = {}
         for way in ("i2t", "t2i"):
             if (queries := f"{way}_qrels_queries") in metrics:
@@ -50,6 +50,8 @@ def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluat
         name = Path(manifest["parameters"]["file"]).name
         return GradedEvaluation(name, str(facts["sha256"]), str(facts["fact"]), rows)
 
-    folders = list_derived(run, split, KIND, analysis)
-    results = [result for folder in folders if (result := read_as(folder, build)) is not None]
+    results = []
+    for folder in list_derived(run, split, KIND, analysis):
+        if (result := read_as(folder, build)) is not None:
+            results.append(result)
     return sorted(results, key=lambda result: result.file)
