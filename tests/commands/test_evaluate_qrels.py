@@ -87,7 +87,8 @@ def test_judgements_are_stored_with_every_run_and_are_in_the_report(runs, tmp_pa
     assert [of_file["run"].tolist() for _, of_file in stored_tables()] == [["one"] * 2, ["one"], ["two"] * 2]
     [folder] = (runs[1] / "derived" / "dev").glob("qrels-*")
     flip(folder / "manifest.json")
-    assert report([*map(str, runs), "--out", str(tmp_path / "b.html")]) == 2
+    assert report([*map(str, runs), "--out", str(out), "--overwrite"]) == 0
+    assert str(folder) in out.read_text()
     row_of(runs[1], tmp_path, f"--qrels={file}")
     assert len(stored_tables()) == 3
 

@@ -21,6 +21,7 @@ from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
+from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import RANKS, count_hits, mean_intervals, recall_intervals
 from coder_core.evaluation.graded import label_values
 
@@ -169,12 +170,18 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
 
 
 def _graded(runs: Sequence[Run], split: str) -> Iterator[Section]:
-    for result, table in judged.graded_tables(
-        {run.name: judged.graded_evaluations(run, split) for run in runs}
-    ):
+    evaluations, faults = {}, []
+    for run in runs:
+        try:
+            evaluations[run.name] = judged.graded_evaluations(run, split)
+        except InputError as error:
+            faults.append(f"{run.name}: {error}")
+    for result, table in judged.graded_tables(evaluations):
         table["direction"] = table["direction"].map(DIRECTIONS)
         facts = [f"{result.fact}. sha256 of the file: {result.sha256[:16]}"]
         yield Section(f"Judged by {result.file}", GRADED, [("table", table), ("sentences", facts)])
+    if faults:
+        yield Section("Damaged metrics of judgements", "", [("sentences", faults)])
 
 
 def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tuple[str, Any]]:
