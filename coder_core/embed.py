@@ -108,7 +108,7 @@ def _import(arguments: list[str]) -> int:
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
     from coder_core.embedding.tables import read_table
-    from coder_core.runs.analysis.import_embeddings import import_folder, import_run
+    from coder_core.runs.analysis.import_embeddings import RANKED_PAIRS, import_folder, import_run
 
     console = open_console()
     destination = (parsed.root, parsed.name, parsed.split)
@@ -124,11 +124,17 @@ def _import(arguments: list[str]) -> int:
         optional = {name: getattr(parsed, name) for name in ("ids", "pictures", "queries", "query_texts")}
         embeddings = read_embeddings(*files, **optional)
     print_faults(console, embeddings.faults)
-    folder, metrics = import_run(embeddings, *destination, overwrite=parsed.overwrite)
+    folder, metrics = import_run(
+        embeddings, *destination, overwrite=parsed.overwrite, most_pairs=RANKED_PAIRS
+    )
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
-    console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
+    if metrics:
+        console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
+    else:
+        ranks = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
+        say(console, f"not ranked yet, which takes long for {n * m:,} pairs and opens it in the app: {ranks}")
     return 0
 
 

@@ -128,7 +128,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     from coder_core.model.splits import data_folder
     from coder_core.runs.analysis import rows as analysed
     from coder_core.runs.analysis.blend import blend_rows, check_tuned
-    from coder_core.runs.analysis.import_embeddings import is_imported
+    from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
     from coder_core.runs.load import load_model
 
     rows: list[RunRow] = []
@@ -142,6 +142,8 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
             data = data_folder(parsed.data or loaded.config.data.data)
             pictures = parsed.pictures or loaded.config.data.pictures or None
         if loaded is None or data is None:
+            with watching(console, f"{folder.name}: ranks") as watch:
+                rank_imported(folder, parsed.split, watch)
             rows.append(analysed.embedded_row(folder, parsed.split))
         elif parsed.blend:
             split = analysed.read_data(loaded, data, parsed.split, pictures, console)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.console.progress import Progress, named, silent
 from coder_core.evaluation.sources import slices
 from coder_core.evaluation.tiles import ScoreTiles
 
@@ -45,7 +46,9 @@ class Ranks:
     text_best: np.ndarray  # (m, min(best, n)) int32, the best images of every caption, best first
 
 
-def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> Ranks:
+def rank(
+    scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10, progress: Progress = silent
+) -> Ranks:
     """Rank both ways without holding the matrix of scores.
 
     The other captions of an image never count against its best one. Any number of captions an image is legal; an image
@@ -64,7 +67,7 @@ def rank(scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10) -> R
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
-    images, texts = _count(scores)
+    images, texts = _count(scores, named(progress, "counting"))
     with_captions = torch.bincount(scores.image_of_text, minlength=scores.n) > 0
     counted = int(ties == "pessimistic")
     return Ranks(
@@ -100,18 +103,18 @@ class _Counts:
         self.level.index_add_(0, queries, (scores == own).long())
 
 
-def _count(scores: ScoreTiles) -> tuple[_Counts, _Counts]:
+def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts]:
     """Count both directions: images as queries for captions, captions as queries for images."""
     delta = 2 * scores.error
     while True:
         images, texts = _Counts(scores.best_by_image(), delta), _Counts(scores.own, delta)
-        error = _count_tiles(scores, images, texts)
+        error = _count_tiles(scores, images, texts, progress)
         if _GUARD * error <= delta:
             return images, texts
         delta = 2 * _GUARD * error
 
 
-def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts) -> float:
+def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts, progress: Progress) -> float:
     """Count all tiles; return the largest error of a right answer's fast score."""
     largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
@@ -133,6 +136,7 @@ def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts) -> float:
                 ):
                     counts.above[part] += (exact > own_scores).sum(axis)
                     counts.level[part] += (exact == own_scores).sum(axis)
+        progress(rows.stop, scores.n)
     return largest
 
 
@@ -188,6 +192,7 @@ def best_lists(
     asking: Tensor | None = None,
     last: Tensor | None = None,
     ties: Ties = "pessimistic",
+    progress: Progress = silent,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
 
@@ -241,6 +246,7 @@ def best_lists(
                 of_part = _best_of(torch.cat(pieces, 1), is_last, every, width)
                 lists_of_rows[part], scores_of_rows[part] = of_part
         lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
+        progress(rows.stop, queries)
     return lists, list_scores
 
 
@@ -251,7 +257,10 @@ def _likeliest(
     best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
     for columns in slices(candidates, _COLUMNS):
         tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
-        largest, column = torch.topk(tile, min(count, tile.shape[1]), dim=1)
+        better = int((tile > best[:, -1:]).sum(1).amax()) if best.shape[1] == count else count
+        if better == 0:
+            continue
+        largest, column = torch.topk(tile, min(better, tile.shape[1]), dim=1)
         best, whose = torch.cat([best, largest], 1), torch.cat([whose, column + columns.start], 1)
         best, order = torch.topk(best, min(count, best.shape[1]), dim=1)
         whose = whose.gather(1, order)

@@ -9,8 +9,10 @@ import pytest
 
 from coder_core.api import InputError, compare, facts, list_runs, open_run
 from coder_core.embed import main
+from coder_core.evaluate import main as evaluate
 from coder_core.files.manifest import render_manifest
 from coder_core.files.sealed import read_manifest
+from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines
 from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
@@ -73,6 +75,27 @@ def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files, runs, capsys):
     assert {name: analysis.metrics[name] for name in expected} == pytest.approx(expected)
     assert analysis.image_names[3] == "3.png"
     assert Path(analysis.picture_folder) == files / "pictures"
+
+
+def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
+    queries = [f"--queries={files}/i.npy", f"--query-texts={files}/ids.txt"]
+    assert run_import(files, *with_pictures(files), *queries, name="small") == 0
+    monkeypatch.setattr(import_embeddings, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
+    assert run_import(files, *with_pictures(files), *queries) == 0
+    assert not (runs / "clip" / "analysis").exists()
+    assert "coder_core.evaluate" in capsys.readouterr().out
+    np.save(files / "i.npy", np.ones((IMAGES, 5)))
+    np.save(files / "t.npy", np.ones((IMAGES * 5, 5)))
+    assert run_import(files) == run_import(files, "--split=test") == 1  # taken; of another width
+    assert evaluate([str(runs / "clip")]) == 0
+    assert not list((runs / "clip" / "unranked").iterdir())
+    small, large = (open_analysis(runs / name, "dev") for name in ("small", "clip"))
+    assert large.metrics == small.metrics
+    assert large.arrays == small.arrays
+    for name in small.arrays:
+        assert np.array_equal(large.array(name), small.array(name)), name
+    assert large.document("images") == small.document("images")
+    assert large.manifest["fingerprint"] == small.manifest["fingerprint"]
 
 
 def test_the_api_knows_it_as_imported(files, runs):

@@ -57,10 +57,12 @@ def evaluate_split(
     return metrics, sources
 
 
-def ranked(sources: list[Source], image_of_text: np.ndarray) -> tuple[Metrics, dict[str, Any]]:
+def ranked(
+    sources: list[Source], image_of_text: np.ndarray, progress: Progress = silent
+) -> tuple[Metrics, dict[str, Any]]:
     """Metrics of scores, and the arrays `tables.RANKS`."""
     scores = score_tiles(sources, image_of_text)
-    ranks = rank(scores, best=BEST_LISTED)
+    ranks = rank(scores, best=BEST_LISTED, progress=progress)
     return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in tables.RANKS}
 
 

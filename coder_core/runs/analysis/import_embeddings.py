@@ -1,6 +1,7 @@
 """Embeddings of another model -> a run folder that the app opens: an analysis, and nothing that needs a model."""
 
 import hashlib
+import json
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ import numpy as np
 from coder_core.config.schema import name_faults
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.plain_files import check_folder, check_plain
+from coder_core.console.progress import Progress, silent
 from coder_core.data.embeddings import Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sources import EmbeddingPair
@@ -19,6 +21,10 @@ from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.write import write_analysis
+
+RANKED_PAIRS = 2_000_000_000  # an image with a caption; of 512 numbers each a minute or two on two cores
+UNRANKED = "unranked"  # folder of a run with splits that an evaluation ranks
+SAMPLES = "samples"  # document with the arguments of `write_analysis` besides arrays, documents and metrics
 
 
 def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
@@ -40,9 +46,9 @@ def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = 
     if folder.is_symlink() or not is_imported(folder):
         fix = "choose another --name, or remove that folder"
         raise InputError.at(folder, "exists already", "a new name", fix)
-    if folder_of_split.exists() and not overwrite:
+    if split in (known := _split_folders(folder)) and not overwrite:
         fix = "name another --split, or add --overwrite to replace it"
-        raise InputError.at(folder_of_split, "exists already", "a new split", fix)
+        raise InputError.at(known[split], "exists already", "a new split", fix)
     return folder
 
 
@@ -54,6 +60,7 @@ def import_run(
     *,
     overwrite: bool = False,
     towers: Mapping[str, Any] | None = None,
+    most_pairs: int | None = None,
 ) -> tuple[Path, Metrics]:
     """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step. InputError: as
     `import_folder`; another width or other towers than the run's other splits have; disk full or read-only (nothing is
@@ -66,32 +73,74 @@ def import_run(
         split: the name of the analysis.
         overwrite: replace a split of that name.
         towers: description of the towers that made them, where they can be loaded again.
+        most_pairs: n · m beyond which the split waits for `rank_imported` and has no metrics; None ranks any.
     """
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()
     if existing:
         _refuse_another_model(folder, split, embeddings, towers)
-    metrics, arrays = ranked([EmbeddingPair(embeddings.images, embeddings.texts)], embeddings.image_of_text)
-    arrays |= {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
+    arrays = {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
     documents: dict[str, Any] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
     documents |= {tables.DOCUMENT_TOWERS: dict(towers)} if towers else {}
     if embeddings.queries is not None:
         documents |= {tables.DOCUMENT_QUERIES: embeddings.query_texts}
         arrays |= {tables.QUERIES: embeddings.queries}
     samples = describe_samples(embeddings, len(embeddings.images))
-    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
-    fingerprint = _fingerprint(embeddings)
+    samples |= {"fingerprint": _fingerprint(embeddings), "picture_folder": str(samples["picture_folder"])}
+    arrays |= {name: samples.pop(name) for name in list(samples) if isinstance(samples[name], np.ndarray)}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
-        write_analysis(target, split, fingerprint=fingerprint, **samples, **facts, **arrays)
+        if most_pairs is not None and len(embeddings.images) * len(embeddings.texts) > most_pairs:
+            files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
+            documents |= {SAMPLES: samples}
+            files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
+            about = {"kind": tables.KIND_IMPORTED}
+            sealed.write_sealed(target / UNRANKED / split, files, about=about, replace=True)
+            return folder, {}
+        metrics = _write_ranked(target, split, arrays, documents, samples)
     return folder, metrics
+
+
+def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
+    """Rank a split that was written without ranks, if the run has one of that name: it becomes an analysis."""
+    path = folder / UNRANKED / split
+    if split not in atomic.folder_names(folder / UNRANKED):
+        return
+    stored = sealed.SealedFolder(path)
+    arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
+    names = [name.removesuffix(".json") for name in stored.manifest["files"] if name.endswith(".json")]
+    documents = {name: stored.document(name) for name in names}
+    _write_ranked(folder, split, arrays, documents, documents.pop(SAMPLES), progress)
+
+
+def _write_ranked(
+    folder: Path,
+    split: str,
+    arrays: Mapping[str, np.ndarray],
+    documents: Mapping[str, Any],
+    samples: Mapping[str, Any],
+    progress: Progress = silent,
+) -> Metrics:
+    """Rank and write the analysis of a split; what is there of it without ranks goes."""
+    pair = EmbeddingPair(arrays["image_embeddings"], arrays["text_embeddings"])
+    metrics, ranks = ranked([pair], arrays["image_of_text"], progress)
+    named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
+    write_analysis(folder, split, **(named | dict(samples) | dict(arrays) | ranks))
+    if split in atomic.folder_names(folder / UNRANKED):
+        atomic.remove(folder / UNRANKED / split)
+    return metrics
+
+
+def _split_folders(folder: Path) -> dict[str, Path]:
+    """The folder of every split of a run; of one that has both, the ranked."""
+    ranked_splits = {split: tables.split_folder(folder, split) for split in tables.list_splits(folder)}
+    return {name: folder / UNRANKED / name for name in atomic.folder_names(folder / UNRANKED)} | ranked_splits
 
 
 def is_imported(folder: Path) -> bool:
     """True if a folder holds imported embeddings and nothing else of a run."""
     if (folder / "config.toml").exists():
         return False
-    splits = tables.list_splits(folder)
-    kinds = {sealed.read_manifest(tables.split_folder(folder, split)).get("kind") for split in splits}
+    kinds = {sealed.read_manifest(path).get("kind") for path in _split_folders(folder).values()}
     return kinds == {tables.KIND_IMPORTED}
 
 
@@ -107,10 +156,10 @@ def _refuse_another_model(
 ) -> None:
     size = embeddings.images.shape[1]
     fix = "these are another model's: choose another --name"
-    for other in tables.list_splits(folder):
+    for other, path in _split_folders(folder).items():
         if other == split:
             continue
-        content = sealed.SealedFolder(tables.split_folder(folder, other))
+        content = sealed.SealedFolder(path)
         other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         where = f"split {other} of {folder}"
         if other_size != size:
