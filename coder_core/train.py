@@ -41,11 +41,11 @@ class TrainArguments:
     preset: tyro.conf.Positional[str] = ""  # Configuration to start from.
 
 
-def read_arguments(arguments: Sequence[str], default: Config, root: Path = ROOT) -> TrainArguments:
+def read_arguments(arguments: Sequence[str], default: Config) -> TrainArguments:
     """Read flags on top of a preset's configuration."""
     description = "Train an image-text retrieval model."
     prog = "python -m coder_core.train"
-    return parse(arguments, TrainArguments(default, root), prog=prog, description=description)
+    return parse(arguments, TrainArguments(default), prog=prog, description=description)
 
 
 @command

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
+from coder_core.evaluation.bootstrap import Difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 
 METRICS = (*RECALLS, SUM)
@@ -226,7 +227,7 @@ def figure(results: Results) -> go.Figure:
     else:
         _add_seeds(picture, rows)
     if gains:
-        _add_lines(picture, results, 2, _gain)
+        _add_lines(picture, results, 2, lambda row: row.against)
         picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
     else:
         _add_differences(picture, results)
@@ -251,19 +252,17 @@ def _spread(row: ResultRow) -> Interval:
     return Interval(mean, mean - spread, mean + spread)
 
 
-def _gain(row: ResultRow) -> Interval | None:
-    """R@sum minus that of the reference, with its 95% interval."""
-    return Interval(row.against.mean, row.against.low, row.against.high) if row.against else None
-
-
-def _bars(values: Sequence[Interval], **style: Any) -> dict[str, Any]:
+def _bars(values: Sequence[Interval | Difference], **style: Any) -> dict[str, Any]:
     above = [value.high - value.mean for value in values]
     below = [value.mean - value.low for value in values]
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **style}
 
 
 def _add_lines(
-    picture: go.Figure, results: Results, column: int, interval: Callable[[ResultRow], Interval | None]
+    picture: go.Figure,
+    results: Results,
+    column: int,
+    interval: Callable[[ResultRow], Interval | Difference | None],
 ) -> None:
     """The rows' intervals by `x`, a line for every group and variant."""
     ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
@@ -315,10 +314,8 @@ def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
 
 def _add_differences(picture: go.Figure, results: Results) -> None:
     compared = [row for row in results.rows if row.against is not None]
-    gains = [gain for row in compared if (gain := _gain(row))]
-    colours = [
-        MEASURED if row.against is not None and row.against.beyond_noise else NOISE for row in compared
-    ]
+    gains = [row.against for row in results.rows if row.against is not None]
+    colours = [MEASURED if gain.beyond_noise else NOISE for gain in gains]
     style = {"showlegend": False, "error_x": _bars(gains, color=NOISE)}
     gain_of = [gain.mean for gain in gains]
     _dots(picture, 2, gain_of, _labels(compared), colours, hovertemplate="%{x:+.1f}<extra></extra>", **style)

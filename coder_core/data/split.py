@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,17 +72,22 @@ class Split:
         """The first `count` images and their captions; the features stay a view of the memory map."""
         if self.n_images <= count:
             return self
-        kept = self.image_of_text < count
         start, _, stride = self.rows or (0, self.n_images, 1)
         return replace(
-            self,
+            self.of_texts(np.flatnonzero(self.image_of_text < count)),
             features=self.features[:count],
             rows=(start, start + count * stride, stride),
-            captions=list(compress(self.captions, kept)),
-            image_of_text=self.image_of_text[kept],
             image_names=None if self.image_names is None else self.image_names[:count],
-            caption_ids=None if self.caption_ids is None else self.caption_ids[kept],
             faults=[*self.faults, why],
+        )
+
+    def of_texts(self, texts: np.ndarray, image_of_text: np.ndarray | None = None) -> Split:
+        """All images with these captions alone, (k,) rows; captions stay with their images, or go to others."""
+        return replace(
+            self,
+            captions=[self.captions[text] for text in texts.tolist()],
+            image_of_text=self.image_of_text[texts] if image_of_text is None else image_of_text,
+            caption_ids=None if self.caption_ids is None else self.caption_ids[texts],
         )
 
 

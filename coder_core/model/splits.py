@@ -119,10 +119,4 @@ def _with_exchanged(split: Split, config: Config) -> Split:
         used = rows
     fact = f"captions of {split.name} {done}: {round(share * split.n_texts):,} of {split.n_texts:,}"
     note = Fault(f"--wrong-captions {share:g}", fact, severity="note")
-    return replace(
-        split,
-        captions=[split.captions[row] for row in rows.tolist()],
-        image_of_text=split.image_of_text[used],
-        caption_ids=None if split.caption_ids is None else split.caption_ids[rows],
-        faults=[*split.faults, note],
-    )
+    return replace(split.of_texts(rows, split.image_of_text[used]), faults=[*split.faults, note])

@@ -38,11 +38,11 @@ class Save(sealed.SealedFolder):
         self.name, self.skipped = path.name, skipped or []
         self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
 
-    def tensors(self, stem: str, *, device: str = "cpu") -> dict[str, Tensor]:
-        """The tensors of `<stem>.safetensors`. Keys and shapes are checked by whoever loads them."""
+    def tensors(self, stem: str) -> dict[str, Tensor]:
+        """Tensors of `<stem>.safetensors`; the caller checks keys and shapes."""
         path = self._listed(f"{stem}.safetensors")
         try:
-            return load_file(path, device=device)
+            return load_file(path)
         except (SafetensorError, OSError) as error:
             raise InputError.at(path, f"cannot be read ({error})") from error
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -171,10 +170,12 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     if not in_share.any():
         fact = f"leaves no caption of {train.n_images:,} images to learn from"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
-    captions = list(compress(train.captions, in_share.tolist()))
-    part = replace(train, captions=captions, image_of_text=train.image_of_text[in_share], caption_ids=None)
     weights = data.review_weights
-    return replace(data, train=part, review_weights=None if weights is None else weights[in_share])
+    return replace(
+        data,
+        train=train.of_texts(np.flatnonzero(in_share)),
+        review_weights=None if weights is None else weights[in_share],
+    )
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:

@@ -146,9 +146,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     if len(retained) == train.n_texts and not len(matches):
         return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
     rows = np.concatenate([retained, matches[:, 0]])
-    captions = [train.captions[row] for row in rows.tolist()]
-    owner = np.concatenate([train.image_of_text[retained], matches[:, 1]])
-    split = replace(train, captions=captions, image_of_text=owner, caption_ids=None)
+    split = train.of_texts(rows, np.concatenate([train.image_of_text[retained], matches[:, 1]]))
     of_matches = weights[matches[:, 0]]  # 0 of a wrong label, which is not a weight of the added pair
     used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images

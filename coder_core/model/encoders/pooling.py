@@ -16,20 +16,20 @@ from coder_core.ops import full_precision, padding_mask
 LOWEST = -1e4  # at padded positions, which then sort last and get no weight
 CACHED = 1 << 15  # numbers ranked at a time: eight bytes each, they fit the core's own cache
 CACHED_VALUES = 1 << 17  # the same without positions: four bytes each, and fewer calls
+TEMPERATURE = 0.1  # of the softmax over ranks
 SMALL = 1 << 16  # batches of fewer numbers take one thread
 
 
 class GeneralisedPooling(nn.Module):
     """Sort every channel in descending order and sum it with learned weights θ that depend on the length only.
 
-    θ = softmax(linear(BiGRU(position codes)) / temperature). `code_size`: size of the position codes and of
-    the GRU (32 in the paper). `temperature`: of the softmax (0.1).
+    θ = softmax(linear(BiGRU(position codes)) / 0.1). `code_size`: size of the position codes and of the GRU (32 in the
+    paper).
     """
 
-    def __init__(self, code_size: int = 32, temperature: float = 0.1) -> None:
+    def __init__(self, code_size: int = 32) -> None:
         super().__init__()
         self.code_size = code_size
-        self.temperature = temperature
         self.gru = nn.GRU(code_size, code_size, batch_first=True, bidirectional=True)
         self.score = nn.Linear(code_size, 1, bias=False)
 
@@ -45,7 +45,7 @@ class GeneralisedPooling(nn.Module):
         scores = (full_precision(states) * self.score.weight).sum(-1)
         padded = padding_mask(distinct, longest)
         scores = scores.masked_fill(padded, LOWEST)
-        return torch.softmax(scores / self.temperature, dim=-1).masked_fill(padded, 0.0)[row]
+        return torch.softmax(scores / TEMPERATURE, dim=-1).masked_fill(padded, 0.0)[row]
 
 
 def position_codes(length: int, size: int) -> Tensor:

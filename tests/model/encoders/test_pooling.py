@@ -42,7 +42,7 @@ def weights_in_float64(pool, length):
             return gru(torch.tensor([codes], dtype=torch.float64))[0][0].tolist()
 
     score = pool.score.weight[0].tolist()
-    return reference.rank_weights(length, pool.code_size, pool.temperature, recurrent, score)
+    return reference.rank_weights(length, pool.code_size, pooling.TEMPERATURE, recurrent, score)
 
 
 def test_by_hand():
