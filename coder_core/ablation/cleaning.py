@@ -1,8 +1,9 @@
 """Find pairs of train that probably belong to another image, and write them down as reviews.
 
 Judges are ordinary runs of their own processes. Beside a run NAME they are NAME-half and NAME-other-half, trained on
-complementary halves of the train images, or NAME-warm-up for small-loss selection; their reviews are NAME-cleaned.jsonl
-(of a second round NAME-…-2, and so on). What exists is not made again: the same command continues after an interruption.
+complementary halves of the train images, or NAME-warm-up for small-loss selection; their reviews are NAME-cleaned.jsonl,
+or NAME-weighed.jsonl with weights (of a second round NAME-…-2, and so on). What exists is not made again: the same
+command continues after an interruption.
 """
 
 import json
@@ -33,7 +34,7 @@ from coder_core.console.output import say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
-from coder_core.data.reviews import CLEANING, LONGEST_TAG, Review, judge_split, read_reviews
+from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, judge_split, read_reviews
 from coder_core.files.atomic import replace_file
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
@@ -43,6 +44,7 @@ from coder_core.training.reviewed import reviews_of_run
 HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # ends of the judges' names
 TEMPERATURE = 0.07  # of judges under InfoNCE, the usual value
 WARM_UP_SHARE = 4  # of the epochs, a quarter, for small-loss selection
+LEAST = 0.05  # probability of being wrong from which on --clean-weigh weighs a pair
 HOPELESS = 0.9  # share of wrong pairs from which on the judges have learned too little
 _NO_PARTS: dict[str, Any] = {
     "bank_size": 0,
@@ -78,11 +80,11 @@ def without_wrong_pairs(
         raise InputError.at("--clean", "is given under torchrun", "one process", fix)
     base = Path(config.cleaning.clean_judges or root / config.name)
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
-    file = Path()
+    file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
     with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # for runs that share the judges
         for number in range(1, config.cleaning.clean_rounds + 1):
             ending = "" if number == 1 else f"-{number}"
-            file, before = base.with_name(f"{base.name}-cleaned{ending}.jsonl"), file
+            file, before = base.with_name(f"{base.name}-{how}{ending}.jsonl"), file
             if not file.exists():
                 reviews = config.data.reviews if number == 1 else str(before)
                 judges = judge_runs(replaced(config, {"reviews": reviews}), base, ending)
@@ -166,19 +168,22 @@ def _judged(judges: list[PlannedRun], config: Config) -> pd.DataFrame:
 def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
     """Write people's reviews, and one of every pair that is probably wrong."""
     suspicious = table["probability"] >= config.cleaning.clean_above
-    wrong, left = table[suspicious], table["probability"][~suspicious].mean()
+    weigh, left = config.cleaning.clean_weigh, table["probability"][~suspicious].mean()
+    wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
     people = read_reviews(Path(config.data.reviews)).lines if config.data.reviews else ()
     lines = [line for line in people if line["reviewer"] != CLEANING]
     for pair, probability, judge in zip(wrong["pair"], wrong["probability"], wrong["judge"], strict=True):
         note = f"{probability:.0%} probable, judged by {judge}"
+        verdict: Verdict = "wrong-caption" if probability >= config.cleaning.clean_above else "none"
+        tags = _rule(config), *([f"{WEIGHT}{1 - probability:.3f}"] if weigh else [])
         image, caption = pair
-        review = Review(image, caption, "wrong-caption", CLEANING, (_rule(config),), note)
-        lines.append(review.document())
+        lines.append(Review(image, caption, verdict, CLEANING, tags, note).document())
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
+    done = "given less weight" if weigh else "left out"
     expected = (
         f"wrong pairs to expect: {table['probability'].mean():.1%} of all, {left:.1%} of those that stay"
     )
-    say(console, f"pairs of train left out: {len(wrong):,} of {len(table):,}; {expected}")
+    say(console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; {expected}")
 
 
 def _rule(config: Config) -> str:
@@ -191,7 +196,7 @@ def _rule(config: Config) -> str:
 
 def _check_rule(file: Path, config: Config) -> None:
     """Refuse (InputError) reviews that were made by another rule."""
-    tags = {review.tags for review in read_reviews(file).all if review.reviewer == CLEANING}
+    tags = {review.tags[:1] for review in read_reviews(file).all if review.reviewer == CLEANING}
     if tags - {(_rule(config),)}:
         fact = f"holds reviews by another rule, or of other data: {tags.pop()}"
         fix = "give the same --data, --seed and --clean-… as then, or choose another --name"
@@ -200,7 +205,7 @@ def _check_rule(file: Path, config: Config) -> None:
 
 def read_cleaning(folder: Path) -> Cleaned | None:
     """Return what the cleaning before a finished run cost and found; None without --clean. A number is NaN where its
-    judges are not beside the run any more, or no caption was exchanged."""
+    judges are not beside the run any more, or no caption was exchanged or left out."""
     config, about = read_config(folder)
     settings, share = config.cleaning, config.data.wrong_captions
     if not settings.clean:
@@ -214,7 +219,7 @@ def read_cleaning(folder: Path) -> Cleaned | None:
         return Cleaned(np.nan, np.nan, np.nan)
     seconds = sum(float(status.get("seconds", np.nan)) for status in statuses)
     reviews = reviews_of_run(folder, config, config, about)
-    if not share or reviews is None:
+    if not share or reviews is None or settings.clean_weigh:
         return Cleaned(seconds, np.nan, np.nan)
     pairs = ReviewedSplit.of(open_run(judges[0]), TRAIN)
     owner, n = pairs.image_of_text, len(pairs.keys)

@@ -32,7 +32,7 @@ class Need(NamedTuple):
 
 
 REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
-CLEANED = "clean_by clean_loss clean_above clean_rounds clean_judges"
+CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_judges"
 BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
     Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "a share below 1"),

@@ -91,6 +91,8 @@ class CleaningConfig:
     clean_loss: Loss = setting("infonce")  # Loss of the judges, which have no banks, concepts or prototypes.
     clean_above: float = setting(0.5, "(0, 1]")
     """A pair is left out from this estimated probability of belonging to another image on."""
+    clean_weigh: bool = setting(False)
+    """Leave no pair out, but weigh each by the estimated probability that it belongs to its image."""
     clean_rounds: int = setting(1, "[1, 5]")
     """Rounds; in every further one the judges learn from what the last one kept and judge all."""
     clean_judges: str = setting("")

@@ -33,6 +33,7 @@ from coder_core.data.lines import (
 
 FILE = "reviews.jsonl"
 CLEANING = "coder_core.train --clean"  # the reviewer of what a program judged: every person outweighs it
+WEIGHT = "weight "  # opens the tag of `CLEANING` that gives a pair its weight
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -43,6 +44,7 @@ KEYS = ("id", "time", "reviewer", "image", "caption", "verdict", "tags", "note")
 MAY_BE_EMPTY = ("caption", "note")
 LONGEST_LINE = 1 << 17  # bytes
 EXPECTED = "a line as docs/data.md describes it (section 12)"
+_WEIGHT = re.compile(r"weight ([01]\.\d+)")
 _UNNAMED = re.compile(r"(?:image )?(\d+)")
 
 Pair = tuple[str, str]
@@ -115,14 +117,26 @@ class Reviews:
                 latest_first[review.pair].insert(0, review.verdict)  # max takes the first of equals
         return {pair: max(them, key=Counter(them).__getitem__) for pair, them in latest_first.items()}
 
+    @cached_property
+    def weights(self) -> dict[Pair, str]:
+        """Pair → weight, a number in text, that `CLEANING` gave it, where no person judged it or its image."""
+        given = (review for review in self.standing if review.verdict != "none")
+        people = {review.pair for review in given if review.reviewer != CLEANING}
+        return {
+            pair: weight[1]
+            for pair, review in self.by_reviewer.get(CLEANING, {}).items()
+            for tag in review.tags
+            if (weight := _WEIGHT.fullmatch(tag)) and people.isdisjoint((pair, (pair[0], "")))
+        }
+
     def fingerprint(self) -> str:
         """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""
         return verdicts_fingerprint(self.verdicts)
 
 
-def verdicts_fingerprint(verdicts: Mapping[Pair, Verdict]) -> str:
-    """sha256 (hex) of pairs and their verdicts, in any order."""
-    rows = sorted([*pair, verdict] for pair, verdict in verdicts.items())
+def verdicts_fingerprint(verdicts: Mapping[Pair, Verdict], weights: Mapping[Pair, str] | None = None) -> str:
+    """sha256 (hex) of pairs and their verdicts, and of weights, in any order."""
+    rows = sorted([*pair, value] for pair, value in [*verdicts.items(), *(weights or {}).items()])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -161,14 +175,14 @@ def image_keys(
 
 
 def judge_split(
-    verdicts: Mapping[Pair, Verdict],
+    verdicts: Mapping[Pair, str],
     names: Sequence[str] | None,
     captions: Sequence[str],
     image_of_text: np.ndarray,
     n: int,
 ) -> JudgedSplit:
     """Find the pairs of the verdicts in a split; arguments as for `image_keys`. A caption that its image has twice
-    gets the verdict both times."""
+    gets the verdict both times. `verdicts` may be other texts of at most 16 characters."""
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
         return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)

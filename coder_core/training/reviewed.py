@@ -1,7 +1,7 @@
 """Apply reviews to the train split (leave pairs out, weigh them, add pairs) and keep the verdicts with the run."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,22 @@ FINGERPRINT = "reviews_sha256"  # in the table [about]
 
 @dataclass(frozen=True)
 class UsedReviews:
-    """Verdicts of a run on all splits of its data, and warnings about the file."""
+    """Verdicts of a run on all splits of its data, warnings about the file, and weights by `train --clean-weigh`."""
 
     verdicts: dict[Pair, Verdict]
     faults: tuple[Fault, ...] = ()
+    weights: dict[Pair, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
-        return verdicts_fingerprint(self.verdicts)
+        return verdicts_fingerprint(self.verdicts, self.weights)
 
     def to_text(self) -> str:
         """Return the run's own file, without reviewers and notes."""
         rows = [[*pair, verdict] for pair, verdict in self.verdicts.items()]
-        return json.dumps({"fingerprint": self.fingerprint, "verdicts": rows})
+        weights = [[*pair, weight] for pair, weight in self.weights.items()]
+        document = {"fingerprint": self.fingerprint, "verdicts": rows}
+        return json.dumps(document | ({"weights": weights} if weights else {}))
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,22 @@ def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | N
     reviews = _read(config)
     if parallel.world_size() == 1:
         return reviews
-    rows = json.loads(parallel.broadcast_text(reviews.to_text(), device))["verdicts"]
-    return replace(reviews, verdicts={(image, caption): verdict for image, caption, verdict in rows})
+    document = json.loads(parallel.broadcast_text(reviews.to_text(), device))
+    verdicts = {(image, caption): verdict for image, caption, verdict in document["verdicts"]}
+    return replace(reviews, verdicts=verdicts, weights=_weights(document))
+
+
+def _weights(document: dict[str, Any]) -> dict[Pair, str]:
+    """Weights in the text of `UsedReviews`. ValueError, TypeError: it holds something else."""
+    weights = {(image, caption): weight for image, caption, weight in document.get("weights", ())}
+    if not all(0 <= float(weight) <= 1 for weight in weights.values()):
+        raise ValueError("a weight outside [0, 1]")
+    return weights
 
 
 def _read(config: Config) -> UsedReviews:
     reviews = read_reviews(Path(config.data.reviews))
-    return UsedReviews(reviews.verdicts, reviews.faults)
+    return UsedReviews(reviews.verdicts, reviews.faults, reviews.weights)
 
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
@@ -85,7 +97,8 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         return None
     file = str(folder / FILE)
     try:
-        rows = json.loads(read_checked(folder, FILE))["verdicts"]
+        document = json.loads(read_checked(folder, FILE))
+        rows, weights = document["verdicts"], _weights(document)
         unknown = {"version": 1, "time": "-", "reviewer": "-"}
         lines = [
             {**unknown, "id": str(number), "image": image, "caption": caption, "verdict": verdict}
@@ -94,7 +107,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         fault = Fault(file, f"cannot be read: {error}", "the run's own verdicts", "restore the file")
         raise InputError(fault) from None
-    used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts)
+    used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts, (), weights)
     if used.fingerprint != about.get(FINGERPRINT):
         raise InputError(Fault(file, "holds other verdicts than the run began with", fix="restore the file"))
     flag = f"--reviews {config.data.reviews}"
@@ -125,13 +138,18 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     pairs = train.image_names, train.captions, train.image_of_text
     judged = judge_split(reviews.verdicts, *pairs, train.n_images)
     weights, facts = np.ones(train.n_texts, np.float32), []
+    by_confidence = judge_split(reviews.weights, *pairs, train.n_images).labels
+    confident = np.flatnonzero(by_confidence != "")
+    if len(confident):
+        weights[confident] = by_confidence[confident].astype(np.float32)
+        facts.append(f"pairs weighed by confidence: {len(confident):,}")
     weighed: tuple[tuple[Verdict, float], ...] = (
         ("wrong-caption", settings.wrong_weight),
         ("too-vague", settings.vague_weight),
         ("duplicate", settings.duplicate_weight),
     )
     for verdict, weight in weighed:
-        rows = judged.rows(verdict)
+        rows = np.setdiff1d(judged.rows(verdict), confident)
         weights[rows] = weight
         if len(rows):
             done = "left out" if weight == 0 else f"given weight {weight:g}"

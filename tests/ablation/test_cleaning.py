@@ -24,7 +24,7 @@ from coder_core.runs.status import read_status
 from coder_core.train import main
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
-from coder_core.training.reviewed import named_reviews
+from coder_core.training.reviewed import apply_reviews, named_reviews, reviews_of_run
 from tests.support.configs import changed
 from tests.support.run_folders import COLOURS as PAINTS
 from tests.support.tiny_runs import newest_state, quiet, tiny_config
@@ -136,6 +136,29 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
     assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
     assert newest_state(tmp_path / "mine").fingerprint == state
     assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
+
+
+def test_pairs_are_weighed_by_their_probability(judged, tmp_path):
+    root, config = judged
+    assert main([*command(config, tmp_path), "--clean-weigh", f"--clean-judges={root / 'mine'}"]) == 0
+    trained, about = read_config(tmp_path / "mine")
+    file = root / "mine-weighed.jsonl"
+    assert trained.data.reviews == str(file)
+    table = cross_fitted(*map(open_run, halves(root)))
+    expected = np.ones(len(table))
+    probability = error_probability(table["random"].to_numpy())
+    expected[table["caption"]] = np.where(probability >= 0.05, 1 - probability, 1)
+    used = named_reviews(trained)
+    result = apply_reviews(prepare(trained, Inputs(reviews=used)).data.as_read, used, trained.data)
+    stay = expected >= 0.0005
+    assert result.split.n_texts == stay.sum()
+    np.testing.assert_allclose(result.weights, expected[stay], atol=0.0006)
+    assert ((expected > 0) & (expected < 1)).mean() > 0.05, "some are neither left out nor whole"
+    again = reviews_of_run(tmp_path / "mine", trained, trained, about)
+    assert (again.weights, again.fingerprint) == (used.weights, used.fingerprint)
+    pair = next(iter(used.weights))
+    append_review(file, Review(*pair, "label-right", "anna"))
+    assert named_reviews(trained).weights == {name: w for name, w in used.weights.items() if name != pair}
 
 
 def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path):

@@ -84,7 +84,7 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
 
 def test_rows_of_the_noise_table_cross_losses_shares_and_ways_and_share_judges(tmp_path):
     rows = {row.name: row for row in TABLES["noise"].rows}
-    assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 5 - 1), False, True)
+    assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 6 - 1), False, True)
     twice = rows["coder-40-twice"]
     assert (twice.runs(), twice.x, twice.reference) == (
         {"clean-judges": "infonce-40-cleaned"},
