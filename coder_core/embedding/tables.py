@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
+from coder_core.data.captioned.records import caption_columns
 from coder_core.data.captioned.tables import Table
 from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, unit_array
 from coder_core.data.lines import shorten, shown
@@ -107,19 +108,11 @@ def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[s
     found = table.columns(image, caption)
     if found is not None:
         return found[0], found[1][0]
-    titles = ", ".join(map(shown, table.titles[:12])) or "none"
     if image or caption not in ("", *table.titles):
-        raise InputError.at(
-            file, "lacks a named column", f"one of {titles}", "check --image-column and --caption-column"
-        )
-    captions = (
-        [caption]
-        if caption
-        else [title for title in table.titles if any(s in title.lower() for s in SIGNS["text"])]
-    )
-    if not captions:
-        raise InputError.at(file, f"has no column of captions, but {titles}", "--caption-column")
-    return "", captions[0]
+        titles = ", ".join(map(shown, table.titles[:12])) or "none"
+        fix = "check --image-column and --caption-column"
+        raise InputError.at(file, "lacks a named column", f"one of {titles}", fix)
+    return "", caption or caption_columns(table.titles, file)[0]
 
 
 def _units(file: Path, content: pq.ParquetFile, name: str, faults: list[Fault]) -> np.ndarray:
