@@ -133,8 +133,10 @@ def _import(arguments: list[str]) -> int:
     if metrics:
         console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
     else:
-        ranks = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
-        say(console, f"not ranked yet, which takes long for {n * m:,} pairs and opens it in the app: {ranks}")
+        command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
+        say(
+            console, f"without ranks: {n * m:,} pairs take long. The app opens the split after {command_line}"
+        )
     return 0
 
 
