@@ -163,9 +163,9 @@ def documents_of(analysis):
     return {name: analysis.document(name) for name in analysis.manifest["documents"]}
 
 
-def written_by_evaluate(folder):
+def written_by_evaluate(folder, split="dev"):
     """The analysis, and what must not change."""
-    analysis = open_analysis(folder, "dev", verify=True)
+    analysis = open_analysis(folder, split, verify=True)
     facts = {name: digest(table) for name, table in tables_of(analysis).items()}
     return facts | {"metrics": digest(analysis.metrics), "captions": digest(analysis.captions)}, []
 

@@ -1,4 +1,4 @@
-"""A small part of two campaigns, where nothing may be silent or end in a traceback; `make attack` runs all of them whole.
+"""A small part of three campaigns, where nothing may be silent or end in a traceback; `make attack` runs all of them whole.
 
 Kills are those of `tests/training/test_kills.py`, links those of `tests/runs/test_links.py`.
 """
@@ -12,10 +12,14 @@ import pytest
 
 from tests.attack.campaign import ROOT
 
+CAMPAIGNS = ("corruptions", "inputs", "restarts")
 SAMPLE = """
-from tests.attack import __main__, corruptions
+from tests.attack import __main__, corruptions, restarts
 
 corruptions.RUNS = ("whole",)
+restarts.KILLS = 1
+for name in ("pictures", *restarts.SEVERAL):
+    restarts.COMMANDS.pop(name)
 raise SystemExit(__main__.main())
 """
 
@@ -23,10 +27,10 @@ raise SystemExit(__main__.main())
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
-    """Both in one process, apart from the tests': a fork of one that has trained may hang."""
-    command = [sys.executable, "-c", SAMPLE, "corruptions", "inputs", "--cases=5", "--jobs=2"]
+    """All in one process, apart from the tests': a fork of one that has trained may hang."""
+    command = [sys.executable, "-c", SAMPLE, *CAMPAIGNS, "--cases=5", "--jobs=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for name in ("corruptions", "inputs"):
+    for name in CAMPAIGNS:
         assert re.search(rf"^{name}: [5-9] in ", ended.stdout, re.MULTILINE)

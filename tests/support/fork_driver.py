@@ -28,11 +28,11 @@ EPOCHS, EARLY = 6, 12  # a run takes five steps an epoch; a signal comes after t
 SIGNALLED_AT = 10  # file operation of a save, where a signal comes
 
 
-class OnSave:
-    """Calls `act` at the nth file operation of this process on an unfinished save."""
+class AtOperation:
+    """Calls `act` at the nth file operation of this process on paths that start with `mark`."""
 
-    def __init__(self, state, nth, act):
-        self.mark, self.left, self.act = str(state / ".tmp-"), nth, act
+    def __init__(self, mark, nth, act):
+        self.mark, self.left, self.act = str(mark), nth, act
         sys.addaudithook(self)
 
     def __call__(self, event, arguments):
@@ -112,7 +112,7 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
 
         def task(kind=kind, folder=folder):
             if kind == "save":
-                OnSave(folder / "state", random.randrange(1, STEPS_OF_A_SAVE), die)
+                AtOperation(folder / "state" / ".tmp-", random.randrange(1, STEPS_OF_A_SAVE), die)
             return train(data, root, folder.name, 0.03)
 
         pid = child(task)
@@ -165,7 +165,7 @@ def signals(data, root):
             for _ in range(times):
                 signal.raise_signal(signal.SIGTERM)
 
-        OnSave(root / name / "state", SIGNALLED_AT, act)
+        AtOperation(root / name / "state" / ".tmp-", SIGNALLED_AT, act)
         return train(data, root, name, 0.05)
 
     for name, times in (("once", 1), ("twice", 2)):
@@ -181,7 +181,9 @@ def shrinks(data, root):
         content = features.read_bytes()
 
         def task(name=split, features=features):
-            OnSave(root / name / "state", 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0))
+            AtOperation(
+                root / name / "state" / ".tmp-", 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0)
+            )
             try:
                 return train(data, root, name, 0.03)
             except UnreadableRowsError:
