@@ -4,14 +4,19 @@ import ast
 import importlib
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from huggingface_hub.cli.hf import app as hub
 from PIL import Image
 
+from coder_core.console.faults import InputError
 from coder_core.model.towers.own import METHODS
+from coder_core.model.towers.pretrained import find_model
 from coder_core.model.towers.regions import own_regions
 from tests.support.picture_folders import LAYOUTS
 from tests.support.run_folders import write_run
@@ -71,6 +76,18 @@ def test_the_lines_for_pictures_run_in_the_printed_order(
     assert len(lines) >= 4
     assert importlib.import_module("coder_core.evaluate").main(["checkpoints/nowhere"]) == 1
     assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
+
+
+def test_the_lines_that_download_a_model_name_patterns_and_no_files():
+    """In the documents and in the message about a model that is not on this machine."""
+    with pytest.raises(InputError) as refusal:
+        find_model("no/such-model")
+    texts = [README, (PROJECT / "docs/quickstart.md").read_text("utf-8"), str(refusal.value)]
+    for line in [re.search(r"hf download \S+ --.*?(?= gets it|\n)", text)[0] for text in texts]:
+        name, command, rest = hub.resolve_command(click.Context(hub), shlex.split(line)[1:])
+        values = command.make_context(name, rest).params
+        assert {"*.safetensors", "*.json", "*.txt"} <= set(values["include"])
+        assert values["filenames"] == ()
 
 
 def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():

@@ -184,8 +184,8 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     except (HFValidationError, ValueError, OSError):
         problem = "is neither a folder nor the name of a model"
         raise InputError.at(where, problem, NEEDED, "check the path") from None
-    patterns = " ".join(f'"{pattern}"' for pattern in FILES)
-    command = f"hf download {name}{f' --revision {revision}' if revision else ''} --include {patterns}"
+    patterns = " ".join(f'--include "{pattern}"' for pattern in FILES)  # hf reads one pattern after each flag
+    command = f"hf download {name}{f' --revision {revision}' if revision else ''} {patterns}"
     raise InputError.at(where, problem, NEEDED, f"{command} gets it; {ELSEWHERE}")
 
 
