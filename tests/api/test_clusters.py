@@ -1,4 +1,4 @@
-"""Clusters in tables and words, on data small enough to be read."""
+"""Clusters in tables and words, on data small enough to be read; layouts of the joint space."""
 
 import math
 
@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from coder_core.api import clusters as api
-from coder_core.api import open_run
+from coder_core.api import joint_space, open_run
 from coder_core.api.clusters import Clusters, ClusterSettings
-from coder_core.runs.derived.compute import make_clusters
-from tests.support.run_folders import write_prototypes
+from coder_core.api.joint_space import LayoutSettings, principal_layout, stored_layout
+from coder_core.api.sampling import draw_sample
+from coder_core.runs.derived.compute import make_clusters, make_layouts
+from tests.support.run_folders import flip, write_prototypes, write_run
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
     np.testing.assert_array_equal(rows["agree"], api.agreement(offline, owner)[rows["caption"].to_numpy()])
 
 
-def test_agreement_by_chance_and_groups_of_the_same_labels_by_hand():
+def test_agreement_groups_and_log_odds_by_hand():
     texts, owner = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
     assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
@@ -54,33 +56,6 @@ def test_agreement_by_chance_and_groups_of_the_same_labels_by_hand():
     first, second, apart = api.matched(np.array([0, 0, 0]), np.array([0, 0, 1]))
     assert first == second == 0 < apart
     assert api.matched(one, other, most=2) is other
-
-
-def test_between_two_clusters_are_the_pairs_with_equal_cosines(run, offline):
-    near = api.nearest_clusters(offline, 0)
-    assert 0 not in near["cluster"].tolist()
-    assert near["cosine"].is_monotonic_decreasing
-    other = int(near["cluster"][0])
-    rows = api.between(run, "dev", offline, 0, other, count=5)
-    assert rows["margin"].is_monotonic_increasing
-    cosines = api.pair_rows(run, "dev", np.arange(150)) @ offline.centroids.T
-    margins = np.abs(cosines[:, 0] - cosines[:, other])[np.isin(offline.pairs, [0, other])]
-    np.testing.assert_allclose(rows["margin"], np.sort(margins)[:5], atol=1e-6)
-
-
-def test_a_run_with_prototypes_shows_them(run, offline, tmp_path):
-    names = ("centroids", "pairs", "cosines", "images", "texts")
-    arrays = {name: getattr(offline, name) for name in names} | {"members": np.array([5, 6, 7, 8])}
-    write_prototypes(run, tmp_path / "pgc", **arrays, kind="embeddings")
-    learned = open_run(tmp_path / "pgc")
-    shown = api.prototypes(learned, "dev")
-    assert shown.origin == "prototypes"
-    table = api.cluster_table(learned, "dev", shown)
-    assert table["trained"].tolist() == [5 + c for c in table["cluster"]]
-    assert api.same_grouping(shown, offline) == pytest.approx(1.0)
-
-
-def test_the_log_odds_of_a_word_by_hand():
     marking = api.marking_words(["a dog runs", "a dog", "a cat", "a cat sleeps"], np.array([0, 0, 1, 1]), 3)
     alpha = api.PRIOR_WORDS * 2 / 6  # two dogs among six words, both of the three words in the group
     inside = math.log((2 + alpha) / (3 + api.PRIOR_WORDS - 2 - alpha))
@@ -90,6 +65,27 @@ def test_the_log_odds_of_a_word_by_hand():
     assert top["score"][0] == pytest.approx(z)
     assert "a" not in marking.words  # a stop word
     assert (marking.top(1)["word"][0], len(marking.top(2))) == ("cat", 0)
+
+
+def test_between_two_clusters_are_pairs_with_equal_cosines_and_prototypes_are_shown(run, offline, tmp_path):
+    near = api.nearest_clusters(offline, 0)
+    assert 0 not in near["cluster"].tolist()
+    assert near["cosine"].is_monotonic_decreasing
+    other = int(near["cluster"][0])
+    rows = api.between(run, "dev", offline, 0, other, count=5)
+    assert rows["margin"].is_monotonic_increasing
+    cosines = api.pair_rows(run, "dev", np.arange(150)) @ offline.centroids.T
+    margins = np.abs(cosines[:, 0] - cosines[:, other])[np.isin(offline.pairs, [0, other])]
+    np.testing.assert_allclose(rows["margin"], np.sort(margins)[:5], atol=1e-6)
+    names = ("centroids", "pairs", "cosines", "images", "texts")
+    arrays = {name: getattr(offline, name) for name in names} | {"members": np.array([5, 6, 7, 8])}
+    write_prototypes(run, tmp_path / "pgc", **arrays, kind="embeddings")
+    learned = open_run(tmp_path / "pgc")
+    shown = api.prototypes(learned, "dev")
+    assert shown.origin == "prototypes"
+    table = api.cluster_table(learned, "dev", shown)
+    assert table["trained"].tolist() == [5 + c for c in table["cluster"]]
+    assert api.same_grouping(shown, offline) == pytest.approx(1.0)
 
 
 def test_concepts_that_mark_a_cluster(run, both, offline):
@@ -105,3 +101,67 @@ def test_concepts_that_mark_a_cluster(run, both, offline):
     table = api.marking_concepts(both, "dev", grouped, 1)
     np.testing.assert_allclose(table["gain"], sorted(gain[gain > 0], reverse=True), atol=1e-6)
     assert table["word"][0] == tables.words[int(gain.argmax())]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    base = tmp_path_factory.mktemp("geometry")
+    for name, noise in (("a", 1.0), ("b", 2.0)):
+        write_run(base, name, images=14, noise=noise, pictures=False)
+    return base
+
+
+@pytest.fixture
+def a(root):
+    return open_run(root / "a")
+
+
+def test_gap_and_distributions_agree_with_loops_and_samples_with_what_is_known(a):
+    v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
+    gap = np.linalg.norm(v.mean(0) - w.mean(0))
+    assert joint_space.modality_gap(a, "dev") == pytest.approx(gap, abs=1e-6)
+    whole = joint_space.score_distributions(a, "dev")
+    counts = whole.positive.sum(), whole.negative.sum(), whole.images, whole.of_images
+    assert counts == (70, 14 * 70 - 70, 14, 14)
+    table, owner = joint_space.samples(a, "dev"), a.image_of_text("dev")
+    v, w = a.embeddings("dev")
+    scores = (v @ w.T)[owner, np.arange(70)]
+    best = [scores[owner == i].max() for i in range(14)]
+    np.testing.assert_allclose(table["similarity"], np.concatenate([best, scores]), atol=1e-6)
+    assert table["modality"].tolist() == ["image"] * 14 + ["caption"] * 70
+    np.testing.assert_array_equal(table["image"], np.concatenate([np.arange(14), owner]))
+    np.testing.assert_array_equal(table["rank"][14:], a.ranks("dev")["t2i"] + 1)
+    # every caption lists ten images, and every image ten captions
+    assert [table["hubness"][:14].sum(), table["hubness"][14:].sum()] == [70 * 10, 14 * 10]
+    assert table["text"][0] == "scene 0, told in way 0"
+    diversity = a.diversity("dev", epsilon=a.loss.epsilon)["diversity"]
+    np.testing.assert_array_equal(table["diversity"][14:], diversity)
+
+
+def test_a_stored_map_is_missing_then_there_then_damaged(a, root):
+    b, settings = open_run(root / "b"), LayoutSettings("pca")
+    assert stored_layout(b, "dev", settings, a).state == "missing"
+    folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
+    stored = stored_layout(b, "dev", settings, a)
+    assert (stored.state, stored.name) == ("there", folder.name)
+    at_once = principal_layout(b, "dev", principal_layout(a, "dev"))
+    np.testing.assert_allclose(at_once.plane, stored.value.plane, atol=1e-5)
+    flip(folder.path / "plane.npy")
+    assert "plane.npy" in stored_layout(b, "dev", settings, a).fault
+
+
+def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a):
+    owner = a.image_of_text("dev")
+    sample = draw_sample(14, owner, points=36, scores=100)
+    assert (len(sample.images), len(sample.texts)) == (6, 30)
+    whole, part = joint_space.samples(a, "dev"), joint_space.samples(a, "dev", sample=sample)
+    rows = np.concatenate([sample.images, 14 + sample.texts])
+    for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
+        assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column
+    best = a.best("dev", "t2i")[sample.texts]
+    assert part["hubness"][:6].tolist() == [int((best == image).sum()) for image in sample.images]
+    v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
+    gap = np.linalg.norm(v[sample.images].mean(0) - w[sample.texts].mean(0))
+    assert joint_space.modality_gap(a, "dev", sample=sample) == pytest.approx(gap, abs=1e-6)
+    assert principal_layout(a, "dev", sample=sample).plane.shape == (36, 2)
+    assert draw_sample(14, owner, scores=14 * 70) is None

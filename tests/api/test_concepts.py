@@ -23,7 +23,7 @@ def view(both):
     return both.concepts("dev")
 
 
-def test_scores_are_the_mixture_of_both_cosines(both, run, scores):
+def test_scores_searches_and_margins_are_those_of_the_mixture(both, run, scores):
     similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
     np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
     v, w = both.scoring("dev")
@@ -33,9 +33,6 @@ def test_scores_are_the_mixture_of_both_cosines(both, run, scores):
     assert both.embeddings("dev")[0].shape == (30, 32)
     assert run.concepts("dev") is None  # without the branch the scores are those of the embeddings
     assert run.scoring("dev")[0] is run.embeddings("dev")[0]
-
-
-def test_searches_and_margins_are_those_of_the_mixture(both, scores):
     for text in (0, 77, 149):
         results = both.search(text, split="dev", modality="text", top=30)
         np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[:, text], kind="stable"))
@@ -64,16 +61,12 @@ def test_the_table_of_concepts_and_their_edges(view):
     assert (edges["concept"] != edges["neighbour"]).all()
     for edge in edges.itertuples():
         together = knowledge.together[edge.concept, edge.neighbour]
-        expected = (
-            graph[edge.concept, edge.neighbour],
-            together,
-            together / knowledge.occurrences[edge.concept],
-        )
-        assert (edge.weight, edge.together, edge.probability) == expected
+        assert (edge.weight, edge.together) == (graph[edge.concept, edge.neighbour], together)
+        assert edge.probability == together / knowledge.occurrences[edge.concept]
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_where_two_samples_disagree_and_who_reads_a_concept(view):
+def test_where_two_samples_disagree_who_reads_a_concept_and_perplexity(view, monkeypatch):
     branches, _ = two_branches(30)
     differing = view.disagreement(3, 17)
     difference = np.subtract(branches.image_attention[3], branches.text_attention[17], dtype=np.float32)
@@ -84,9 +77,6 @@ def test_where_two_samples_disagree_and_who_reads_a_concept(view):
     assert (readers[0], len(readers)) == (branches.image_attention[:, 2].argmax(), 4)
     with pytest.raises(InputError, match=r"concept 5: .*0 to 4"):
         view.readers(5, "image")
-
-
-def test_the_effective_number_is_a_perplexity(view, monkeypatch):
     monkeypatch.setattr(concepts, "PIECE", 7)
     summary = concepts.summarise_attention(view, "text")
     rows = view.rows("text", slice(None)).astype(float)
@@ -120,7 +110,7 @@ def test_what_a_caption_shares_with_its_image(view, tmp_path):
     np.testing.assert_allclose(shared.other, 0.2)  # of two images the other one is the stranger
 
 
-def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge(view):
+def test_the_strongest_concepts_and_neighbourhoods_have_places_and_both_ends_of_every_edge(view):
     table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
     most_edges = (table["reads"] + table["read_by"]).idxmax()
     choices = {("captions", "", 2): [0, 1], ("read", "", 3): [1, 3, 4], ("captions", "motion", 9): [4]}
@@ -130,9 +120,6 @@ def test_the_strongest_concepts_and_a_neighbourhood_with_both_ends_of_every_edge
     edges = pd.DataFrame(rows, columns=["concept", "neighbour", "weight", "together"])
     for concept, count, expected in ((0, 9, [0, 3, 1]), (0, 2, [0, 3]), (7, 9, [7])):
         assert neighbourhood(edges, concept, count).tolist() == expected
-
-
-def test_every_concept_has_a_place_of_its_own_and_only_edges_inside_are_kept(view):
     graph = graph_of(view, np.arange(5))
     places = graph.nodes[["x", "y"]].to_numpy()
     assert ((places >= 0) & (places <= 1)).all()

@@ -134,7 +134,7 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
             data_quality.cross_fitted(one, second)
 
 
-def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged):
+def test_one_image_is_no_evidence_and_captions_that_say_little_have_few_content_words(exchanged):
     score, random = data_quality.suspicion(whole_split(*synthetic(1, noise=1.0, per_image=1)), [])
     assert (score.tolist(), random.tolist()) == ([0.0], [])
     run = open_run(exchanged[0])
@@ -143,6 +143,9 @@ def test_one_image_is_no_evidence_and_scores_need_no_embeddings(exchanged):
     of_scores = data_quality.suspicion(whole_split(*none, run.image_of_text("dev"), v @ w.T), [])[0]
     expected = data_quality.suspicion(run.part("dev"), [])[0]
     np.testing.assert_allclose(of_scores, expected, rtol=1e-3, atol=1e-3)
+    captions = ["There is something in this picture .", "A dog .", "two red balls on the grass", ""]
+    table = data_quality.caption_table(captions)
+    assert table[["content", "words"]].to_numpy().tolist() == [[0, 6], [1, 2], [4, 6], [0, 0]]
 
 
 def test_other_splits_are_read_if_they_are_the_runs(tmp_path, monkeypatch):
@@ -163,9 +166,3 @@ def test_other_splits_are_read_if_they_are_the_runs(tmp_path, monkeypatch):
     (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
     [dev] = data_quality.splits_of_run(run)  # other data lies there now
     assert dev.captions == run.captions("dev")
-
-
-def test_captions_that_say_little_have_few_content_words():
-    captions = ["There is something in this picture .", "A dog .", "two red balls on the grass", ""]
-    table = data_quality.caption_table(captions)
-    assert table[["content", "words"]].to_numpy().tolist() == [[0, 6], [1, 2], [4, 6], [0, 0]]

@@ -57,8 +57,7 @@ def test_batches_are_the_objective_batch_by_batch(modality, size):
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
         assert anchor in pairs
-        negative = draw.pair_image[pairs] != draw.pair_image[anchor]
-        values = (candidates[pairs] @ anchors[anchor])[negative]
+        values = (candidates[pairs] @ anchors[anchor])[draw.pair_image[pairs] != draw.pair_image[anchor]]
         assert spread[anchor] == pytest.approx(values.std() if len(values) else 0.0, abs=1e-6)
     np.testing.assert_array_equal(draw.batches, maths.draw_batches(part, settings).batches)
     assert not np.array_equal(draw.batches, maths.draw_batches(part, replace(settings, seed=2)).batches)
@@ -70,7 +69,7 @@ def test_batches_are_the_objective_batch_by_batch(modality, size):
         assert normalised[draw.batch_of == batch].max() == 1.0
 
 
-def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity():
+def test_an_anchor_that_sees_all_alike_has_the_smallest_diversity_and_weights_are_gradients():
     """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
@@ -79,6 +78,19 @@ def test_an_anchor_that_sees_all_negatives_alike_has_the_smallest_diversity():
     assert spread[vague].max() < spread[~vague].min()
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
         squash(np.ones(3), 0)
+    # ∂/∂S of μ·log(1 + Σ exp((S − γ)/μ)) is the weight; a small diversity adds to it above γ only
+    similarities, mu, gamma, step = np.array([0.9, 0.3, -0.2]), 0.1, 0.3, 1e-6
+
+    def loss(s):
+        return float(mu * np.log1p(np.exp((s - gamma) / mu).sum()))
+
+    slopes = [(loss(similarities + step * e) - loss(similarities - step * e)) / (2 * step) for e in np.eye(3)]
+    weights = maths.negative_weights(similarities, temperature=mu, gamma=gamma)
+    np.testing.assert_allclose(weights, slopes, atol=1e-7)
+    for similarity, more in ((0.5, True), (0.1, False)):
+        alone = np.array([similarity])
+        plain, scaled = (maths.negative_weights(alone, temperature=t, gamma=gamma) for t in (mu, 0.6 * mu))
+        assert bool(scaled > plain) is more
 
 
 @both_modalities
@@ -128,9 +140,8 @@ def test_an_opened_anchor_agrees_with_the_table_of_a_split_or_of_a_sample(run, m
         np.testing.assert_array_equal(table[column], whole[column].to_numpy()[rows])
     for position in (0, len(rows) - 1):
         anchor = run.anchor(int(rows[position]), split="dev", sample=sample, **settings)
-        assert (
-            anchor.spread == table["spread"][position] == pytest.approx(anchor.similarities.std(), abs=1e-6)
-        )
+        assert anchor.spread == table["spread"][position]
+        assert anchor.spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
         assert anchor.diversity == pytest.approx(table["diversity"][position], abs=1e-12)
         assert anchor.temperature == pytest.approx(0.1 * anchor.diversity)
         assert np.isin(anchor.candidates, opposite).all()
@@ -172,19 +183,3 @@ def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run):
     assert anchor.temperature == pytest.approx(0.05 * anchor.diversity)
     exponent = np.exp((anchor.similarities - 0.1) / 0.05)
     np.testing.assert_allclose(anchor.plain, exponent / (1 + exponent.sum()), rtol=1e-5)
-
-
-def test_weights_are_the_gradient_of_the_loss():
-    """∂/∂S of μ·log(1 + Σ exp((S − γ)/μ)) is the weight; a small diversity adds to it above γ only."""
-    similarities, mu, gamma, step = np.array([0.9, 0.3, -0.2]), 0.1, 0.3, 1e-6
-
-    def loss(s):
-        return float(mu * np.log1p(np.exp((s - gamma) / mu).sum()))
-
-    slopes = [(loss(similarities + step * e) - loss(similarities - step * e)) / (2 * step) for e in np.eye(3)]
-    weights = maths.negative_weights(similarities, temperature=mu, gamma=gamma)
-    np.testing.assert_allclose(weights, slopes, atol=1e-7)
-    for similarity, more in ((0.5, True), (0.1, False)):
-        alone = np.array([similarity])
-        plain, scaled = (maths.negative_weights(alone, temperature=t, gamma=gamma) for t in (mu, 0.6 * mu))
-        assert bool(scaled > plain) is more

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, heat_maps, open_run
+from coder_core.api import heat_maps, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
 from coder_core.api.retrieval.judged import probe_run
 from coder_core.data.judgements import Probe
@@ -19,6 +19,7 @@ from coder_core.model.towers.regions import boxes, encode_patches
 from coder_core.training.launch import start_run
 from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import write_tiny_siglip
@@ -33,7 +34,7 @@ def base(tmp_path_factory, own_threads):
     return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 
-def test_cosines_by_hand_and_the_attention_that_scores():
+def test_cosines_by_hand_the_attention_that_scores_and_regions_that_overlap():
     """One region is missing in the data."""
     torch.manual_seed(0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (4, 5))
@@ -41,16 +42,11 @@ def test_cosines_by_hand_and_the_attention_that_scores():
     s, attention = cosines(3 * words, regions), heat_maps.interaction_attention(3 * words, 2 * regions, 9.0)
     np.testing.assert_allclose(np.delete(s, 3, 1), words @ v[0].numpy().T, atol=1e-6)
     assert np.isnan([s[:, 3], attention[:, 3]]).all()
-    scorer, read = (
-        InteractionScorer(6, size=3, sharpness=9.0),
-        torch.from_numpy(np.delete(attention, 3, 1)) @ v[0],
-    )
+    scorer = InteractionScorer(6, size=3, sharpness=9.0)
+    read = torch.from_numpy(np.delete(attention, 3, 1)) @ v[0]
     aligned = torch.nn.functional.normalize(scorer.align((read - w[0]).square()), dim=-1)
     expected = scorer(v, w, torch.tensor([4]), torch.tensor([5]))
     torch.testing.assert_close(torch.tanh(scorer.score(aligned.mean(0))), expected[0], atol=1e-5, rtol=0)
-
-
-def test_regions_laid_over_a_picture_are_means_where_they_overlap():
     places = np.array([[0, 0, 0.5, 0.5], [0.25, 0, 1, 0.5], [0, 0.75, 1, 1], [0, 0, 1, 1]], np.float32)
     laid = heat_maps.lay_over(np.array([1.0, 3.0, 7.0, np.nan]), places)
     np.testing.assert_allclose(laid.x, [0, 0.25, 0.5, 1])
@@ -80,7 +76,7 @@ def test_a_trained_run_compares_its_words_with_its_regions(base, name):
     np.testing.assert_allclose(new.boxes, boxes)
 
 
-def test_without_data_or_boxes_the_map_says_why(base, tmp_path):
+def test_without_data_boxes_or_a_model_the_map_says_why(base, tmp_path):
     shutil.copytree(base / "runs", tmp_path / "runs")
 
     def heat_of(name):
@@ -111,9 +107,13 @@ def test_without_data_or_boxes_the_map_says_why(base, tmp_path):
         assert heat.boxes is None
         assert fact in heat.unknown
         np.testing.assert_allclose(heat.values, full["plain"].values)
+    run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
+    assert heat_map_ways(run, "dev") == ()
+    assert_refused("imported embeddings", heat_map, run, "dev", "a dog", 0, "cosine")
+    assert_refused("'tower'", heat_map, open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
 
 
-def test_pretrained_towers_compare_words_alone_with_their_patches(base):
+def test_pretrained_towers_compare_words_with_patches_that_follow_from_the_last_layer(base):
     run, picture = open_run(base / "runs" / "clip"), read_picture(draw(6), "6.jpg")
     assert heat_map_ways(run, "dev") == ("cosine", "tower")
     heat, same = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (picture, 0))
@@ -125,9 +125,6 @@ def test_pretrained_towers_compare_words_alone_with_their_patches(base):
     square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
     assert heat_map(run, "dev", CAPTION, picture, "tower").values.shape == (1, 16)
-
-
-def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base):
     towers, picture = DualEncoder(str(base / "clip")), read_picture(draw(6), "6.jpg")
     patches, vision = encode_patches(towers, picture), towers.model.vision_model
     pixels = torch.from_numpy(towers.prepare(picture)["pixel_values"][None])
@@ -153,11 +150,8 @@ def test_the_patches_of_clip_and_their_attention_follow_from_its_last_layer(base
 
 def test_the_patches_of_siglip_are_what_its_head_reads_of_each(tmp_path):
     towers, picture = DualEncoder(str(write_tiny_siglip(tmp_path, ["a"]))), read_picture(draw(2), "2.jpg")
-    prepared, patches, vision = (
-        towers.prepare(picture),
-        encode_patches(towers, picture),
-        towers.model.vision_model,
-    )
+    patches, vision = encode_patches(towers, picture), towers.model.vision_model
+    prepared = towers.prepare(picture)
     with torch.inference_mode():
         tokens = vision(pixel_values=torch.from_numpy(prepared["pixel_values"][None])).last_hidden_state
         for k in (0, 15):
@@ -166,15 +160,6 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(tmp_path):
     assert patches.attention.shape == (16,)
     assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(towers.encode_pictures([prepared])[0], pooled / pooled.norm(), atol=1e-5)
-
-
-def test_a_run_without_a_model_says_so(base, tmp_path):
-    run = open_run(import_run_folder(tmp_path / "runs", "other", images=4))
-    assert heat_map_ways(run, "dev") == ()
-    with pytest.raises(InputError, match="imported embeddings"):
-        heat_map(run, "dev", "a dog", 0, "cosine")
-    with pytest.raises(InputError, match="'tower'"):
-        heat_map(open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +188,7 @@ def test_probes_of_pictures_outside_the_split(runs, tmp_path):
     for column, part in (("score", "caption"), ("negative", "negative")):
         texts = run.encode_text([getattr(probe, part) for probe in probes])
         np.testing.assert_allclose(table[column], np.einsum("nd,nd->n", rows, texts), atol=1e-5)
-    with pytest.raises(InputError, match="none of the 2"):
-        probe_run(run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
+    assert_refused("none of the 2", probe_run, run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
 
 
 def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs):
@@ -220,5 +204,4 @@ def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs):
     np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)
     tuned = open_run(runs / "tuned")
     assert heat_map_ways(tuned, "dev") == ()
-    with pytest.raises(InputError, match="pools inside its towers"):
-        heat_map(tuned, "dev", caption, 1, "cosine")
+    assert_refused("pools inside its towers", heat_map, tuned, "dev", caption, 1, "cosine")

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import shutil
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from coder_core.api import InputError, decode, open_run
+from coder_core.api import decode, open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.api.retrieval import look_alike
 from coder_core.data.captioned import positions as packed
@@ -24,7 +23,9 @@ from coder_core.evaluate import main as evaluate
 from coder_core.features import main as features
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from coder_core.training.launch import start_run
+from tests.support import precomp_folders
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal, write_run
 from tests.support.tiny_runs import quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
@@ -52,8 +53,7 @@ def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(t
     copy = shutil.copytree(demo, tmp_path / "copy")
     for content in ("{", '{"mean": [1], "deviation": [1]}', "[]", '{"mean": "x", "deviation": 1}'):
         (copy / STANDARD).write_text(content)
-        with pytest.raises(InputError, match=r"standard\.json"):
-            features_of(str(copy / "images"), Image.new("RGB", (64, 64)))
+        assert_refused(r"standard\.json", features_of, str(copy / "images"), Image.new("RGB", (64, 64)))
 
 
 def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
@@ -68,20 +68,15 @@ def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
     assert (tiny.mean(), np.linalg.norm(tiny)) == pytest.approx((0, 1), abs=1e-5)
     assert np.isfinite(tiny_image(Image.new("RGB", (8, 8), "grey"))).all()
     assert not run.reads_pictures("dev")
-    for question, fact in (
-        (partial(look_alike, run), "no readable picture"),
-        (run.encode_picture, "region features come from files"),
-    ):
-        with pytest.raises(InputError, match=fact):
-            question(red, split="dev")
+    assert_refused("no readable picture", look_alike, run, red, split="dev")
+    assert_refused("region features come from files", run.encode_picture, red, split="dev")
 
 
 def test_what_is_no_picture_is_refused():
     facts = dict.fromkeys((b"<html></html>", b"", b"GIF89a" + bytes(40)), "cannot be decoded")
     facts |= {png(Image.new("RGB", (40, 40)))[:60]: "cannot be decoded", b"x" * 10_000_001: "10,000,000"}
     for content, fact in (facts | {BOMB: "50,000,000"}).items():
-        with pytest.raises(InputError, match=fact):
-            decode(content, "../../evil\n.jpg")
+        assert_refused(fact, decode, content, "../../evil\n.jpg")
 
 
 LAYOUT = {"tar": "webdataset", "parquet": "parquet"}
@@ -142,7 +137,7 @@ def test_every_picture_is_read_where_it_lies(name, base):
     assert [entry["name"] for entry in notes["files"]] == [file]
 
 
-def test_a_run_that_is_trained_on_them_shows_them(base, tmp_path):
+def test_runs_that_are_trained_on_them_or_on_features_of_them_show_them(base, tmp_path):
     options = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear", "dimension": 8}
     options |= {"image_pooling": "mean", "text_pooling": "mean", "epochs": 1, "data": str(base / "parquet")}
     start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
@@ -151,9 +146,6 @@ def test_a_run_that_is_trained_on_them_shows_them(base, tmp_path):
     assert all(shows(run.picture("train", image), image) for image in (5, 0))  # of two files
     assert shows(run.picture("dev", 1), DEV[1])
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
-
-
-def test_a_run_on_features_of_them_shows_them(base, tmp_path):
     out = tmp_path / "features"
     options = [f"--out={out}", f"--model={base / 'clip'}", "--workers=0", "--grid=2", "--splits"]
     assert features([str(base / "tar"), *options, "train", "dev"]) == 0
@@ -168,9 +160,7 @@ def test_a_run_on_features_of_them_shows_them(base, tmp_path):
 
 def refusal(run, image=0):
     """Why a picture of dev is not shown."""
-    with pytest.raises(InputError) as caught:
-        open_run(run).open_picture("dev", image)
-    return str(caught.value)
+    return str(precomp_folders.refusal(open_run(run).open_picture, "dev", image))
 
 
 def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
@@ -223,10 +213,9 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
 
 def test_broken_containers_and_bombs_are_named(copied, monkeypatch):
     tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
-    for broken, fact in (
-        (content[: len(content) // 2], f"{len(content) // 2:,} bytes; expected {len(content):,}"),
-        (bytes(len(content)), "cannot be decoded"),
-    ):
+    half = len(content) // 2
+    facts = {f"{half:,} bytes; expected {len(content):,}": content[:half]}
+    for fact, broken in (facts | {"cannot be decoded": bytes(len(content))}).items():
         tar.write_bytes(broken)
         assert fact in refusal(copied / "runs" / "tar")
     run, file = copied / "runs" / "parquet", copied / "parquet" / "data" / "validation-00000-of-00001.parquet"

@@ -124,10 +124,8 @@ def test_a_gate_fails_only_where_a_loss_exceeds_the_allowed_one_beyond_noise(fol
 
 def test_a_gate_checks_every_slice_of_enough_queries_by_all_its_queries(tmp_path, capsys):
     captions = [f"a {'red' if number % 2 else 'dog'} thing" for number in range(200)]
-    folders = [
-        write_run(tmp_path, name, noise=noise, images=40, captions=captions, pictures=False)
-        for name, noise in (("a", 0.1), ("b", 3.0))
-    ]
+    values = {"images": 40, "captions": captions, "pictures": False}
+    folders = [write_run(tmp_path, name, noise=noise, **values) for name, noise in (("a", 0.1), ("b", 3.0))]
     first, last = map(open_run, folders)
     status, document = verdict(folders, tmp_path, "--gate-slices", "-5", "--gate-queries", "100")
     checks = {check["name"]: check for check in document["checks"]}

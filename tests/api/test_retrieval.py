@@ -35,9 +35,7 @@ def test_occurrences_are_counted_one_by_one(run, direction, k):
     largest = int(count.argmax())
     queries = retrieval.found_by(run, "dev", direction, largest, k=k)
     rows, columns = np.nonzero(order[:, :k] == largest)
-    assert dict(zip(queries["query"], queries["place"], strict=True)) == dict(
-        zip(rows, columns + 1, strict=True)
-    )
+    assert set(zip(queries["query"], queries["place"], strict=True)) == {*zip(rows, columns + 1, strict=True)}
     assert queries["match"].tolist() == match[queries["query"], largest].tolist()
     assert queries["place"].is_monotonic_increasing
     even = retrieval.hubness(count, k)
@@ -77,9 +75,9 @@ def test_margins_where_ten_true_matches_come_first(tmp_path):
     np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
 
 
-def test_changes_of_diversity_and_rank_correlation_by_hand():
-    """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing value
-    leaves its pair out."""
+def test_changes_of_diversity_rank_correlation_and_likely_results_by_hand():
+    """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing
+    value leaves its pair out."""
     anchors = pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1]})
     values = [1.0, 0.8, 0.9], [0.6, 0.8, 1.0]
     tables = [anchors.assign(diversity=column, spread=column) for column in values]
@@ -88,13 +86,19 @@ def test_changes_of_diversity_and_rank_correlation_by_hand():
     assert changes[list(places)].to_dict("list") == places
     with pytest.raises(InputError, match="3 anchors and 2 others"):
         retrieval.diversity_changes(tables[0], tables[1].iloc[:2])
-    for first, second, rho in (
-        ([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60),
-        ([1.0, 2, np.nan], [5.0, 1, 9], -1),
-        ([1.0, 1, 1], [0.0, 1, 2], np.nan),
-    ):
+    cases = [([1.0, 2, 3, 4], [10.0, 30, 20, 40], 1 - 6 * 2 / 60), ([1.0, 2, np.nan], [5.0, 1, 9], -1)]
+    for first, second, rho in [*cases, ([1.0, 1, 1], [0.0, 1, 2], np.nan)]:
         value = retrieval.rank_correlation(np.array(first), np.array(second))
         assert value == pytest.approx(rho, nan_ok=True)
+    guesses = retrieval.LikelyMatches(
+        likeness=np.array([[1.0, 0.2], [0.6, 0.9], [0.4, 0.7], [0.1, 0.1], [0.9, 0.9]]),
+        match=np.array([[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]], bool),
+        ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
+    )
+    assert guesses.likely(0.5).astype(int).tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [1, 1]]
+    for k, right, recall in ((1, 1, (25.0, 50.0)), (2, 2, (50.0, 75.0))):
+        assert np.flatnonzero(guesses.probably_right(k, 0.5)).tolist() == [right]
+        assert guesses.recall(k, 0.5) == recall
 
 
 @both_directions
@@ -117,18 +121,6 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction)
     labelled, with_likely = guesses.recall(1)
     assert labelled == pytest.approx(run.metrics["dev"][f"{direction}_r1"])
     assert with_likely >= labelled
-
-
-def test_a_likely_result_counts_beside_the_labels_only():
-    guesses = retrieval.LikelyMatches(
-        likeness=np.array([[1.0, 0.2], [0.6, 0.9], [0.4, 0.7], [0.1, 0.1], [0.9, 0.9]]),
-        match=np.array([[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]], bool),
-        ranks=np.array([0, 1, 5, 7, -1]),  # the last is an image without captions
-    )
-    assert guesses.likely(0.5).astype(int).tolist() == [[0, 0], [1, 0], [0, 1], [0, 0], [1, 1]]
-    for k, right, recall in ((1, 1, (25.0, 50.0)), (2, 2, (50.0, 75.0))):
-        assert np.flatnonzero(guesses.probably_right(k, 0.5)).tolist() == [right]
-        assert guesses.recall(k, 0.5) == recall
 
 
 @both_directions
@@ -167,8 +159,8 @@ def three(tmp_path):
 def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
     file = tmp_path / "positives.tsv"
-    names = [file.name, "CrowdFlowerAnnotations.txt"]
-    assert [path.name for path in retrieval.judgement_files(tmp_path)] == names
+    files = [path.name for path in retrieval.judgement_files(tmp_path)]
+    assert files == [file.name, "CrowdFlowerAnnotations.txt"]
     judgements = retrieval.run_judgements(three, "dev", file)
     assert judgements.fact.startswith("2 positives")
     values = retrieval.judged_values(three, "dev", judgements)

@@ -77,7 +77,7 @@ def test_search_finds_what_a_full_matrix_finds(run):
         run.search(150, split="dev")
 
 
-def test_outcomes_by_hand():
+def test_outcomes_by_hand_and_differences_name_only_what_differs(root):
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}
     changes = comparison.rank_changes(before, {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])})
@@ -85,9 +85,6 @@ def test_outcomes_by_hand():
     assert changes["outcome"].tolist() == ["both right", "fixed", "both wrong", "broken", "broken"]
     assert changes["change"].tolist() == [0, 1, -4, -3, -2]
     assert comparison.outcomes(np.array([4]), np.array([5]), at=5).tolist() == ["broken"]
-
-
-def test_differences_name_only_what_differs(root):
     table = comparison.config_differences({run.name: run.config for run in listing.list_runs(root)[:2]})
     assert table.index.tolist() == ["objective.loss"]
     assert table.loc["objective.loss"].tolist() == ["btr-hardest", "dcl"]

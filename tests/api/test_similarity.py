@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import InputError, Loss, matrix_samples, open_run, similarity
+from coder_core.api import Loss, matrix_samples, open_run, similarity
 from coder_core.api.sampling import whole_split
 from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
 from tests.support.clip_runs import import_clip
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import synthetic
 
 DIRECTIONS = ("i2t", "t2i")
@@ -22,25 +23,20 @@ def choose(run, source, **settings):
     return matrix_samples.choose_samples(run, "dev", source, **settings)
 
 
-def test_a_seed_draws_the_same_pairs_again(run):
+def test_a_seed_draws_the_same_pairs_again_and_numbers_or_words_select(run):
     one, same, other = (choose(run, "seed", size=20, seed=seed) for seed in (1, 1, 2))
     assert one.texts.tolist() == same.texts.tolist() != other.texts.tolist()
     assert len(set(one.texts.tolist())) == 20
     np.testing.assert_array_equal(one.images, run.image_of_text("dev")[one.texts])
     assert "20 of 150" in one.about
     assert len(choose(run, "seed", size=9_999).texts) == 150
-    with pytest.raises(InputError, match="has 1 pair"):
-        choose(run, "seed", size=1)
-
-
-def test_a_selection_by_number_or_by_words(run):
+    assert_refused("has 1 pair", choose, run, "seed", size=1)
     selections = {"3, 7": [3, 7], "0-3": [0, 1, 2, 3], "5 – 6; 2": [5, 6, 2], "1,1,2": [1, 2]}
     for chosen, texts in (selections | {"29, scene": [*range(145, 150)]}).items():
         assert choose(run, "chosen", chosen=chosen).texts.tolist() == texts
     faults = {"": "no pair", "zebra": "no pair", "7": "1 pair", "149-150": "caption 150: .* 0 to 149"}
     for chosen, fact in (faults | {"5-3": "'5-3'", "1-2-3": "'1-2-3'", "9" * 50: "'9{40}'"}).items():
-        with pytest.raises(InputError, match=fact):
-            choose(run, "chosen", chosen=chosen)
+        assert_refused(fact, choose, run, "chosen", chosen=chosen)
 
 
 @pytest.mark.parametrize("within", [None, WITHIN])
@@ -82,8 +78,7 @@ def test_a_slice_gives_its_own_pairs_alone(run, source):
         assert "4 of the 4 pairs" in batch.about
     else:
         for alone, fact in ((WITHIN[:0], "no pair"), (WITHIN[:1], "1 pair"), (WITHIN[1:4], "single image")):
-            with pytest.raises(InputError, match=f"the slice: .*{fact}"):
-                choose(run, source, within=alone)
+            assert_refused(f"the slice: .*{fact}", choose, run, source, within=alone)
 
 
 @pytest.mark.parametrize("source", ["seed", "split"])
@@ -189,7 +184,7 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch):
     assert scaled.similarity.shape == (200, 250)
 
 
-def test_one_pair_by_hand():
+def test_one_pair_by_hand_and_cells_and_pairs_that_add_up_to_the_training_loss():
     """Anchor (1, 0) sees its own (1, 0), and negatives at 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
@@ -203,10 +198,7 @@ def test_one_pair_by_hand():
         assert getattr(pair, name) == pytest.approx(value, rel=1e-5), name
     with pytest.raises(IndexError):
         open_pair(s, spread, loss, 3, 0, paired=True)
-
-
-def test_cells_and_pairs_agree_and_add_up_to_the_training_loss():
-    """The loss of every diagonal pair is that of the objective on the same scores."""
+    # The loss of every diagonal pair is that of the objective on the same scores
     s = pairs()
     spread = similarity.anchor_diversity(s, LOSS)
     scores = torch.from_numpy(s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64))
@@ -240,8 +232,7 @@ def test_the_cells_are_the_similarities_of_the_run(run, source, direction):
     assert similarity.hardest_in_cell(in_order, scaled, 3, 9) == (3, 9)
     pair = open_pair(in_order, scaled.spread, scaled.loss, *cell, paired=batch.paired)
     np.testing.assert_allclose(pair.similarity, scaled.similarity[cell], atol=1e-6)
-    missing = np.setdiff1d(np.arange(150), batch.texts)[:1]
-    for text in missing.tolist():
+    for text in np.setdiff1d(np.arange(150), batch.texts)[:1].tolist():
         assert similarity.positions(batch, direction, int(batch.images[0]), text) is None
     entropy = similarity.scaled_matrix(run, "dev", batch, direction, Loss(function="entropy"))
     assert (entropy.spread.spread > 3).all()
@@ -260,13 +251,10 @@ def test_a_block_opens_its_most_similar_negative(run):
     assert part[cell[0] - 5, cell[1] - 44] == part.max()
 
 
-@pytest.mark.parametrize(
-    ("cells", "columns", "first"),
-    [
-        (7, ["first caption", "first image"], "captions {0} … {1} (2)"),
-        (256, ["caption", "image"], "caption {0}"),
-    ],
-)
+BLOCKS = (7, ["first caption", "first image"], "captions {0} … {1} (2)")
+
+
+@pytest.mark.parametrize(("cells", "columns", "first"), [BLOCKS, (256, ["caption", "image"], "caption {0}")])
 def test_the_table_and_the_labels_name_every_cell(run, cells, columns, first):
     batch = choose(run, "seed", size=12)
     scaled = similarity.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)

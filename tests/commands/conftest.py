@@ -13,7 +13,5 @@ def runs(tmp_path_factory):
     data = write_tiny_data(root / "data")
     for part in ("ims.npy", "caps.txt"):
         (data / f"test_{part}").write_bytes((data / f"dev_{part}").read_bytes())
-    return [
-        start_run(tiny_config(data, name, seed=seed, epochs=1), root / "runs", quiet())
-        for name, seed in (("one", 1), ("two", 2))
-    ]
+    configs = [tiny_config(data, name, seed=seed, epochs=1) for name, seed in (("one", 1), ("two", 2))]
+    return [start_run(config, root / "runs", quiet()) for config in configs]

@@ -47,7 +47,7 @@ def zero_shot_metrics(towers_folder, analysis):
     return dict(retrieval_metrics(*rows, analysis.image_of_text))
 
 
-def test_the_ends_are_the_run_and_the_zero_shot_model(run, towers_folder, tmp_path, capsys):
+def test_the_ends_are_run_and_zero_shot_model_the_middle_their_mean(run, towers_folder, tmp_path, capsys):
     before = digest(run)
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
     files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}
@@ -75,6 +75,15 @@ def test_the_ends_are_the_run_and_the_zero_shot_model(run, towers_folder, tmp_pa
     printed = capsys.readouterr().out
     assert "tuned α=0.5" in printed
     assert " best" not in printed
+    original = load_file(towers_folder / "clip" / "model.safetensors")
+    tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
+    assert tuned.keys() == original.keys() - {"logit_scale"}
+    changed = [name for name, tensor in tuned.items() if not np.array_equal(tensor, original[name].numpy())]
+    assert {name.split("_")[0] for name in changed} >= {"vision", "text"}
+    for name, tensor in tuned.items():
+        assert np.array_equal(ends[0][name], original[name].numpy())
+        assert np.array_equal(ends[1][name], tensor)
+        np.testing.assert_allclose(middle[name], (tensor + original[name].numpy()) / 2, rtol=1e-5, atol=1e-6)
 
 
 def weights(run, alpha):
@@ -92,15 +101,3 @@ def weights(run, alpha):
             part, _, rest = name.partition(".")
             named[f"{names[part]}.{rest}"] = tensor.numpy().copy()
     return named
-
-
-def test_in_the_middle_every_weight_is_the_mean(run, towers_folder):
-    original = load_file(towers_folder / "clip" / "model.safetensors")
-    tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
-    assert tuned.keys() == original.keys() - {"logit_scale"}
-    changed = [name for name, tensor in tuned.items() if not np.array_equal(tensor, original[name].numpy())]
-    assert {name.split("_")[0] for name in changed} >= {"vision", "text"}
-    for name, tensor in tuned.items():
-        assert np.array_equal(ends[0][name], original[name].numpy())
-        assert np.array_equal(ends[1][name], tensor)
-        np.testing.assert_allclose(middle[name], (tensor + original[name].numpy()) / 2, rtol=1e-5, atol=1e-6)

@@ -76,16 +76,7 @@ def test_train_must_exist_dev_should_and_splits_that_differ_are_compared(data, t
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
 
 
-def test_the_word_threshold_decides_the_vocabulary(data, capsys):
-    assert " 9 times" in run(capsys, data, "--word-threshold", 9, status=1)
-    assert "Vocabulary: 14 words" in run(capsys, data, "--word-threshold", 1)
-    run(capsys, data, "--word-threshold", 0, status=2)
-    captions = [f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"]
-    write_split(data, "dev", captions=captions)
-    assert "1 captions (12.5%) hold no known word; the first: 8" in run(capsys, data)
-
-
-def test_word_vectors_are_measured(data, tmp_path, capsys):
+def test_word_vectors_are_measured_and_the_threshold_decides_the_vocabulary(data, tmp_path, capsys):
     file = tmp_path / "v.txt"
     file.write_text("dog 1 2\na 3 4\n")
     flags = ("--word-vectors", file, "--word-size", 2)
@@ -93,6 +84,12 @@ def test_word_vectors_are_measured(data, tmp_path, capsys):
     file.write_text("dog 1 2\na 3\n")
     assert "v.txt line 2: 1 numbers instead of 2" in run(capsys, data, *flags, status=1)
     assert "expected 300" in run(capsys, data, *flags[:2], status=1)  # training's default
+    assert " 9 times" in run(capsys, data, "--word-threshold", 9, status=1)
+    assert "Vocabulary: 14 words" in run(capsys, data, "--word-threshold", 1)
+    run(capsys, data, "--word-threshold", 0, status=2)
+    captions = [f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"]
+    write_split(data, "dev", captions=captions)
+    assert "1 captions (12.5%) hold no known word; the first: 8" in run(capsys, data)
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path, capsys):

@@ -51,7 +51,7 @@ def printed(output):
     return " ".join("".join(output.readouterr()).split())
 
 
-def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(runs, tmp_path, capsys):
+def test_it_prints_a_table_and_writes_csv_json_and_the_analysis_of_dev_or_val(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, runs[0], "--split", "test", "--csv", sheet)
     assert "R@sum" in printed(capsys)
@@ -64,9 +64,6 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis(runs, tmp_path, 
     again = retrieval_metrics(analysis.image_embeddings, analysis.text_embeddings, analysis.image_of_text)
     assert again == {name: analysis.metrics[name] for name in again}
     assert set(analysis.metrics) - set(again) == {"i2t_ndcg10", "t2i_ndcg10"}
-
-
-def test_the_analysis_of_val_is_that_of_dev(runs, tmp_path):
     (runs[0] / "analysis" / "dev").rename(tmp_path / "dev")
     assert main([str(runs[0]), "--split", "val"]) == 0
     assert {"dev", "val"} & set(open_run(runs[0]).splits) == {"dev"}

@@ -11,7 +11,6 @@ import pytest
 
 from coder_core.api import open_run
 from coder_core.api.retrieval import judged_recall, judged_values, run_judgements
-from coder_core.console.faults import InputError
 from coder_core.data import judgements as coco_module
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
@@ -25,6 +24,7 @@ from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
 from tests.support.picture_folders import write_lines
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip, ranks_of, unit
 
 
@@ -78,8 +78,7 @@ def test_diversity_is_compared_with_the_disagreement_of_experts(runs, tmp_path, 
     scores = analysis.image_embeddings.astype(np.float64) @ analysis.text_embeddings.T.astype(np.float64)
     captions = [int(np.flatnonzero(owner == image)[0]) for image in range(4)]
     spread = [np.std(np.delete(scores[:, caption], owner[caption])) for caption in captions]
-    disagreement = [np.std(numbers) for numbers in grades]
-    ranks = [np.argsort(np.argsort(values)) for values in (spread, disagreement)]
+    ranks = [np.argsort(np.argsort(values)) for values in (spread, np.std(grades, 1))]
     rho = np.corrcoef(*ranks)[0, 1]
     assert row["disagreement_rho"] == pytest.approx(rho)
     assert f"{rho:+.2f} over 4 captions" in printed(capsys)
@@ -112,10 +111,9 @@ def coco(tmp_path):
         return {query: list(positives[query]) for query in queries if positives.get(query)}
 
     ways = {"i2t": ("image_to_caption", images, captions), "t2i": ("caption_to_image", captions, images)}
-    truths = {
-        name: {way: answered(f"{name}_{file}", *sides) for way, (file, *sides) in ways.items()}
-        for name in ("eccv", "cxc")
-    }
+    truths = {"eccv": {}, "cxc": {}}
+    for name, truth in truths.items():
+        truth |= {way: answered(f"{name}_{file}", *sides) for way, (file, *sides) in ways.items()}
     return import_run(embedded, tmp_path / "runs", "clip", "testall")[0], truths
 
 
@@ -183,27 +181,19 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(coco, tmp_path, caps
     # without the ids the captions would be others
     assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(metrics["testall"]["t2i_map_at_r"])
     flip(written.path / "caption_ids.npy")
-    with pytest.raises(InputError, match=r"caption_ids\.npy"):
-        open_analysis(run, "test", verify=True)
+    assert_refused(r"caption_ids\.npy", open_analysis, run, "test", verify=True)
     # a file's own numbers are not COCO ids
     judged = coco_judgements("eccv", stored.image_names, split.image_of_text, np.arange(200))
     assert "their COCO ids" not in judged.fact
 
 
-@pytest.mark.parametrize(
-    ("names", "captions", "message"),
-    [
+def test_other_images_and_runs_and_a_missing_package_are_named(runs, coco, capsys, monkeypatch):
+    for names, captions, message in (
         (["391895", *map(str, range(2, 41))], 5, r"image 1 \('2'\): .*5,000"),
         (["000000391895.jpg", "391895"], 5, r"image 1 \('391895'\): .*image 0"),
         (["391895"], 1, r"image 0 \('391895'\): has 1 captions, COCO 5"),
-    ],
-)
-def test_other_images_have_no_judgements_of_coco(names, captions, message):
-    with pytest.raises(InputError, match=message):
-        coco_judgements("cxc", names, np.repeat(np.arange(len(names)), captions))
-
-
-def test_other_runs_and_a_missing_package_are_named(runs, coco, capsys, monkeypatch):
+    ):
+        assert_refused(message, coco_judgements, "cxc", names, np.repeat(np.arange(len(names)), captions))
     assert main([str(runs[0]), "--positives", "eccv"]) == 1
     assert "--positives eccv: image 0 ('image 0')" in printed(capsys)
     monkeypatch.setattr(coco_module, "PACKAGE", "eccv_caption_that_is_not_there")

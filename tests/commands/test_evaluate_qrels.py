@@ -153,13 +153,16 @@ def test_ids_of_images_and_captions():
     assert [ids.find(name) for name in images] == [("image", row) for row in range(3)]
     assert [ids.find(name) for name in texts] == [("text", row) for row in range(4)]
     twins = SampleIds(["a/x.jpg", "b/x.jpg"], np.array([0, 1]))
-    assert [twins.find(name) for name in ("x.jpg", "a/x.jpg", "x.jpg#0")] == [
-        ("image", -1),
-        ("image", 0),
-        ("text", -1),
-    ]
+    for name, sample in {"x.jpg": ("image", -1), "a/x.jpg": ("image", 0), "x.jpg#0": ("text", -1)}.items():
+        assert twins.find(name) == sample
     with pytest.raises(InputError, match=r"x\.jpg"):
         sample_ids(["x.jpg", "x.jpg"], np.array([0, 1]))
+
+
+def test_tabs_keep_the_spaces_of_a_name(tmp_path):
+    (tmp_path / "qrels.txt").write_text("z.jpg#0\t0\ta/x y.jpg\t2\n")
+    judged = read_qrels(tmp_path / "qrels.txt", SampleIds(NAMES, OWNER), "z.jpg#0").pairs["t2i"]
+    assert (judged.candidates.tolist(), judged.grades.tolist()) == ([0], [2])
 
 
 @pytest.mark.parametrize(

@@ -41,13 +41,19 @@ def installed(tmp_path_factory):
     return folder / "installed"
 
 
-def test_coder_core_and_its_commands_are_installed_and_nothing_else(installed):
+def test_coder_core_and_its_commands_are_installed_alone_and_pins_lie_in_their_ranges(installed):
     folders = {"bin", "coder_core", f"coder_lab-{coder_core.__version__}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
     sources, files = ((root / "coder_core").rglob("*.*") for root in (REPOSITORY, installed))
     modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix != ".pyc"}
     assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
+    lines = (REPOSITORY / "requirements.txt").read_text("utf-8").splitlines()
+    pins = {name: version for name, _, version in (line.partition("==") for line in lines) if version}
+    extras = PROJECT["optional-dependencies"]
+    for text in (*PROJECT["dependencies"], *extras["app"], *extras["dev"]):
+        requirement = Requirement(text)
+        assert pins[requirement.name] in requirement.specifier, text
 
 
 def open_terminal():
@@ -85,12 +91,3 @@ def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_clo
     status = read_status(run) or {}
     assert status["state"] == "stopped"
     assert position(run)["step"] == status["step"]
-
-
-def test_the_pinned_versions_lie_in_the_ranges_of_the_package():
-    lines = (REPOSITORY / "requirements.txt").read_text("utf-8").splitlines()
-    pins = {name: version for name, _, version in (line.partition("==") for line in lines) if version}
-    extras = PROJECT["optional-dependencies"]
-    for text in (*PROJECT["dependencies"], *extras["app"], *extras["dev"]):
-        requirement = Requirement(text)
-        assert pins[requirement.name] in requirement.specifier, text

@@ -41,14 +41,11 @@ def test_values_at_and_beyond_the_bounds(key):
         assert allowed or NUMBERS[key].flag in places(**{key: value}), value
 
 
-def test_every_number_has_a_range():
+def test_every_number_has_a_range_and_bounds_protect_training():
     """But gamma, which infonce does not read; dcl takes a cosine."""
     assert [key for key, known in NUMBERS.items() if not known.range] == ["gamma"]
     assert (places(gamma=1.5), places(gamma=1.5, loss="infonce")) == (["--gamma"], [])
-
-
-def test_bounds_that_protect_training():
-    """A process that requests more threads than fit is ended, for example. Never saving or clipping is possible."""
+    # a process that requests more threads than fit is ended, for example; never saving or clipping is possible
     assert problems(changed(Config(), save_every=math.inf, clip_norm=math.inf)) == []
     largest = {"threads": 1024, "embeddings": 64, "beta": 1, "drop_regions": 0.5, "dimension": 65_536}
     assert {key: settings()[key].largest for key in largest} == largest

@@ -54,13 +54,10 @@ def test_every_preset_is_valid_and_survives_toml(name):
     assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
 
 
-def test_a_zero_shot_model_is_sent_to_the_command_that_evaluates_it():
+def test_a_zero_shot_model_is_sent_to_its_command_and_clip_is_the_readmes():
     with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model"):
         find_preset("clip-zero-shot")
-
-
-def test_clip_is_the_model_that_the_readme_downloads():
-    """Its main branch has safetensors, others are pickles there."""
+    # Its main branch has safetensors, others are pickles there
     model = re.search(r"MODEL=(\S+)", (Path(__file__).parents[2] / "README.md").read_text())[1]
     for name in ("clip-lora", "clip-full", "tower-frozen"):
         assert PRESETS[name].config.towers.image_tower == model

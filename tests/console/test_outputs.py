@@ -37,22 +37,16 @@ def test_a_place_of_another_user_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
     file = tmp_path / "mine.csv"
     file.write_text("")
-    for check, path, closed in (
-        (check_file, tmp_path / "a.csv", tmp_path),
-        (check_file, file, file),
-        (check_folder, tmp_path / "a" / "b", tmp_path),
-    ):
-        assert f"{closed} may not be written to" in str(check("--flag", path)[0])
+    assert f"{tmp_path} may not be written to" in str(check_file("--flag", tmp_path / "a.csv")[0])
+    assert f"{file} may not be written to" in str(check_file("--flag", file)[0])
+    assert f"{tmp_path} may not be written to" in str(check_folder("--flag", tmp_path / "a" / "b")[0])
 
 
-def test_a_fix_begins_with_a_capital_letter_unless_it_is_a_command():
+def test_fixes_begin_with_a_capital_letter_and_a_bar_starts_again_with_another_name():
     shown = {"choose another name": "Choose another name", "pythons are snakes": "Pythons are snakes"}
     shown |= {command: command for command in ("python -m coder_core.evaluate RUN", "make setup")}
     for fix, text in shown.items():
         assert str(Fault("here", "is missing", fix=fix)) == f"here: is missing. {text}"
-
-
-def test_a_bar_changes_its_name_and_starts_again_when_something_else_is_done():
     terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)
     with watching(terminal, "encoding") as watch:
         watch(5, 10)

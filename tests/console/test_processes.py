@@ -53,7 +53,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
     assert folder.current() is None
 
 
-def test_a_recycled_pid_is_another_process_and_a_damaged_record_no_running_job(tmp_path):
+def test_a_recycled_pid_a_damaged_record_and_a_zombie_are_no_running_job(tmp_path):
     this = psutil.Process()
     (tmp_path / "job.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time() - 100}))
     job = processes.JobFolder(tmp_path).current()
@@ -65,9 +65,6 @@ def test_a_recycled_pid_is_another_process_and_a_damaged_record_no_running_job(t
         (tmp_path / "job.json").write_text(content)
         job = processes.JobFolder(tmp_path).current()
         assert job is None or not job.running
-
-
-def test_a_zombie_is_over():
     pid = os.posix_spawn(sys.executable, NOTHING, os.environ)
     created = psutil.Process(pid).create_time()
     until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
@@ -75,21 +72,16 @@ def test_a_zombie_is_over():
     os.waitpid(pid, 0)
 
 
-def test_commands_see_the_package_and_not_the_working_folder(tmp_path):
+def test_commands_see_the_package_not_the_folder_and_can_append_to_a_file_from_another(tmp_path):
     """-P keeps a numpy.py beside the data out of sys.path; the folder of `coder_core` is named instead."""
     assert processes.module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
     folder = processes.JobFolder(tmp_path / "job")
     folder.start((sys.executable, "-P", "-c", program))
     assert over(folder).output.split() == ["False", "True", str(processes.PACKAGE_FOLDER)]
-
-
-def test_a_process_can_append_to_a_file_from_a_folder_of_its_own(tmp_path):
     program = "import os, sys; print(os.getcwd(), os.environ['EXTRA'], sys.stdin.read() == '')"
-    output = tmp_path / "log"
+    command, output = (sys.executable, "-c", program), tmp_path / "log"
+    values = {"append": True, "folder": tmp_path, "environment": {"EXTRA": "yes"}}
     for _ in range(2):
-        command = (sys.executable, "-c", program)
-        processes.start_process(
-            command, output, append=True, folder=tmp_path, environment={"EXTRA": "yes"}
-        ).wait(20)
+        processes.start_process(command, output, **values).wait(20)
     assert output.read_text() == 2 * f"{tmp_path} yes True\n"

@@ -26,6 +26,7 @@ from tests.support.tiny_runs import WORDS, tiny_config
 pytestmark = pytest.mark.usefixtures("own_threads")
 FIX = "Close other programs, or request less"
 TWO_FAULTS = InputError([Fault("a.txt", "is empty"), Fault("--x", "is 0", "1 or more")])
+PRIMITIVE = "could not create a primitive"
 NO_GPU_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"
 
 
@@ -35,12 +36,7 @@ NO_GPU_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"
         (TWO_FAULTS, 1, "", "error: a.txt: is empty\nerror: --x: is 0; expected 1 or more\n"),
         (MemoryError(), 1, "", f"error: memory: there is not enough. {FIX}\n"),
         (MemoryError("the map needs 9 GiB"), 1, "", f"error: memory: the map needs 9 GiB. {FIX}\n"),
-        (
-            RuntimeError("could not create a primitive"),
-            1,
-            "",
-            f"error: memory: could not create a primitive. {FIX}\n",
-        ),
+        (RuntimeError(PRIMITIVE), 1, "", f"error: memory: {PRIMITIVE}. {FIX}\n"),
         (RuntimeError("can't start new thread"), 1, "", f"error: memory: can't start new thread. {FIX}\n"),
         (RuntimeError(NO_GPU_MEMORY), 1, "", f"error: memory: {NO_GPU_MEMORY.splitlines()[0]} {FIX}\n"),
         (StoppedBySignalError("saved [bold]; continue with …"), 3, "saved [bold]; continue with …\n", ""),
@@ -100,7 +96,7 @@ def little_memory(more):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_training_that_gets_no_memory_says_so_and_leaves_no_run(data, tmp_path, capsys):
+def test_commands_that_get_no_memory_say_so_and_leave_all_as_it_was(data, tmp_path, capsys, memory_folder):
     small = ["--batch-size=8", "--bank-size=13", "--threads=1"]
     arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
     with little_memory(2 << 30):
@@ -108,10 +104,7 @@ def test_training_that_gets_no_memory_says_so_and_leaves_no_run(data, tmp_path, 
     *_, message = capsys.readouterr().err.splitlines()
     assert re.fullmatch(rf"error: memory: .* another [0-9,]+ bytes were requested\. {FIX}", message)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_evaluation_that_gets_no_memory_says_so_and_leaves_the_run_as_it_was(data, memory_folder, capsys):
-    """Its weights, 111 MB, do not fit."""
+    # Its weights, 111 MB, do not fit
     config = tiny_config(data, dimension=2048, text_layers=1)
     words = Vocabulary.build([" ".join(WORDS)], threshold=1)
     document = to_document(config) | {"about": {"feature_size": 6}}

@@ -11,9 +11,8 @@ from coder_core.console.tables import Column, FittingTable, choices_table, metri
 
 LONG = "coder-flickr8k-with-a-name-of-many-words-and-seed-0-whose-folder-somebody-named-on-a-friday-afternoon"
 RECALLS = {f"{way}_r{k}": 12.3 for way in ("i2t", "t2i") for k in (1, 5, 10)}
-METRICS = RECALLS | {
-    f"{way}_{key}": 4.0 for way in ("i2t", "t2i") for key in ("mrr", "medr", "meanr", "ties")
-}
+KEYS = [f"{way}_{key}" for way in ("i2t", "t2i") for key in ("mrr", "medr", "meanr", "ties")]
+METRICS = RECALLS | dict.fromkeys(KEYS, 4.0)
 ROWS = {name: METRICS | {"rsum": 345.6, "md": 0.789} for name in ("demo", LONG)}
 
 
@@ -23,7 +22,7 @@ def printed(table, width):
     return console.file.getvalue()
 
 
-def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(capsys, monkeypatch):
+def test_a_file_gets_every_column_and_cells_and_faults_are_never_markup(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     open_console().print(metrics_table(ROWS, "dev"))
     out = capsys.readouterr().out
@@ -33,6 +32,11 @@ def test_a_file_gets_every_column_and_no_name_is_broken_unless_columns_is_set(ca
     monkeypatch.setenv("COLUMNS", "60")
     open_console().print(metrics_table({"demo": ROWS["demo"]}, "dev"))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+    table = FittingTable("", [Column("[red]run", text=True)])
+    table.add_row("[bold]x[/nothing]")
+    assert "[bold]x[/nothing]" in printed(table, 80)
+    print_faults(open_console(stderr=True), [Fault("a[bold]", "is \x1b]0;owned\x07")])
+    assert capsys.readouterr().err == "error: a[bold]: is \\x1b]0;owned\\x07\n"
 
 
 @pytest.mark.parametrize(
@@ -58,31 +62,17 @@ def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width, missing):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_a_name_wider_than_the_terminal_is_folded_and_nothing_is_lost():
+def test_wide_names_are_folded_text_is_broken_and_the_largest_options_go_first():
     text = printed(metrics_table(ROWS, "dev"), 40)
     assert LONG in "".join(line.split()[0] for line in text.splitlines() if line[:1] == " " and line.strip())
     assert text.count("345.6") == 2
-
-
-def test_text_is_broken_between_words_before_a_column_goes():
     table = FittingTable("", [Column("preset"), Column("about", text=True, dropped=1)])
     table.add_row("demo", "built-in pictures and nothing else")
     assert "nothing" in printed(table, 25)
     assert "nothing" not in printed(table, 10)
-
-
-def test_the_largest_options_of_c_way_accuracy_go_first():
     row = {f"{way}_{c}way": 50.0 for way in ("i2t", "t2i") for c in (5, 20)}
     table = choices_table({"demo": row | {f"{key}_interval": 1.0 for key in row}}, (5, 20, 100), "c-way")
     wide, narrow = printed(table, 120), printed(table, 40)
     assert (wide.count("50.0 ± 1.0"), wide.count("–")) == (4, 2)
     assert narrow.count("50.0 ± 1.0") == 2
     assert "5-way" in narrow
-
-
-def test_cells_and_faults_are_text_and_never_markup_or_control_characters(capsys):
-    table = FittingTable("", [Column("[red]run", text=True)])
-    table.add_row("[bold]x[/nothing]")
-    assert "[bold]x[/nothing]" in printed(table, 80)
-    print_faults(open_console(stderr=True), [Fault("a[bold]", "is \x1b]0;owned\x07")])
-    assert capsys.readouterr().err == "error: a[bold]: is \\x1b]0;owned\\x07\n"

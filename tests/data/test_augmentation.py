@@ -6,14 +6,7 @@ from PIL import Image
 
 from coder_core.console.faults import InputError
 from coder_core.data import augmentation
-from coder_core.data.augmentation import (
-    Change,
-    change_picture,
-    draw_changes,
-    exchange_captions,
-    make_vague,
-    names_side,
-)
+from coder_core.data.augmentation import change_picture, draw_changes, exchange_captions, make_vague
 from coder_core.training.prepare import prepare
 from tests.support.tiny_runs import tiny_config, write_tiny_data
 
@@ -24,8 +17,8 @@ CAPTIONS = [f"{number} dogs chase a red ball" for number in range(100)]
 
 @pytest.mark.parametrize("caption", [*SIDED, "it turns clockwise"])
 def test_a_caption_that_names_a_side_is_never_mirrored(caption):
-    assert names_side(caption)
-    assert not names_side("a bright cleft")
+    assert augmentation.names_side(caption)
+    assert not augmentation.names_side("a bright cleft")
     changes = draw_changes("crop-flip", [caption, *PLAIN], np.random.default_rng(0))
     assert not changes[0].flip
     assert 60 < sum(change.flip for change in changes) < 140
@@ -42,7 +35,8 @@ def test_crops_keep_nine_tenths_of_the_area_inside_the_picture():
         cropped = change_picture(picture, change)
         assert 0.88 < cropped.width * cropped.height / (60 * 80) <= 1
     for flip, expected in ((False, whole), (True, whole[:, ::-1])):
-        assert np.array_equal(np.asarray(change_picture(picture, Change(1.0, 0.5, 0.5, flip))), expected)
+        change = augmentation.Change(1.0, 0.5, 0.5, flip)
+        assert np.array_equal(np.asarray(change_picture(picture, change)), expected)
 
 
 def changed(captions):
@@ -75,46 +69,16 @@ def test_the_share_is_exact_and_half_of_it_is_cut():
 def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
     assert (augmentation.coarsen(caption), augmentation.cut(caption)) == (coarse, short)
     nouns = [word for words in augmentation.COARSE.values() for word in words.split()]
-    assert len(augmentation.COARSE_OF) == len(
-        nouns
-    )  # a word has one coarser word, which is not made coarser again
-    assert not set(augmentation.COARSE) & set(nouns)
+    assert len(augmentation.COARSE_OF) == len(nouns)  # a word has one coarser word
+    assert not set(augmentation.COARSE) & set(nouns)  # which is not made coarser again
 
 
-def test_a_run_reads_vague_train_captions_and_the_same_data(tmp_path):
+def test_a_run_reads_vague_exchanged_or_fewer_train_captions_and_the_same_data(tmp_path):
     data = write_tiny_data(tmp_path)
     plain, vague = (prepare(tiny_config(data, seed=0, vague_captions=share)).data for share in (0.0, 0.5))
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk
-
-
-@pytest.mark.parametrize("per_image", [1, 5])
-def test_an_exchanged_caption_never_keeps_its_image_and_the_share_is_exact(per_image):
-    owner = np.repeat(np.arange(100 // per_image), per_image)
-    for share, seed in ((0.0, 0), (0.1, 1), (0.4, 2), (1.0, 3)):
-        rows = exchange_captions(owner, share, seed)
-        moved = rows != np.arange(100)
-        assert (sorted(rows), moved.sum()) == (list(range(100)), round(share * 100))
-        assert (owner[rows] != owner)[moved].all()
-        assert np.array_equal(rows, exchange_captions(owner, share, seed))
-    small, large, other = (
-        exchange_captions(owner, *draw) != np.arange(100) for draw in ((0.2, 1), (0.4, 1), (0.2, 2))
-    )
-    assert large[small].all()
-    assert (small != other).any()
-
-
-def test_captions_of_too_few_images_cannot_be_exchanged():
-    half = np.repeat([0, 1], 5)
-    for seed in range(20):
-        assert (half[exchange_captions(half, 1.0, seed)] != half).all(), "only one way is left"
-    for owner, share in ((np.array([0, 0, 0, 1, 1]), 1.0), (np.arange(10), 0.1)):
-        with pytest.raises(InputError):
-            exchange_captions(owner, share, 0)
-
-
-def test_a_run_reads_exchanged_train_captions_or_leaves_them_out(tmp_path):
     data = write_tiny_data(tmp_path)
     plain, wrong, true = (
         prepare(tiny_config(data, seed=0, **values)).data
@@ -127,7 +91,30 @@ def test_a_run_reads_exchanged_train_captions_or_leaves_them_out(tmp_path):
     assert true.train.captions == [plain.train.captions[row] for row in stay]
     assert true.train.image_of_text.tolist() == (stay // 2).tolist()
     assert wrong.dev.captions == true.dev.captions == plain.dev.captions
-    assert len({split.checksums["train_captions"] for split in (plain, wrong, true)}) == 3, (
-        "evaluate reads them"
-    )
+    checksums = {split.checksums["train_captions"] for split in (plain, wrong, true)}
+    assert len(checksums) == 3, "evaluate reads them"
     assert wrong.checksums["dev_captions"] == plain.checksums["dev_captions"]
+
+
+@pytest.mark.parametrize("per_image", [1, 5])
+def test_an_exchanged_caption_never_keeps_its_image_and_the_share_is_exact(per_image):
+    owner = np.repeat(np.arange(100 // per_image), per_image)
+    for share, seed in ((0.0, 0), (0.1, 1), (0.4, 2), (1.0, 3)):
+        rows = exchange_captions(owner, share, seed)
+        moved = rows != np.arange(100)
+        assert (sorted(rows), moved.sum()) == (list(range(100)), round(share * 100))
+        assert (owner[rows] != owner)[moved].all()
+        assert np.array_equal(rows, exchange_captions(owner, share, seed))
+    exchanged = (exchange_captions(owner, *draw) for draw in ((0.2, 1), (0.4, 1), (0.2, 2)))
+    small, large, other = (rows != np.arange(100) for rows in exchanged)
+    assert large[small].all()
+    assert (small != other).any()
+
+
+def test_captions_of_too_few_images_cannot_be_exchanged():
+    half = np.repeat([0, 1], 5)
+    for seed in range(20):
+        assert (half[exchange_captions(half, 1.0, seed)] != half).all(), "only one way is left"
+    for owner, share in ((np.array([0, 0, 0, 1, 1]), 1.0), (np.arange(10), 0.1)):
+        with pytest.raises(InputError):
+            exchange_captions(owner, share, 0)

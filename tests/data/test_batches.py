@@ -9,22 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches, image_chunks, pad_words, text_chunks
 from coder_core.data.dataset import read_split
 from coder_core.data.words import Vocabulary
-from tests.support.precomp_folders import features, write_split
+from tests.support.precomp_folders import assert_refused, features, write_split
 
-CAPTIONS = [
-    "a dog",
-    "a red dog runs far",
-    "a cat",
-    "dog",
-    "the old cat sits near a box",
-    "a b c",
-    "a b c d",
-    "e f",
-]
+CAPTIONS = ["a dog", "a red dog runs far", "a cat", "dog"]
+CAPTIONS += ["the old cat sits near a box", "a b c", "a b c d", "e f"]
 THINNED = {"drop_regions": 0.3, "drop_words": 0.4}
 
 
@@ -54,7 +45,7 @@ def assert_same(first, second):
         assert torch.equal(value, getattr(second, name)), name
 
 
-def test_an_epoch_meets_every_caption_once_and_its_batches_are_what_the_files_hold(split):
+def test_epochs_and_chunks_hold_every_caption_once_as_the_files_do(split):
     batches, tokens = batches_of(split, batch_size=3), tokens_of(split)
     assert batches.per_epoch == 2  # an incomplete batch is left out
     orders = []
@@ -73,6 +64,16 @@ def test_an_epoch_meets_every_caption_once_and_its_batches_are_what_the_files_ho
             assert np.array_equal(batch.regions[row].numpy(), split.features[image])
             words = batch.words[row].tolist()
             assert words == words_of(tokens, text) + [0] * (len(words) - int(batch.word_lengths[row]))
+    images = list(image_chunks(split, 3))
+    assert [len(ids) for ids, _, _ in images] == [3, 1]
+    assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
+    tokens = tokens_of(split)
+    met = []
+    for ids, *padded in text_chunks(tokens, 3):
+        met += ids.tolist()
+        assert all(map(torch.equal, padded, pad_words(tokens, ids)))
+    assert sorted(met) == list(range(8))
+    assert tokens.lengths[met].tolist() == sorted(tokens.lengths.tolist())
 
 
 def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split):
@@ -129,8 +130,7 @@ def test_words_left_out_keep_order_and_at_least_one(split, drop, seed, step, end
     assert (batch.word_lengths >= 1).all()
     for row, text in enumerate(batch.text_ids.tolist()):
         whole = words_of(tokens, text)
-        kept = batch.words[row, : batch.word_lengths[row]].tolist()
-        remaining = iter(whole)
+        kept, remaining = batch.words[row, : batch.word_lengths[row]].tolist(), iter(whole)
         assert all(word in remaining for word in kept)  # a subsequence
         if ends:
             assert (kept[0], kept[-1]) == (whole[0], whole[-1])
@@ -161,23 +161,6 @@ def test_zero_regions_are_masked_wherever_they_stand_and_a_single_one_is_never_l
         assert batch.region_lengths.tolist() == [1] * 4
 
 
-def test_chunks_hold_every_image_and_caption_once(split):
-    images = list(image_chunks(split, 3))
-    assert [len(ids) for ids, _, _ in images] == [3, 1]
-    assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
-    tokens = tokens_of(split)
-    met = []
-    for ids, *padded in text_chunks(tokens, 3):
-        met += ids.tolist()
-        assert all(map(torch.equal, padded, pad_words(tokens, ids)))
-    assert sorted(met) == list(range(8))
-    assert tokens.lengths[met].tolist() == sorted(tokens.lengths.tolist())
-
-
 def test_a_batch_larger_than_the_data_is_refused(split):
-    for message, values in {
-        "is 9; .* 8 captions": {"batch_size": 9},
-        "is 4; .* 3 processes": {"parts": 3},
-    }.items():
-        with pytest.raises(InputError, match=f"--batch-size: {message}"):
-            batches_of(split, **values)
+    assert_refused(r"--batch-size: is 9; .* 8 captions", batches_of, split, batch_size=9)
+    assert_refused(r"--batch-size: is 4; .* 3 processes", batches_of, split, parts=3)

@@ -78,7 +78,7 @@ def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
     np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
 
 
-def test_adding_pictures_moves_none_and_the_shares_hold():
+def test_splits_follow_from_the_names_alone_and_the_shares_hold(tmp_path):
     names = [f"{number}.jpg" for number in range(4000)]
     shares = [ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7) for dev in (0.2, 0.1)]
     splits, others = ([dealt_split(name, reading) for name in names] for reading in shares)
@@ -86,9 +86,6 @@ def test_adding_pictures_moves_none_and_the_shares_hold():
     assert splits.count("dev") / 4000 == pytest.approx(0.2, abs=0.03)
     assert [split == "test" for split in splits] == [split == "test" for split in others]
     assert dealt_split("ä/1.jpg", ReadingArguments()) == "train"  # the same on every machine
-
-
-def test_the_same_pictures_have_the_same_splits_in_a_folder_and_in_a_tar_file(tmp_path):
     LAYOUTS["kaggle"](tmp_path / "folder")
     for name in NAMES:
         add_members(tmp_path / "0.tar", {f"a/{name}": draw(0), f"a/{name[:-3]}txt": b"a ring"})

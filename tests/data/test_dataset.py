@@ -12,7 +12,28 @@ from coder_core.data.split import Split, compare_splits, fingerprint, split_chec
 from tests.support.precomp_folders import features, reason, refusal, write_split
 
 
-def test_splits_are_listed_train_first_and_one_that_is_missing_names_them(tmp_path):
+def test_test_is_the_first_thousand_of_testall(tmp_path):
+    array = features(1_200, 1, 2)
+    captions, ids = ([f"{name} {row // each}" for row in range(2_400)] for name, each in (("a", 1), ("b", 2)))
+    write_split(tmp_path, "testall", array=array, captions=captions, ids=ids)
+    test = read_split(tmp_path, "test")
+    assert (test.n_images, test.n_texts, len(test.image_names)) == (1_000, 2_000, 1_000)
+    np.testing.assert_array_equal(test.features, array[:1_000])
+    assert any("1,000" in fault.found for fault in test.faults)
+    write_split(tmp_path, "test", array=array[:10])
+    assert read_split(tmp_path, "test").n_images == 10
+
+
+def test_splits_are_listed_train_first_and_what_is_missing_is_named(tmp_path):
+    assert str(tmp_path) in reason(tmp_path)
+    (tmp_path / "file").write_text("")
+    for name in ("none", "file"):
+        assert refusal(available_splits, tmp_path / name).faults[0].place == str(tmp_path / name)
+    write_split(tmp_path / "coco_precomp")
+    (tmp_path / "coco_precomp" / "train_caps.txt").unlink()
+    assert "train_caps.txt: the file is missing" in reason(tmp_path / "coco_precomp")
+    write_split(tmp_path / "f30k_precomp")
+    assert "coco_precomp, f30k_precomp" in str(refusal(available_splits, tmp_path))
     for inner in ("", "precomp", "f30k_precomp"):  # the folder, or its parent
         folder = tmp_path / f"in {inner}"
         for name in ("testall", "test", "val", "train"):
@@ -26,31 +47,7 @@ def test_splits_are_listed_train_first_and_one_that_is_missing_names_them(tmp_pa
             assert "test, testall, train, val" in refusal(read_split, folder, name).faults[0].expected
 
 
-def test_test_is_the_first_thousand_of_testall(tmp_path):
-    array = features(1_200, 1, 2)
-    captions, ids = ([f"{name} {row // each}" for row in range(2_400)] for name, each in (("a", 1), ("b", 2)))
-    write_split(tmp_path, "testall", array=array, captions=captions, ids=ids)
-    test = read_split(tmp_path, "test")
-    assert (test.n_images, test.n_texts, len(test.image_names)) == (1_000, 2_000, 1_000)
-    np.testing.assert_array_equal(test.features, array[:1_000])
-    assert any("1,000" in fault.found for fault in test.faults)
-    write_split(tmp_path, "test", array=array[:10])
-    assert read_split(tmp_path, "test").n_images == 10
-
-
-def test_missing_files_and_several_data_sets_are_named(tmp_path):
-    assert str(tmp_path) in reason(tmp_path)
-    (tmp_path / "file").write_text("")
-    for name in ("none", "file"):
-        assert refusal(available_splits, tmp_path / name).faults[0].place == str(tmp_path / name)
-    write_split(tmp_path / "coco_precomp")
-    (tmp_path / "coco_precomp" / "train_caps.txt").unlink()
-    assert "train_caps.txt: the file is missing" in reason(tmp_path / "coco_precomp")
-    write_split(tmp_path / "f30k_precomp")
-    assert "coco_precomp, f30k_precomp" in str(refusal(available_splits, tmp_path))
-
-
-def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
+def test_fingerprints_and_checksums_know_every_value_and_no_place(tmp_path, monkeypatch):
     array = features()
     array[3, 2, 4] += 1
     changes = ({}, {}, {"ids": "aabbccdd"}, {"array": array}, {"array": features(dtype="<f8")})
@@ -59,6 +56,17 @@ def test_the_fingerprint_knows_values_captions_and_pairing(tmp_path):
     prints = [fingerprint(read_split(folder, "train")) for folder in folders]
     assert prints[0] == prints[1] == prints[2]  # the same pairing, named
     assert len(set(prints)) == 5
+    monkeypatch.setattr(checksums, "PIECE_BYTES", 100)
+    array = features(images=100)
+    base = checksum(write_split(tmp_path / "a", array=array))
+    assert checksum(write_split(tmp_path / "b", array=array)) == base
+    assert checksum(write_split(tmp_path / "c", array=np.asfortranarray(array))) == base
+    for row in range(0, 100, 13):
+        array[row, -1, -1] += 1
+        changed = checksum(write_split(tmp_path / "d", array=array))
+        array[row, -1, -1] -= 1
+        assert changed["features"] != base["features"]
+        assert changed["captions"] == base["captions"]
 
 
 def test_splits_must_agree_and_not_share_images(tmp_path):
@@ -93,20 +101,6 @@ def test_large_features_are_never_loaded_whole(tmp_path):
 
 def checksum(folder):
     return split_checksums(read_split(folder, "train"))
-
-
-def test_every_value_counts_and_no_place_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(checksums, "PIECE_BYTES", 100)
-    array = features(images=100)
-    base = checksum(write_split(tmp_path / "a", array=array))
-    assert checksum(write_split(tmp_path / "b", array=array)) == base
-    assert checksum(write_split(tmp_path / "c", array=np.asfortranarray(array))) == base
-    for row in range(0, 100, 13):
-        array[row, -1, -1] += 1
-        changed = checksum(write_split(tmp_path / "d", array=array))
-        array[row, -1, -1] -= 1
-        assert changed["features"] != base["features"]
-        assert changed["captions"] == base["captions"]
 
 
 def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_time_only(tmp_path, monkeypatch):

@@ -54,16 +54,13 @@ def test_files_are_those_of_the_field_with_vagueness_aside(demo, split, images):
     assert not list(demo.glob("*vague*"))
 
 
-def test_training_features_are_standardised(demo):
+def test_features_are_standardised_and_the_seed_decides_every_byte(demo, tmp_path):
     features = np.load(demo / "train_ims.npy")
     live = features.std((0, 1)) > 0.1
     assert live.mean() > 0.9
     np.testing.assert_allclose(features.mean((0, 1))[live], 0, atol=0.1)
     assert features.std((0, 1))[live].min() > 0.5  # rare columns are cut at 6
     assert features.std((0, 1)).max() < 1.01
-
-
-def test_seed_decides_every_byte_and_a_second_call_touches_nothing(demo, tmp_path):
     cards = [card(make_demo(tmp_path / f"{k}", seed=seed, images=10)) for k, seed in enumerate((3, 3, 4))]
     assert cards[0] == cards[1]
     assert cards[0]["sha256"] != cards[2]["sha256"]
@@ -160,7 +157,7 @@ COLOUR_WORDS = {colour: wording.LOOKS.get(colour, (colour,)) for colour in COLOU
 AFTER = {key: (words,) for key, words in wording.TEXTURES_AFTER.items()}
 
 
-def test_scenes_hold_two_to_five_things_apart_and_inside():
+def test_scenes_hold_two_to_five_things_apart_and_inside_and_relations_by_hand():
     for scene in SCENES:
         assert 2 <= len(scene.things) <= 5
         for i, one in enumerate(scene.things):
@@ -170,8 +167,6 @@ def test_scenes_hold_two_to_five_things_apart_and_inside():
     assert {scene.ground for scene in SCENES} == set(GROUNDS)
     assert {thing.shape for scene in SCENES for thing in scene.things} == set(SHAPES)
 
-
-def test_relations_by_hand():
     def at(x, y):
         return Thing("star", "red", "plain", "small", x, y, 20.0, 0.0)
 
@@ -225,7 +220,7 @@ def strip_ground(scene, text):
     return text
 
 
-def test_relations_grounds_places_and_counts_in_captions_are_true():
+def test_whatever_a_caption_says_and_names_is_true_of_its_picture():
     assert sum(check_relation(scene, text) for scene, text in WRITTEN) > 120
     columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
     numbers = {word: number for number, word in wording.NUMBERS.items()}
@@ -240,13 +235,9 @@ def test_relations_grounds_places_and_counts_in_captions_are_true():
                 cells = {(thing.y * 3 // SIDE, thing.x * 3 // SIDE) for thing in things}
                 assert (rows.get(row, 1), columns.get(column, 1)) in cells, text
         for shape, words in SHAPE_WORDS.items():
-            if counted := re.search(
-                rf"({'|'.join(numbers)}) ({'|'.join(map(wording._plural, words))})\b", text
-            ):
+            plurals = "|".join(map(wording._plural, words))
+            if counted := re.search(rf"({'|'.join(numbers)}) ({plurals})\b", text):
                 assert sum(thing.shape == shape for thing in scene.things) == numbers[counted[1]]
-
-
-def test_everything_a_caption_names_is_in_the_picture():
     plurals = {shape: [*words, *map(wording._plural, words)] for shape, words in SHAPE_WORDS.items()}
     for scene, caption in WRITTEN:
         text = strip_ground(scene, caption)

@@ -1,13 +1,17 @@
-"""Word vectors: every way a GloVe file can be odd, and vectors learned from captions."""
+"""Words, and vectors of them: every way a GloVe file can be odd, and vectors learned from captions."""
 
+import json
 import os
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from coder_core.data import glove
 from coder_core.data.dataset import read_split
 from coder_core.data.glove import learn_word_vectors, read_word_vectors
-from coder_core.data.words import Vocabulary
+from coder_core.data.words import PAD, UNKNOWN, Vocabulary, tokenise
 from tests.support.precomp_folders import real_flickr8k, refusal
 
 WORDS = ["<pad>", "<unknown>", "dog", "cat", "runs"]
@@ -52,17 +56,14 @@ def test_headers_line_ends_and_repeated_words_are_accepted(tmp_path, content, no
     assert [fault.severity for fault in vectors.faults] == ["note"] * notes
 
 
-WIDTHS = ["cat 1", "bird 1", "cat 1.0 2.0 3.0", "bird 1.0 2.0 3.0", "cat", ""]
-NUMBERS = ["nan", "inf", "-inf", "1e40", "x", "1_0x"]
+LINES = ["cat 1", "bird 1", "cat 1.0 2.0 3.0", "bird 1.0 2.0 3.0", "cat", ""]
+LINES += [f"cat 1.0 {number}" for number in ("nan", "inf", "-inf", "1e40", "x", "1_0x")]
 
 
-def test_another_width_and_numbers_that_are_none_are_an_error_with_its_line(tmp_path):
-    for line in (*WIDTHS, *(f"cat 1.0 {number}" for number in NUMBERS)):
+def test_widths_numbers_files_and_dimensions_that_do_not_fit_are_refused(tmp_path):
+    for line in LINES:
         error = refusal(read, tmp_path, f"dog 1.0 2.0\n{line}\nruns 1.0 2.0\n")
         assert error.faults[0].place == f"{tmp_path / 'vectors.txt'} line 2", line
-
-
-def test_other_files_and_another_dimension_are_refused(tmp_path):
     for data in (b"", b"PK\x03\x04\0\0\0", b"\x80\x04\x95\0\0", b"x" * 3_000_000, b"dog\n"):
         assert "vectors.txt" in refusal(read, tmp_path, data).faults[0].place
     assert refusal(read, tmp_path, "dog 1 2\n", dimension=300).faults[0].expected == "300"
@@ -91,6 +92,9 @@ def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promis
     np.testing.assert_array_equal(vectors, learn_word_vectors(captions, vocabulary, dimension=50, seed=1))
     with pytest.raises(ValueError, match="at least 1"):
         learn_word_vectors(captions, vocabulary, dimension=0, seed=1)
+    words = Vocabulary.build(["dog cat runs"], threshold=1)
+    counts, number = glove._cooccurrence(["dog cat runs"], words), words.number
+    assert [counts[number["dog"], number[word]] for word in ("dog", "cat", "runs")] == [0, 1, 0.5]
     single = Vocabulary.build(["dog", "cat"], threshold=1)  # no word beside another
     assert not learn_word_vectors(["dog", "cat"], single, dimension=4, seed=0).any()
 
@@ -107,3 +111,70 @@ def test_real_vectors_and_learned_ones_agree_on_neighbours():
     for rows in (unit(given.matrix), unit(learned)):
         near = np.argsort(-rows @ rows[vocabulary.number["red"]])[:9]
         assert len({"blue", "yellow", "green", "orange", "white"} & {vocabulary.words[i] for i in near}) >= 3
+
+
+SPECIAL = ["<pad>", "<unknown>"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("A Dog, running !", ["a", "dog", "running"]),
+        ("the man's T-shirt", ["the", "man", "'s", "t", "shirt"]),
+        ("they don't, can’t", ["they", "do", "n't", "ca", "n't"]),
+        ("3.50 of 1,000 on the 2nd", ["3.50", "of", "1,000", "on", "the", "2nd"]),
+        ("Café ＤＯＧ Straße", ["café", "ｄｏｇ", "straße"]),
+        ("cafe\u0301", ["café"]),
+        ("'quoted' words' end", ["quoted", "words", "end"]),
+        ("a_b #7 %{x} <b>bold</b>", ["a", "b", "7", "x", "b", "bold", "b"]),
+        ("一只狗", ["一只狗"]),
+        ("one\u2028two\x85three\x00four", ["one", "two", "three", "four"]),
+        (". , ! ?", []),
+        ("\u0301" * 10_000, []),
+        ("", []),
+    ],
+)
+def test_captions_become_words(caption, words):
+    assert tokenise(caption) == words
+
+
+def test_the_vocabulary_holds_frequent_words_first_and_captions_become_flat_numbers():
+    vocabulary = Vocabulary.build(["a dog"], threshold=1)
+    tokens = vocabulary.encode(["a dog", "!!", "a cat", "the cat", "dog " * 300])
+    assert tokens.ids[:6].tolist() == [2, 3, 1, 2, 1, 1]
+    assert tokens.lengths.tolist() == [2, 1, 2, 2, 200]
+    assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+    assert tokens.all_unknown().tolist() == [1, 3]
+    assert tokens.unknown_share() == pytest.approx(4 / 207)
+    assert vocabulary.encode(["a dog a dog"], longest=3).lengths.tolist() == [3]
+    known_and_unknown = ["a", "dog"], ["unicorn", "雪", "pad"]
+    assert vocabulary.known_and_unknown("A dog, a unicorn: 雪 🐶 unicorn <pad>") == known_and_unknown
+    assert vocabulary.known_and_unknown("🐶 ?!") == ([], [])
+    captions = ["a dog", "a dog", "a cat", "a bird"]
+    vocabulary = Vocabulary.build(captions, threshold=1)
+    assert vocabulary.words == ["<pad>", "<unknown>", "a", "dog", "bird", "cat"]
+    assert vocabulary.counts == [0, 0, 4, 2, 1, 1]
+    assert Vocabulary.build(captions, threshold=2).words[2:] == ["a", "dog"]
+    assert (PAD, UNKNOWN, len(vocabulary)) == (0, 1, 6)
+    assert refusal(Vocabulary.build, ["a dog", "a cat"]).faults[0].place == "vocabulary"
+    with pytest.raises(ValueError, match="got 0"):
+        Vocabulary.build(["a"], threshold=0)
+    good = {"format": "coder-words-1", "words": [*SPECIAL, "a"], "counts": [0, 0, 4]}
+    changes = [{"format": "other"}, {"words": ["a", "b", "c"]}, {"words": [*SPECIAL, 3]}, {"counts": [1]}]
+    changes += [{"counts": [0, 0, "4"]}, {"words": [*SPECIAL, "a", "a"], "counts": [0, 0, 1, 1]}]
+    for text in (*(json.dumps(good | change) for change in changes), json.dumps(good)[:-1], "[]"):
+        assert refusal(Vocabulary.from_text, text, "words.json").faults[0].place == "words.json"
+
+
+@settings(max_examples=25)
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=8))
+def test_any_text_is_encoded_caption_by_caption_and_a_vocabulary_is_read_back(captions):
+    vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
+    assert Vocabulary.from_text(vocabulary.to_text(), "words.json") == vocabulary
+    tokens = vocabulary.encode(captions)
+    assert len(tokens) == len(captions)
+    for j, caption in enumerate(captions):
+        words = tokenise(caption)
+        assert all(word and not word.isspace() and " " not in word for word in words)
+        numbers = tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]]
+        assert [vocabulary.words[number] for number in numbers] == (words[:200] or ["<unknown>"])

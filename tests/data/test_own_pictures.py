@@ -16,20 +16,15 @@ from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, draw
 from tests.support.precomp_folders import reason, refusal
 
 TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
-ITEMS = [
-    {"id": row, "file_name": f"{row}.jpg", "image_id": row, "caption": f"a ring, {row}"} for row in (0, 1)
-]
+ITEMS = [{"id": n, "file_name": f"{n}.jpg", "image_id": n, "caption": f"a ring, {n}"} for n in (0, 1)]
 OWN_FILES = {  # file, its content, flags
     "semicolons": ("own.csv", "foto;id;sentence\n0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
     "lines": ("own.jsonl", "\n".join(map(json.dumps, ITEMS)), {}),
     "without titles": ("own.tsv", "a ring, 0\t0.jpg\na ring, 1\t1.jpg\n", {}),
     "coco": ("annotations.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
-    "named": (
-        "own.csv",
-        'nr,a.jpg of,was,comment\n0,x,"a ring, 0",-\n1,x,"a ring, 1",-\n',
-        {"image_column": "nr", "caption_column": "was"},
-    ),
 }
+NAMED = 'nr,a.jpg of,was,comment\n0,x,"a ring, 0",-\n1,x,"a ring, 1",-\n'
+OWN_FILES["named"] = ("own.csv", NAMED, {"image_column": "nr", "caption_column": "was"})
 
 
 @pytest.mark.parametrize("case", OWN_FILES)

@@ -5,6 +5,7 @@ import pytest
 
 from coder_core.console.faults import InputError
 from coder_core.data.judgements import OtherSplitError, read_judgements, read_positives
+from tests.support.precomp_folders import assert_refused
 
 NAMES = ["a.jpg", "photos/b.jpg", "c.jpg"]
 OWNER = np.array([0, 1, 0, 2, 1])  # captions 0 and 2 are a.jpg#0 and #1, captions 1 and 4 b.jpg#0 and #1
@@ -16,7 +17,7 @@ def read(folder, text, ids=None):
     return read_positives(path, NAMES, OWNER, None if ids is None else np.array(ids))
 
 
-def test_pairs_are_rows_of_the_split(tmp_path):
+def test_pairs_and_judgements_of_flickr8k_are_rows_of_the_split(tmp_path):
     text = "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n"
     by_id = "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n"  # 10 is a label, 77 of another split
     for lines, ids in ((text, None), (by_id, [10, 20, 40, 30, 50])):
@@ -28,28 +29,24 @@ def test_pairs_are_rows_of_the_split(tmp_path):
     (tmp_path / "positives.tsv").write_text(text)
     pairs = read_judgements(tmp_path / "positives.tsv", NAMES, OWNER).of_texts.tolist()
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]
-
-
-def test_a_name_that_two_images_share_is_refused(tmp_path):
-    path, names = tmp_path / "positives.tsv", ["x/a.jpg", "y/a.jpg", "b.jpg"]
-    path.write_text("a.jpg#0\tb.jpg\n")
-    with pytest.raises(InputError, match=r"positives.tsv line 1"):
-        read_positives(path, names, np.array([0, 1, 2]))
-    path.write_text("x/a.jpg#0\tb.jpg\n")
-    assert read_positives(path, names, np.array([0, 1, 2])).pairs.tolist() == [[0, 2]]
-
-
-EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n"
-CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n"
-
-
-def test_judgements_of_flickr8k(tmp_path):
     experts, crowd = read(tmp_path, EXPERTS), read(tmp_path, CROWD)
     assert (experts.pairs.tolist(), experts.rejected) == ([[0, 1], [2, 2]], 1)
     assert (crowd.pairs.tolist(), crowd.rejected) == ([[0, 1], [0, 2]], 1)
     deviations = [np.std([3, 3, 4]), np.nan, np.mean([np.std([1, 4, 3]), 0])]
     np.testing.assert_allclose(experts.disagreement, [*deviations, np.nan, np.nan])
     assert np.isnan(crowd.disagreement).all()
+
+
+def test_a_name_that_two_images_share_is_refused(tmp_path):
+    path, names = tmp_path / "positives.tsv", ["x/a.jpg", "y/a.jpg", "b.jpg"]
+    path.write_text("a.jpg#0\tb.jpg\n")
+    assert_refused(r"positives.tsv line 1", read_positives, path, names, np.array([0, 1, 2]))
+    path.write_text("x/a.jpg#0\tb.jpg\n")
+    assert read_positives(path, names, np.array([0, 1, 2])).pairs.tolist() == [[0, 2]]
+
+
+EXPERTS = "b.jpg\ta.jpg#0\t3\t3\t4\nb.jpg\ta.jpg#1\t1\t4\t3\nc.jpg\ta.jpg#1\t3\t3\t3\n"
+CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1\t3\t0\n"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_lines_and_counts_that_do_not_fit_are_named(tmp_path, kind, content, lin
     assert fact in reason(tmp_path)
 
 
-def test_only_a_newline_ends_a_caption_and_a_byte_order_mark_is_removed_with_a_note(tmp_path):
+def test_only_a_newline_ends_a_caption_a_mark_is_removed_and_over_200_words_are_cut(tmp_path):
     for inside in "\u2028\u2029\x85\x0b\x0c\x1c\r":
         lines = [f"one{inside}dog", "two dogs", "three dogs", "four dogs"]
         assert read_split(write_split(tmp_path, captions=lines), "train").captions == lines
@@ -50,9 +50,6 @@ def test_only_a_newline_ends_a_caption_and_a_byte_order_mark_is_removed_with_a_n
         split = read_split(write_split(tmp_path, captions=content), "train")
         assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
         assert [fault.severity for fault in split.faults] == ["note"] * notes
-
-
-def test_captions_of_over_200_words_are_cut_and_counted_and_faults_of_all_files_come_together(tmp_path):
     lines = ["one dog", " ".join(["dog"] * 201), "x" * 5000, " ".join(["a"] * 200)]
     split = read_split(write_split(tmp_path, captions=lines), "train")
     assert [len(caption.split()) for caption in split.captions] == [2, 200, 1, 200]

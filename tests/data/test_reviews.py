@@ -65,7 +65,7 @@ def test_a_person_outweighs_the_judges_of_train_also_with_a_verdict_on_the_whole
 CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 
-def test_verdicts_survive_reordering_of_captions_and_images():
+def test_verdicts_survive_reordering_and_images_without_names_are_known_by_their_captions():
     names = ["x.jpg", "y.jpg"]
     verdicts = {
         ("y.jpg", "a cat"): "wrong-caption",
@@ -84,9 +84,6 @@ def test_verdicts_survive_reordering_of_captions_and_images():
     judged = module.judge_split(verdicts, names, CAPTIONS, OWNER, 2)
     assert judged.labels.tolist() == ["", "duplicate", "label-right"]
     assert (judged.rows("duplicate").tolist(), judged.elsewhere) == ([1], 0)
-
-
-def test_images_without_names_are_known_by_their_captions():
     keys = module.image_keys(None, CAPTIONS, OWNER, 2)
     for names in (["image 0", "image 1"], ["0", "1"], ["x", "x"]):  # row numbers, a name of two images
         assert module.image_keys(names, CAPTIONS, OWNER, 2) == keys
@@ -100,8 +97,7 @@ def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, c
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(lines[0] + b"\n" + lines[1][:cut])
-    faults = read_reviews(path).faults
-    assert [fault.place for fault in faults] == [f"{path} line 2"] * (cut is not None)
+    assert [fault.place for fault in read_reviews(path).faults] == [f"{path} line 2"] * (cut is not None)
     written(path, review("a bird"))
     captions = [each.caption for each in read_reviews(path).standing]
     assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
@@ -156,9 +152,7 @@ def test_hostile_text_comes_back_as_it_was_and_what_is_refused_is_not_written(tm
     assert "key note" in refusal(append_review, path, long).faults[0].found
     link, none = tmp_path / "link.jsonl", tmp_path / "none.jsonl"
     link.symlink_to(none)
-    assert refusal(append_review, link, review()).faults[0].place == str(
-        link
-    )  # nothing is written through it
+    assert refusal(append_review, link, review()).faults[0].place == str(link)  # nothing goes through it
     assert refusal(read_reviews, none).faults[0].place == str(none)
     assert read_reviews(path).all == (given,), "what is refused is not written"
 
@@ -223,12 +217,10 @@ def test_merging_follows_the_order_of_each_file_where_the_clock_went_back(tmp_pa
     elsewhere = Review("y.jpg", "a cat", "duplicate", "ben", time="2026-01-01T10:30:00Z")
     one = read_reviews(written(tmp_path / "a.jsonl", first, second, third))
     two = read_reviews(written(tmp_path / "b.jsonl", second, elsewhere, third))
-    for files, ids in (
-        ([one, module.Reviews()], [first, second, third]),
-        ([two, one], [first, second, elsewhere, third]),
-    ):
+    in_order = [first, second, elsewhere, third]
+    for files, reviews in (([one, module.Reviews()], [first, second, third]), ([two, one], in_order)):
         merged = module.parse_reviews(module.merge(files).encode(), "merged")
-        assert [line.id for line in merged.all] == [line.id for line in ids]
+        assert [line.id for line in merged.all] == [line.id for line in reviews]
         assert merged.verdicts[PAIR] == "wrong-caption"
     assert "ids " in refusal(module.merge, [one, module.Reviews(lines=one.lines[::-1])]).faults[0].place
 

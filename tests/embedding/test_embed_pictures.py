@@ -172,9 +172,7 @@ def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
 
-def test_sigterm_ends_with_3_and_the_next_command_says_what_it_continues(
-    models, pictures, whole, tmp_path, monkeypatch, capsys
-):
+def test_sigterm_ends_with_3_and_it_goes_on_there(models, pictures, whole, tmp_path, monkeypatch, capsys):
     put = resumable.BlockArrays.put
 
     def put_and_terminate(arrays, number, *arguments):
@@ -217,9 +215,7 @@ def test_a_decoding_worker_ends_with_a_command_that_is_killed(tmp_path):
         assert status == ended
 
 
-def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_request(
-    models, pictures, whole, tmp_path, capsys
-):
+def test_broken_pictures_are_named_at_the_end_or_left_out(models, pictures, whole, tmp_path, capsys):
     data = shutil.copytree(pictures, tmp_path / "data")
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
@@ -246,9 +242,8 @@ def test_broken_pictures_are_named_after_all_else_is_done_and_left_out_on_reques
 
 
 @pytest.mark.parametrize(("layout", "workers"), [("parquet", 2), ("webdataset", 0)])
-def test_packed_pictures_are_embedded_where_they_are_whatever_the_workers_and_the_batch(
-    layout, workers, models, whole, tmp_path
-):
+def test_packed_pictures_are_embedded_where_they_are(layout, workers, models, whole, tmp_path):
+    """Whatever the workers and the batch."""
     LAYOUTS[layout](tmp_path / "data")
     flags = f"--workers={workers}", "--batch-size=5"
     assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", *flags) == 0

@@ -3,7 +3,6 @@
 import itertools
 import json
 import shutil
-import signal
 from collections import namedtuple
 
 import numpy as np
@@ -105,9 +104,7 @@ def test_training_reads_them(base, tmp_path):
         assert culprit in str(refusal(load_region_tower, about | changes, "tiny"))
 
 
-def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
-    base, whole, tmp_path, monkeypatch, capsys
-):
+def test_it_goes_on_where_it_was_killed(base, whole, tmp_path, monkeypatch, capsys):
     blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
 
     def until_killed(*arguments):
@@ -134,26 +131,6 @@ def test_it_goes_on_where_it_was_killed_and_leaves_finished_splits_alone(
     (out / "tower.json").unlink()
     assert extract(base, out, "--grid=2") == 1
     assert "dev_ims.npy: " in capsys.readouterr().err
-
-
-def test_sigterm_ends_with_3_and_the_next_command_says_what_it_continues(
-    base, whole, tmp_path, monkeypatch, capsys
-):
-    encode, calls = regions.RegionFolder._encode, itertools.count(1)
-
-    def encode_and_terminate(*arguments):
-        if next(calls) == 2:
-            signal.raise_signal(signal.SIGTERM)
-        return encode(*arguments)
-
-    flags = ["--grid=2", "--splits", "train"]
-    with monkeypatch.context() as patch:
-        patch.setattr(regions.RegionFolder, "_encode", encode_and_terminate)
-        assert extract(base, tmp_path, *flags) == 3
-    assert "stopped after 4 of 6 train pictures, saved." in capsys.readouterr().out
-    assert extract(base, tmp_path, *flags) == 0
-    assert "4 of 6 pictures are finished" in " ".join(capsys.readouterr().out.split())
-    np.testing.assert_array_equal(arrays(tmp_path)[0], arrays(whole)[0])
 
 
 def test_broken_pictures_and_a_disk_without_room(base, whole, tmp_path, monkeypatch, capsys):

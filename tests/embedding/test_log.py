@@ -7,7 +7,7 @@ from PIL import Image
 
 import coder_core
 from coder_core.api import open_run
-from coder_core.console.faults import InputError
+from tests.support.precomp_folders import refusal
 
 CAPTIONS = [f"a thing that is number {number}" for number in range(6)]
 
@@ -17,7 +17,7 @@ def rows(seed=0, images=3, texts=6):
     return [torch.randn(count, 4, generator=generator) * 5 for count in (images, texts)]
 
 
-def test_epochs_of_a_loop_become_a_run_with_curves_pictures_and_settings(tmp_path):
+def test_epochs_of_a_loop_become_a_run_also_with_owners_and_by_name(tmp_path, monkeypatch):
     pictures = [tmp_path / f"{number}.jpg" for number in range(3)]
     for picture in pictures:
         Image.new("RGB", (8, 8)).save(picture)
@@ -36,15 +36,11 @@ def test_epochs_of_a_loop_become_a_run_with_curves_pictures_and_settings(tmp_pat
     assert run.history["metrics.rsum"].iloc[-1] == metrics["rsum"]
     assert run.picture("dev", 1) is not None
     assert run.summary.origin["files"]["lr"] == "0.1"
-
-
-def test_owners_may_be_given_and_a_name_is_a_folder_of_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images, texts = rows()
     owners = torch.tensor([2, 1, 1, 0, 0, 0])
-    coder_core.log_split(
-        "mine", "test", images.double().numpy(), texts, captions=CAPTIONS, image_of_text=owners
-    )
+    named = {"captions": CAPTIONS, "image_of_text": owners}
+    coder_core.log_split("mine", "test", images.double().numpy(), texts, **named)
     run = open_run(tmp_path / "checkpoints" / "mine")
     assert run.image_of_text("test").tolist() == owners.tolist()
     assert run.history.empty
@@ -69,14 +65,7 @@ def test_owners_may_be_given_and_a_name_is_a_folder_of_runs(tmp_path, monkeypatc
 def test_mistakes_are_named_and_write_nothing(change, where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images, texts = rows()
-    arguments = {
-        "run": "mine",
-        "split": "dev",
-        "images": images,
-        "texts": texts,
-        "captions": CAPTIONS,
-    } | change
-    with pytest.raises(InputError) as refused:
-        coder_core.log_split(**arguments)
-    assert refused.value.faults[0].place.startswith(where)
+    arguments = {"run": "mine", "split": "dev", "images": images, "texts": texts, "captions": CAPTIONS}
+    refused = refusal(coder_core.log_split, **arguments | change)
+    assert refused.faults[0].place.startswith(where)
     assert list(tmp_path.iterdir()) == []

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation import bootstrap
-from coder_core.evaluation.bootstrap import (
-    Hits,
-    count_hits,
-    difference,
-    differences,
-    recall_intervals,
-    recall_sum,
-)
+from coder_core.evaluation.bootstrap import count_hits, difference, differences, recall_intervals, recall_sum
 
 
 def random_ranks(seed, images=30, better=0):
@@ -35,7 +28,7 @@ def loops(images, image_ranks, text_ranks, owner):
     return float(total)
 
 
-def test_by_hand():
+def test_by_hand_and_a_draw_without_a_query_of_a_slice_is_left_out():
     """Image 0 found at rank 1, image 1 at rank 6; three captions at ranks 1, 3 and 20."""
     counted = count_hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
     assert counted.hits.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
@@ -43,6 +36,13 @@ def test_by_hand():
     expected = 100 * (1 / 2 + 1 / 2 + 1 + 1 / 3 + 2 / 3 + 2 / 3)
     assert recall_sum(np.ones((1, 2)), counted).tolist() == pytest.approx([expected])
     assert recall_sum(np.array([[2.0, 0.0]]), counted).tolist() == pytest.approx([100 * (3 + 1 / 2 + 1 + 1)])
+    # All of the slice is found, among images that it leaves without queries: no draw can find less
+    for images in (1, 2, 3):
+        counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
+        intervals = recall_intervals(counted)[:, 1:]
+        np.testing.assert_array_equal(intervals, [[100.0, 100.0]] * 6 + [[600.0, 600.0]])
+        change = differences(counted, bootstrap.Hits(0 * counted.hits, counted.queries))["rsum"]
+        assert (change.low, change.high) == (600, 600)
 
 
 def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
@@ -61,7 +61,7 @@ def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
     assert not actual.seeds
 
 
-def test_what_is_hard_for_both_cancels_out():
+def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_seeds_widen():
     """Paired: the same run twice differs by nothing in every draw, however few images there are."""
     ranks = random_ranks(3)
     one, another = count_hits(*ranks), count_hits(*random_ranks(8))
@@ -73,18 +73,12 @@ def test_what_is_hard_for_both_cancels_out():
     for compare in (lambda: difference([one], [elsewhere]), lambda: differences(one, elsewhere)):
         with pytest.raises(ValueError, match="different captions"):
             compare()
-
-
-def test_a_large_difference_is_beyond_noise_and_a_small_one_is_not():
     ranks = random_ranks(4, images=200)
     base, large = count_hits(*ranks), count_hits(*random_ranks(4, images=200, better=8))
     ranks[0][0] = 0
     changes = (difference([counted], [base]).beyond_noise for counted in (large, count_hits(*ranks)))
     assert list(changes) == [True, False]
-
-
-def test_seeds_widen_the_interval():
-    """Two seeds that differ a lot: with them drawn as well, less is certain."""
+    # Two seeds that differ a lot: with them drawn as well, less is certain
     good, bad, base = (count_hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
     one = difference([good, bad], [base])
     both = difference([good, bad], [base, base])
@@ -116,14 +110,3 @@ def test_the_seven_differences_of_one_pass(monkeypatch):
     ends = recall_intervals(runs[0])  # equal hits are drawn together now
     np.testing.assert_allclose(ends[:, 0], alone[:, 0], atol=1e-9)
     assert (abs(ends - alone)[:, 1:] < 0.1 * (alone[:, 2:] - alone[:, 1:2])).all()
-
-
-def test_a_draw_without_a_query_of_a_slice_of_few_images_is_left_out():
-    """All of the slice is found, among images that it leaves without queries: no draw can find less."""
-    for images in (1, 2, 3):
-        counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
-        np.testing.assert_array_equal(
-            recall_intervals(counted)[:, 1:], [[100.0, 100.0]] * 6 + [[600.0, 600.0]]
-        )
-        change = differences(counted, Hits(0 * counted.hits, counted.queries))["rsum"]
-        assert (change.low, change.high) == (600, 600)

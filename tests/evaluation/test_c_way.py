@@ -95,7 +95,7 @@ def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(di
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
-def test_a_small_split_is_said():
+def test_options_are_different_and_as_likely_everywhere_and_a_small_split_is_said():
     scored = small()
     owner = scored.image_of_text.numpy()
     assert most_options(owner, 12, "t2i") == 12
@@ -107,9 +107,6 @@ def test_a_small_split_is_said():
     ):
         with pytest.raises(InputError, match=message):
             c_way_accuracy(scored, options, way, repeats=repeats)
-
-
-def test_options_are_different_in_range_and_as_likely_everywhere():
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):

@@ -1,33 +1,20 @@
-"""nDCG, MRR, MAP, recall and success of graded judgements against loops, and against pytrec_eval where it is installed."""
+"""Metrics of graded judgements and of positives beyond the labels, against loops and the programs of others."""
+
+import warnings
 
 import numpy as np
 import pytest
 
+from coder_core.evaluation.extended import extended_metrics
 from coder_core.evaluation.graded import LISTED, graded_values, judged_ranks, parse_metric
 from coder_core.evaluation.recall import ensemble_metrics, five_fold
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
 from tests.reference.graded import label_means, metric, order_of
 
-NAMES = [
-    "ndcg@1",
-    "ndcg@10",
-    "ndcg",
-    "mrr@10",
-    "mrr",
-    "map",
-    "recall@5",
-    "recall@100",
-    "success@1",
-    "success@10",
-]
 TREC = {"ndcg@10": "ndcg_cut_10", "ndcg": "ndcg", "mrr": "recip_rank", "map": "map"}
-TREC |= {
-    "recall@5": "recall_5",
-    "recall@100": "recall_100",
-    "success@1": "success_1",
-    "success@10": "success_10",
-}
+TREC |= {name: name.replace("@", "_") for name in ("recall@5", "recall@100", "success@1", "success@10")}
+NAMES = ["ndcg@1", "mrr@10", *TREC]
 
 
 def judged(seed):
@@ -42,12 +29,10 @@ def judged(seed):
     tiles = score_tiles([EmbeddingPair(*sides)], rng.integers(0, n, m))
     grades = {}
     for way, (queries, documents) in {"i2t": (n, m), "t2i": (m, n)}.items():
-        grades[way] = {
-            query: {
-                int(rng.integers(-1, documents)): int(rng.integers(-1, 4)) for _ in range(rng.integers(1, 30))
-            }
-            for query in range(0, queries, 2)
-        }
+        grades[way] = {query: {} for query in range(0, queries, 2)}
+        for of_query in grades[way].values():
+            for _ in range(rng.integers(1, 30)):
+                of_query[int(rng.integers(-1, documents))] = int(rng.integers(-1, 4))
     return tiles, grades
 
 
@@ -85,10 +70,8 @@ def test_graded_metrics_equal_those_of_trec_eval(seed):
             order = order_of(scores, grades[query])
             runs[str(query)] = {str(document): float(-place) for place, document in enumerate(order)}
         qrels = {str(q): {str(d): g for d, g in of_query.items()} for q, of_query in grades.items()}
-        evaluator = theirs.RelevanceEvaluator(
-            qrels, {"ndcg", "ndcg_cut", "recip_rank", "map", "recall", "success"}
-        )
-        expected = evaluator.evaluate(runs)
+        measures = {"ndcg", "ndcg_cut", "recip_rank", "map", "recall", "success"}
+        expected = theirs.RelevanceEvaluator(qrels, measures).evaluate(runs)
         for name, key in TREC.items():
             of_queries = [expected[str(query)][key] for query in queries.tolist()]
             assert values[:, NAMES.index(name)] == pytest.approx(of_queries, abs=1e-9)
@@ -120,3 +103,78 @@ def test_mrr_and_ndcg_of_the_labels_follow_the_loops_in_ensembles_and_in_folds(t
 def test_other_names_are_no_metrics(text):
     with pytest.raises(ValueError, match=text):
         parse_metric(text)
+
+
+def by_loops(scores, positives, way):
+    """scores (n, m); positives (text, image)."""
+    of_query = {}
+    for text, image in positives:
+        query, answer = (image, text) if way == "i2t" else (text, image)
+        of_query.setdefault(query, set()).add(answer)
+    rows = scores if way == "i2t" else scores.T
+    maps, precisions, recalls = [], [], {1: [], 5: [], 10: []}
+    for query, answers in of_query.items():
+        order = sorted(range(rows.shape[1]), key=lambda j: (-rows[query, j], j in answers, j))
+        hits, r = [j in answers for j in order], len(answers)
+        maps.append(sum(sum(hits[:i]) / i for i in range(1, r + 1) if hits[i - 1]) / r)
+        precisions.append(sum(hits[:r]) / r)
+        for k, successes in recalls.items():
+            successes.append(any(hits[:k]))
+    values = {"map_at_r": maps, "r_precision": precisions}
+    values |= {f"extended_r{k}": successes for k, successes in recalls.items()}
+    return {f"{way}_{name}": 100 * np.mean(numbers) for name, numbers in values.items()}
+
+
+def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
+    """R@1 of 100 and mAP@R far below it: what ECCV Caption was made to show. Four images fit all captions."""
+    everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
+    labels = np.stack([np.arange(20), np.arange(20)], 1)
+    tiles = score_tiles([ScoreMatrix(np.eye(20, dtype=np.float32))], np.arange(20))
+    metrics = extended_metrics(tiles, np.concatenate([labels, everything]))
+    assert metrics["t2i_extended_r1"] == 100
+    assert metrics["t2i_map_at_r"] < 60
+    elsewhere = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)  # all scores equal: none is found
+    tiles = score_tiles([ScoreMatrix(np.zeros((12, 12), np.float32))], np.arange(12))
+    assert set(extended_metrics(tiles, elsewhere).values()) == {0.0}
+
+
+def test_the_program_of_eccv_caption_agrees():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ujson is not there
+        from eccv_caption import _metrics as theirs
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(-1, 1, (15, 40)).astype(np.float32)
+    owner = np.arange(40) % 15
+    extra = np.stack([rng.integers(0, 40, 50), rng.integers(0, 15, 50)], 1)
+    positives = np.concatenate([np.stack([np.arange(40), owner], 1), extra])
+    ours = extended_metrics(score_tiles([ScoreMatrix(scores)], owner), positives)
+    for way, rows, query, answer in (("i2t", scores, 1, 0), ("t2i", scores.T, 0, 1)):
+        retrieved = {q: np.argsort(-rows[q], kind="stable").tolist() for q in range(len(rows))}
+        truths = {q: np.unique(positives[positives[:, query] == q, answer]).tolist() for q in retrieved}
+        expected = theirs.compute_eccv_metrics(retrieved, truths)
+        values = {"map_at_r": expected["eccv_map_at_r"], "r_precision": expected["eccv_rprecision"]}
+        values |= {"extended_r1": expected["eccv_r1"]}
+        values |= {"extended_r5": theirs.compute_r_at_k(retrieved, truths, K=5)}
+        for name, value in values.items():
+            assert ours[f"{way}_{name}"] == pytest.approx(100 * value)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_metrics_equal_those_of_loops_and_ties_count_against_positives(seed):
+    """Distinct scores for the first two seeds. Of the others more candidates than are listed score like the last of the
+    list, and positives beyond the labels are among them."""
+    rng = np.random.default_rng(seed)
+    n, m, levels = rng.integers(2, 40), rng.integers(2, 60), 1000 if seed < 2 else rng.integers(1, 4)
+    if seed % 2:
+        sources = [ScoreMatrix(rng.integers(0, levels, (n, m)).astype(np.float32))]
+    else:
+        sources = [EmbeddingPair(*(rng.integers(0, levels, (rows, 3)).astype(np.float32) for rows in (n, m)))]
+    owner = rng.integers(0, n, m)
+    labels = np.stack([np.arange(m), owner], 1)
+    extra = np.stack([rng.integers(0, m, 2 * m), rng.integers(0, n, 2 * m)], 1)
+    positives = np.concatenate([labels, extra, extra[:5]])
+    positives = positives[positives[:, 1] < max(1, n - 1)]  # the last image has none
+    tiles = score_tiles(sources, owner)
+    scores, pairs = tiles.exact(EVERY, EVERY).numpy(), set(map(tuple, positives.tolist()))
+    expected = by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i")
+    assert extended_metrics(tiles, positives) == pytest.approx(expected)

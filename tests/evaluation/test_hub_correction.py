@@ -8,14 +8,14 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, mixture
 from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import every_score
+from tests.support.run_folders import unit
 
 
 def unit_rows(random, count, size):
-    rows = random.standard_normal((count, size)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit(random.standard_normal((count, size)))
 
 
-def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries():
+def test_a_bias_is_the_mean_of_the_k_largest_scores_and_ranks_as_corrected_matrices_do():
     random = np.random.default_rng(0)
     wide, narrow = ((unit_rows(random, 30, size), unit_rows(random, 50, size)) for size in (8, 4))
     pairs = mixture(*wide, narrow, 0.9)
@@ -28,9 +28,6 @@ def test_a_bias_is_the_mean_of_the_k_largest_scores_with_the_reference_queries()
     for k in (0, 51):
         with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
             hub_biases(pairs, (k,))
-
-
-def test_one_set_of_scores_ranks_both_directions_as_two_corrected_matrices_do():
     random = np.random.default_rng(1)
     images, texts, owner = unit_rows(random, 40, 6), unit_rows(random, 120, 6), np.arange(120) % 40
     image_bias, text_bias = random.random(40).astype(np.float32), random.random(120).astype(np.float32)

@@ -15,6 +15,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import brute_ranks, score
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 
@@ -77,10 +78,8 @@ def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
 
 def test_a_collapsed_model_never_looks_good():
     """All scores equal: every foreign candidate stands above; among equals the own one is listed last."""
-    actual, good = (
-        ranks(np.full((40, 50), 0.1), np.full((80, 50), 0.1), np.arange(80) % 40, ties=ties)
-        for ties in ("pessimistic", "optimistic")
-    )
+    same = np.full((40, 50), 0.1), np.full((80, 50), 0.1), np.arange(80) % 40
+    actual, good = (ranks(*same, ties=ties) for ties in ("pessimistic", "optimistic"))
     assert (set(actual.image_ranks), set(actual.text_ranks), set(good.text_ranks)) == ({78}, {39}, {0})
     level = rank(score_tiles([ScoreMatrix(np.zeros((3, 3), np.float32))], np.arange(3)))
     assert level.image_ranks.tolist() == level.text_ranks.tolist() == [2, 2, 2]
@@ -100,10 +99,8 @@ def test_any_number_of_captions_an_image(counts, seed, repeat):
 def whole_numbers(width, random):
     """Small integers, tenths of them or their directions; with zero rows, duplicates, and questions of zeros alone."""
     n, m, largest = random.integers(1, 13), random.integers(1, 41), random.choice([1, 2, 9])
-    images, texts = (
-        random.integers(-largest, largest + 1, (count, width)) * np.float32(random.choice([1, 0.1]))
-        for count in (n, m)
-    )
+    sides = (random.integers(-largest, largest + 1, (count, width)) for count in (n, m))
+    images, texts = (rows * np.float32(random.choice([1, 0.1])) for rows in sides)
     for rows in (images, texts):
         kind = random.integers(6)
         if kind == 0:
@@ -130,10 +127,8 @@ def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
         scores, lists = exact(images, texts), ranks(images, texts, owner)
         assert lists.image_best.dtype == lists.text_best.dtype == np.int32
         is_own_image = owner[None] == np.arange(len(images))[:, None]
-        for matrix, is_own, best in (
-            (scores, is_own_image, lists.image_best),
-            (scores.T, is_own_image.T, lists.text_best),
-        ):
+        sides = (scores, is_own_image, lists.image_best), (scores.T, is_own_image.T, lists.text_best)
+        for matrix, is_own, best in sides:
             order = np.lexsort((np.broadcast_to(np.arange(matrix.shape[1]), matrix.shape), is_own, -matrix))
             np.testing.assert_array_equal(best, order[:, :10])
 
@@ -170,14 +165,11 @@ def test_what_cannot_be_ranked_is_refused():
         for value in (np.nan, np.inf, -np.inf):
             problem = embeddings(20, 50, 8, 1)
             problem[side][17, 3] = value
-            with pytest.raises(InputError, match=r"row.* 17 "):
-                ranks(*problem)
+            assert_refused(r"row.* 17 ", ranks, *problem)
     wrong = {"row 3: ": [0, 1, 2, 3], "row 2: ": [0, 1, -1, 0], "shape": [0, 1], "float": [0.5] * 4}
     for fact, owner in wrong.items():
-        with pytest.raises(InputError, match=fact):
-            ranks(np.eye(3), np.eye(4, 3), owner)
-    with pytest.raises(InputError, match="width"):
-        ranks(np.eye(3), np.ones((4, 2)), [0, 1, 2, 0])
+        assert_refused(fact, ranks, np.eye(3), np.eye(4, 3), owner)
+    assert_refused("width", ranks, np.eye(3), np.ones((4, 2)), [0, 1, 2, 0])
     for value in (np.nan, np.inf, -np.inf):
         scores = np.zeros((4, 8), np.float32)
         scores[2, 5] = value
@@ -199,9 +191,8 @@ def assert_same(ranks, expected):
 @pytest.fixture(params=[(1, 1), (7, 13), (1024, 5120)])
 def _tile_size(request, monkeypatch):
     rows, columns = request.param
-    sizes = {"_ROWS": rows, "_COLUMNS": columns, "_LISTED_ROWS": rows, "_EXACT_PAIRS": rows}
-    for name, size in sizes.items():
-        monkeypatch.setattr(ranking, name, size)
+    for name in ("_ROWS", "_COLUMNS", "_LISTED_ROWS", "_EXACT_PAIRS"):
+        monkeypatch.setattr(ranking, name, columns if name == "_COLUMNS" else rows)
 
 
 @pytest.mark.usefixtures("_tile_size")

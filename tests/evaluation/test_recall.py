@@ -1,15 +1,18 @@
-"""The metrics: the worked example, an independent implementation (torchmetrics), five folds."""
+"""The metrics: the worked example, an independent implementation (torchmetrics), five folds; MD and both distributions."""
 
 import numpy as np
 import pytest
 import torch
 
 from coder_core.console.faults import InputError
+from coder_core.evaluation import separation as maths
+from coder_core.evaluation import sources
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
 from tests.reference.graded import label_means
+from tests.reference.ranking import every_score
 from tests.support.run_folders import unit
 
 
@@ -21,7 +24,7 @@ def correlated(n, m, seed, noise=0.6):
     return unit(images), unit(texts), owner
 
 
-def test_median_ranks_and_ties_by_hand():
+def test_median_ranks_and_ties_by_hand_and_five_folds_average_each():
     """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
     metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
     assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
@@ -32,32 +35,6 @@ def test_median_ranks_and_ties_by_hand():
     assert metrics["i2t_r1"] == metrics["t2i_r1"] == 0
     assert metrics["i2t_ties"] == metrics["t2i_ties"] == 100
     assert retrieval_metrics(*same, ties="optimistic")["i2t_r1"] == 100
-
-
-def test_recall_and_ranks_agree_with_torchmetrics():
-    from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR  # it imports all of torchmetrics
-
-    images, texts, owner = correlated(40, 130, seed=1)
-    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
-    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0
-    metrics = retrieval_metrics(images, texts, owner)
-    ranked = rank(score_tiles([EmbeddingPair(images, texts)], owner))
-    numbers = torch.arange(40)[:, None], torch.arange(130)[None]
-    for way, query, ranks in zip(
-        ("i2t", "t2i"), numbers, (ranked.image_ranks, ranked.text_ranks), strict=True
-    ):
-        queries = {"indexes": query.expand(40, 130)}
-        recalls = [100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries)) for k in (1, 5, 10)]
-        assert [metrics[f"{way}_r{k}"] for k in (1, 5, 10)] == pytest.approx(recalls, abs=1e-4)
-        reciprocal = 100 * float(RetrievalMRR()(scores, relevant, **queries))
-        assert (
-            metrics[f"{way}_mrr"]
-            == pytest.approx(100 * np.mean(1 / (ranks + 1)))
-            == pytest.approx(reciprocal)
-        )
-
-
-def test_five_folds_average_each_fold():
     images, texts, owner = correlated(55, 180, seed=4)
     folds = []
     for rows in np.arange(50).reshape(5, 10):
@@ -69,6 +46,25 @@ def test_five_folds_average_each_fold():
     assert actual == pytest.approx({name: np.mean([metrics[name] for metrics in folds]) for name in folds[0]})
     recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
     assert actual["rsum"] == pytest.approx(sum(recalls))
+
+
+def test_recall_and_ranks_agree_with_torchmetrics():
+    from torchmetrics.retrieval import RetrievalHitRate, RetrievalMRR  # it imports all of torchmetrics
+
+    images, texts, owner = correlated(40, 130, seed=1)
+    relevant = torch.from_numpy(owner[None] == np.arange(40)[:, None])
+    scores = torch.from_numpy(images @ texts.T) + 2  # torchmetrics wants them above 0
+    metrics = retrieval_metrics(images, texts, owner)
+    ranked = rank(score_tiles([EmbeddingPair(images, texts)], owner))
+    numbers = torch.arange(40)[:, None], torch.arange(130)[None]
+    both = ranked.image_ranks, ranked.text_ranks
+    for way, query, ranks in zip(("i2t", "t2i"), numbers, both, strict=True):
+        queries = {"indexes": query.expand(40, 130)}
+        recalls = [100 * float(RetrievalHitRate(top_k=k)(scores, relevant, **queries)) for k in (1, 5, 10)]
+        assert [metrics[f"{way}_r{k}"] for k in (1, 5, 10)] == pytest.approx(recalls, abs=1e-4)
+        reciprocal = 100 * float(RetrievalMRR()(scores, relevant, **queries))
+        assert metrics[f"{way}_mrr"] == pytest.approx(100 * np.mean(1 / (ranks + 1)))
+        assert metrics[f"{way}_mrr"] == pytest.approx(reciprocal)
 
 
 @pytest.mark.parametrize("images", [41, 2])
@@ -94,9 +90,55 @@ def test_metrics_of_a_matrix_are_those_of_its_embeddings_and_too_small_splits_ar
     metrics = [ensemble_metrics(mixed, owner) | five_fold(mixed, owner, size=2) for mixed in mixtures]
     for mixed in metrics[1:]:
         assert mixed == pytest.approx(metrics[0])
-    for evaluate, size, fact in (
-        (five_fold, 40, "at least 5,000"),
-        (half_metrics, 1, "1 image; expected at least 2"),
-    ):
-        with pytest.raises(InputError, match=fact):
-            evaluate([EmbeddingPair(np.eye(size), np.eye(size))], np.arange(size))
+    with pytest.raises(InputError, match="at least 5,000"):
+        five_fold([EmbeddingPair(np.eye(40), np.eye(40))], np.arange(40))
+    with pytest.raises(InputError, match="1 image; expected at least 2"):
+        half_metrics([EmbeddingPair(np.eye(1), np.eye(1))], np.arange(1))
+
+
+@pytest.fixture(params=[sources.TILE_ELEMENTS, 150])
+def _tiles(request, monkeypatch):
+    for module in (maths, sources):
+        monkeypatch.setattr(module, "TILE_ELEMENTS", request.param)
+
+
+def two_branches():
+    """Twenty images and seventy captions in a wide branch and a narrow one, mixed 0.7 to 0.3; owners and all scores."""
+    v, w, owner = correlated(20, 70, seed=0)
+    vc, wc, _ = correlated(20, 70, seed=1)
+    pairs = [EmbeddingPair(v, w, 0.7), EmbeddingPair(vc[:, :9], wc[:, :9], 0.3)]
+    return pairs, owner, every_score([(pair.image, pair.text, pair.weight) for pair in pairs])
+
+
+@pytest.mark.usefixtures("_tiles")
+def test_the_means_and_counts_of_a_mixture_agree_with_loops():
+    pairs, owner, scores = two_branches()
+    is_own = owner == np.arange(20)[:, None]
+    expected = scores[is_own].mean(), scores[~is_own].mean()
+    for kinds in (pairs, [ScoreMatrix(scores)]):
+        means = maths.separation(kinds, owner)
+        assert (means.positive, means.negative) == pytest.approx(expected, abs=1e-12)
+        assert means.mean_distance == pytest.approx(expected[0] - expected[1], abs=1e-12)
+    counts = {True: np.zeros(maths.BINS, int), False: np.zeros(maths.BINS, int)}
+    for i in range(20):
+        for j in range(70):
+            counts[bool(owner[j] == i)][int((scores[i, j] + 1) * maths.BINS / 2)] += 1
+    for kinds in (pairs, [ScoreMatrix(scores)]):
+        histograms = maths.distributions(kinds, owner)
+        np.testing.assert_array_equal(histograms.positive, counts[True])
+        np.testing.assert_array_equal(histograms.negative, counts[False])
+    assert (histograms.images, histograms.of_images) == (20, 20)
+    part = maths.distributions(pairs, owner, pairs=5 * 70)
+    assert part.images == 5
+    assert part.positive.sum() + part.negative.sum() == 5 * 70
+
+
+def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble():
+    pairs, owner, _ = two_branches()
+    first, second = pairs
+    mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)
+    assert mixed["md"] == pytest.approx(maths.separation(pairs, owner).mean_distance)
+    assert ensemble_metrics(pairs, owner)["md"] == pytest.approx(mixed["md"])
+    alone = np.eye(1, 3), np.eye(2, 3), np.zeros(2, np.int64)  # one image: there are no other pairs
+    assert np.isnan(maths.separation([EmbeddingPair(*alone[:2])], alone[2]).negative)
+    assert "md" not in retrieval_metrics(*alone)

@@ -5,13 +5,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from coder_core.console.faults import InputError
 from coder_core.geometry import kmeans
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings, Method
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 TILE = "TILE_ELEMENTS"
@@ -59,7 +59,7 @@ def test_the_principal_plane_is_that_of_an_svd(monkeypatch):
     assert shares == (1.0, 0.0)
 
 
-def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch):
+def test_nearest_neighbours_are_those_of_the_whole_matrix_and_place_a_point(monkeypatch):
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not come before the point itself
     monkeypatch.setattr(layouts, TILE, 11 * len(rows))
@@ -71,6 +71,11 @@ def test_nearest_neighbours_are_those_of_the_whole_matrix(monkeypatch):
     assert not distances[:, 0].any()
     _, apart = nearest(rows[:4], rows[10:], 3)
     np.testing.assert_allclose(apart, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
+    rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
+    plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
+    placed = layouts.place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
+    assert placed[0, 0] < 1
+    assert placed[1, 0] == pytest.approx(5, abs=1e-4)
 
 
 def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
@@ -148,32 +153,20 @@ def test_what_cannot_be_laid_out_is_refused_and_too_large_a_perplexity_lowered(m
     few = Points(same.images[:1], same.texts[:2])
     none = Points(same.images, same.texts[:0])
     many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
-    for points, choice, fact in (
-        (same, LayoutSettings("umap"), "collapsed"),
-        (few, LayoutSettings("tsne"), r"at least 4. Take PCA"),
-        (none, LayoutSettings("pca", modalities="captions"), "at least 1"),
-        (many, LayoutSettings("tsne"), "6,001 points"),
-    ):
-        with pytest.raises(InputError, match=fact):
-            lay_out(points, choice)
+    captions = LayoutSettings("pca", modalities="captions")
+    refused = [(same, LayoutSettings("umap"), "collapsed"), (none, captions, "at least 1")]
+    refused += [(few, LayoutSettings("tsne"), r"at least 4. Take PCA")]
+    for points, choice, fact in [*refused, (many, LayoutSettings("tsne"), "6,001 points")]:
+        assert_refused(fact, lay_out, points, choice)
     planes = [lay_out(points, LayoutSettings("pca")).plane for points in (same, few)]
     assert not planes[0].any()
     assert planes[1].shape == (3, 2)
     wrong = {"method": "mds", "neighbours": 1, "min_distance": 2.0, "perplexity": float("nan"), "seed": -1}
     for name, value in wrong.items():
-        with pytest.raises(InputError, match=f"--{name.replace('_', '-')}"):
-            LayoutSettings(**{name: value})
+        assert_refused(f"--{name.replace('_', '-')}", LayoutSettings, **{name: value})
     assert layouts.usable_perplexity(30, 12) == pytest.approx(11 / 3)
     monkeypatch.setattr(layouts, "ITERATIONS", 250)
     assert "perplexity 30 " in lay_out(cloud(4), LayoutSettings("tsne")).notes[0]
-
-
-def test_a_point_is_placed_nearest_to_its_nearest_neighbour():
-    rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
-    plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
-    placed = layouts.place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
-    assert placed[0, 0] < 1
-    assert placed[1, 0] == pytest.approx(5, abs=1e-4)
 
 
 def test_a_stratified_draw_is_random_proportional_and_complete():
@@ -196,8 +189,7 @@ def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused(monke
     np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-5)
     assert (np.diff([done / total for done, total, _ in seen]) >= 0).all()
     for count, fact in ((61, "--clusters: is 61 for 60"), (1, "--clusters")):
-        with pytest.raises(InputError, match=fact):
-            kmeans.cluster_pairs(*arguments, ClusterSettings(count))
+        assert_refused(fact, lambda n: kmeans.cluster_pairs(*arguments, ClusterSettings(n)), count)
     monkeypatch.setattr(kmeans, TILE, 40)
     expected = (points.texts @ points.images[:7].T).argmax(1)
     np.testing.assert_array_equal(kmeans.nearest_centroid(points.texts, points.images[:7]), expected)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from coder_core.console.faults import InputError
 from coder_core.geometry import captions
 from coder_core.geometry.captions import caption_neighbours, caption_vectors, fitting_images
 from coder_core.geometry.text_space import ARRAYS, NAMES, TfidfSpace, fit_tfidf
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 
@@ -70,11 +70,9 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
 
 
 def test_a_caption_that_others_share_fits_their_images():
-    dogs = (
-        "a dog runs on grass, a brown dog runs on the green grass, a dog runs on the grass, the dog on grass"
-    )
-    chess = "two men play chess in a park, chess players sit in a park"
-    vectors = caption_vectors([*dogs.split(", "), *chess.split(", ")])
+    dogs = ["a dog runs on grass", "a brown dog runs on the green grass", "a dog runs on the grass"]
+    chess = ["two men play chess in a park", "chess players sit in a park"]
+    vectors = caption_vectors([*dogs, "the dog on grass", *chess])
     assert fitting_images(vectors, np.array([0, 0, 1, 1, 2, 2])).tolist() == [1, 1, 1, 1, 0, 0]
     assert caption_vectors(["red", "green", "blue"]) is None
 
@@ -83,7 +81,7 @@ CAPTIONS = """a red dog runs, the red dog runs fast, a blue star, one blue star 
 a cat sits near the dog, the cat runs, a star, a ring near a star""".replace("\n", " ").split(", ")
 
 
-def test_captions_that_share_rare_words_are_near_and_the_space_is_given_back_bit_for_bit():
+def test_cosines_are_those_of_tf_idf_by_hand_and_the_space_is_given_back_bit_for_bit():
     space = fit_tfidf(CAPTIONS, 4)
     rows = space.encode(CAPTIONS)
     assert (rows.shape, rows.dtype) == ((10, 4), np.float32)
@@ -96,12 +94,8 @@ def test_captions_that_share_rare_words_are_near_and_the_space_is_given_back_bit
     back = TfidfSpace.from_files(str(files[NAMES]).encode(), bytes(files[ARRAYS]), "run")
     assert np.array_equal(back.encode(CAPTIONS), rows)
     assert back.name == "TF-IDF of 10 words, SVD to 4"
-    with pytest.raises(InputError, match="--text-space"):
-        fit_tfidf(["one", "two", "three"], 4)
-
-
-def test_with_all_singular_vectors_cosines_are_those_of_tf_idf_by_hand():
-    """Terms of at least two captions: sublinear counts, idf = log((1 + m) / (1 + df)) + 1, unit rows."""
+    assert_refused("--text-space", fit_tfidf, ["one", "two", "three"], 4)
+    # Terms of at least two captions: sublinear counts, idf = log((1 + m) / (1 + df)) + 1, unit rows
     space = fit_tfidf(CAPTIONS, 100)
     words = [[word for word in caption.split() if len(word) > 1] for caption in CAPTIONS]
     frequency = {word: sum(word in row for row in words) for row in words for word in row}
@@ -114,8 +108,7 @@ def test_with_all_singular_vectors_cosines_are_those_of_tf_idf_by_hand():
                 table[i, j] = (1 + np.log(row.count(term))) * (np.log(11 / (1 + frequency[term])) + 1)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     kept = space.components @ table.T  # the last singular vector is left out: one fewer than the words
-    expected = kept / np.linalg.norm(kept, axis=0)
-    np.testing.assert_allclose(space.encode(CAPTIONS), expected.T, atol=1e-5)
+    np.testing.assert_allclose(space.encode(CAPTIONS), (kept / np.linalg.norm(kept, axis=0)).T, atol=1e-5)
 
 
 def test_damaged_files_are_named():
@@ -134,5 +127,4 @@ def test_damaged_files_are_named():
     ):
         if isinstance(arrays, dict):
             arrays = save({"idf": fitted.idf, "components": fitted.components} | arrays)
-        with pytest.raises(InputError, match=fact):
-            TfidfSpace.from_files(names, arrays, "run")
+        assert_refused(fact, TfidfSpace.from_files, names, arrays, "run")

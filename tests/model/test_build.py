@@ -15,7 +15,7 @@ def built(words=9, **model):
     return build_model(ModelConfig(**model), feature_size=4, words=words)
 
 
-def test_the_papers_model():
+def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
     """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
     model = build_model(ModelConfig(), feature_size=2048, words=50)
     assert model.regions.linear.weight.shape == (1024, 2048)
@@ -26,6 +26,25 @@ def test_the_papers_model():
         assert isinstance(pooling, GeneralisedPooling)
         assert (pooling.code_size, pooling.temperature) == (32, 0.1)
     assert model.image_pooling is not model.text_pooling
+    dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
+    settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
+    vectors = torch.rand(5, 3)
+    model = build_model(ModelConfig(**settings), feature_size=4, words=5, vectors=vectors)
+    assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
+    assert model.words.gru.num_layers == 2
+    assert not model.regions.one_mask
+    assert built(image_dropout_mask="image", **settings).regions.one_mask
+    assert torch.equal(model.words.vectors.weight, vectors)
+    lengths = torch.full((6,), 2), torch.full((6,), 3)
+    images, texts = model(torch.rand(6, 2, 4), lengths[0], torch.ones(6, 3).long(), lengths[1])[:2]
+    assert images.shape == texts.shape == (6, 8)
+    torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
+    model = built(dimension=8, image_layers=0)
+    torch.nn.init.zeros_(model.regions.linear.bias)
+    embeddings = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
+    assert not embeddings.any()
+    embeddings.sum().backward()
+    assert model.regions.linear.weight.grad.isfinite().all()
 
 
 def test_poolings_scorers_and_bert_by_name(tmp_path):
@@ -46,28 +65,3 @@ def test_poolings_scorers_and_bert_by_name(tmp_path):
     assert isinstance(model.words, BertWords)
     assert model.words.linear.weight.shape == (8, 16)
     assert model.encode_texts(torch.tensor([[2, 5, 3]]), torch.tensor([3])).shape == (1, 8)
-
-
-def test_sizes_depths_and_dropouts():
-    dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
-    settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
-    vectors = torch.rand(5, 3)
-    model = build_model(ModelConfig(**settings), feature_size=4, words=5, vectors=vectors)
-    assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
-    assert model.words.gru.num_layers == 2
-    assert not model.regions.one_mask
-    assert built(image_dropout_mask="image", **settings).regions.one_mask
-    assert torch.equal(model.words.vectors.weight, vectors)
-    lengths = torch.full((6,), 2), torch.full((6,), 3)
-    images, texts = model(torch.rand(6, 2, 4), lengths[0], torch.ones(6, 3).long(), lengths[1])[:2]
-    assert images.shape == texts.shape == (6, 8)
-    torch.testing.assert_close(images.norm(dim=1), torch.ones(6))
-
-
-def test_an_image_of_zeros_has_a_finite_gradient():
-    model = built(dimension=8, image_layers=0)
-    torch.nn.init.zeros_(model.regions.linear.bias)
-    embeddings = model.encode_images(torch.zeros(2, 3, 4), torch.tensor([3, 3]))
-    assert not embeddings.any()
-    embeddings.sum().backward()
-    assert model.regions.linear.weight.grad.isfinite().all()

@@ -10,11 +10,11 @@ import torch
 from coder_core.config.data import DataConfig
 from coder_core.config.model import ModelConfig
 from coder_core.config.schema import Config
-from coder_core.console.faults import InputError
 from coder_core.model.build import build_model
 from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise
 from tests.support.concept_runs import some_concepts
+from tests.support.precomp_folders import assert_refused
 
 CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2
 SIZE = {"dimension": 8, "word_size": 5}
@@ -33,7 +33,7 @@ def built(**model):
     return build_model(config, feature_size=6, words=9, concepts=concepts).eval()
 
 
-def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit():
+def test_without_concepts_it_is_the_instance_branch_and_with_them_every_weight_gets_a_gradient():
     alone, both = built(), built(concepts=5)
     instance_state = alone.state_dict()
     assert not any("concept" in name for name in instance_state)
@@ -42,9 +42,17 @@ def test_without_concepts_the_model_is_the_instance_branch_to_the_last_bit():
     assert (actual.concept_images, actual.concept_texts) == (None, None)
     assert torch.equal(actual.images, with_concepts.images)
     assert torch.equal(actual.texts, with_concepts.texts)
+    model, calls = built(concepts=5, gcn_layers=2).train(), []
+    model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
+    actual = model(*batch())[:4]
+    assert len(calls) == 1
+    for rows in actual:
+        torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
+    sum((rows * torch.rand_like(rows)).sum() for rows in actual).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
-def test_the_visual_query_is_the_pooled_image_before_it_is_normalised():
+def test_concepts_read_the_pooled_image_before_its_normalisation_and_words_by_their_own_pooling():
     model = built(concepts=5)
     regions, lengths, *_ = batch()
     pooled = model.image_pooling(model.regions(regions, lengths), lengths)
@@ -55,9 +63,6 @@ def test_the_visual_query_is_the_pooled_image_before_it_is_normalised():
     assert torch.equal(actual.concept, expected.embeddings)
     normalised = model.concepts.embed_images(normalise(pooled), nodes)
     assert not torch.allclose(normalised.attention, expected.attention, atol=1e-4)
-
-
-def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own():
     model = built(concepts=5)
     _, _, words, lengths = batch()
     nodes = model.concepts.nodes()
@@ -68,17 +73,6 @@ def test_words_are_pooled_for_the_concepts_by_a_pooling_of_their_own():
     after = model.text_branches(words, lengths, nodes)
     assert torch.equal(before.instance, after.instance)
     assert not torch.allclose(before.concept, after.concept)
-
-
-def test_embeddings_of_both_branches_are_units_every_weight_gets_a_gradient_and_the_graph_runs_once():
-    model, calls = built(concepts=5, gcn_layers=2).train(), []
-    model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
-    actual = model(*batch())[:4]
-    assert len(calls) == 1
-    for rows in actual:
-        torch.testing.assert_close(rows.norm(dim=1), torch.ones(4))
-    sum((rows * torch.rand_like(rows)).sum() for rows in actual).backward()
-    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
 def config_of(data=None, **model):
@@ -112,8 +106,7 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
     assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
     assert faults[-1].severity == "warning"
     wide = replace(config, model=replace(config.model, word_size=7))
-    with pytest.raises(InputError, match="word size to 5"):
-        concept_vectors(wide, actual.vocabulary, CAPTIONS)
+    assert_refused("word size to 5", concept_vectors, wide, actual.vocabulary, CAPTIONS)
     listed.write_text(json.dumps({"objects": ["grass", "dog"], "properties": ["red"]}))
     actual, _ = make_concepts(config_of(concept_list=str(listed)), CAPTIONS)
     assert (actual.vocabulary.words, actual.vocabulary.source) == (["grass", "dog", "red"], "list")
@@ -138,5 +131,4 @@ def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, reason):
     path = tmp_path / "list.json"
     if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(content))
-    with pytest.raises(InputError, match=reason):
-        read_concept_list(path)
+    assert_refused(reason, read_concept_list, path)

@@ -36,12 +36,19 @@ def test_by_hand(row):
     assert diversity.diversity_std(scores, everything(scores)).tolist() == pytest.approx([1.0, 1 / top])
 
 
-def test_entropy_by_hand():
+def test_entropy_by_hand_and_at_the_printed_temperature():
     """Four equal negatives have 2 bits: raw = 1 + exp(−0.1 / 2)."""
     scores = torch.full((1, 4), 0.25, dtype=torch.float64)
     assert diversity.entropy(scores, everything(scores)).item() == pytest.approx(2.0)
     raw = diversity.diversity_entropy(scores, everything(scores), normalise=False)
     assert raw.item() == pytest.approx(1 + math.exp(-0.05))
+    # Cosines of 127 negatives, spread as after training: differences appear in the fourth digit only
+    noise = torch.randn(64, 127, generator=torch.Generator().manual_seed(0))
+    scores = (noise * torch.linspace(0.05, 0.2, 64)[:, None] + 0.2).clamp(-1, 1)
+    kinds = (diversity.diversity_entropy(scores, everything(scores), temperature=t) for t in (1.0, 0.05))
+    literal, sharp = (1 - values.min().item() for values in kinds)
+    assert literal < 1e-3
+    assert sharp > 5 * literal
 
 
 @as_mask_and_list
@@ -53,16 +60,15 @@ def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
     rows = [kept(*row) for row in zip(problem.bank_scores.tolist(), loops, strict=True)]
     entropy = partial(diversity.diversity_entropy, temperature=temperature)
     spreads = {diversity.diversity_std: list(map(reference.deviation, rows))}
-    for function, values in (
-        spreads | {entropy: [reference.entropy(row, temperature) for row in rows]}
-    ).items():
+    spreads[entropy] = [reference.entropy(row, temperature) for row in rows]
+    for function, values in spreads.items():
         raw = [reference.raw(spread, epsilon) for spread in values]
         for normalise, expected in ((False, raw), (True, reference.normalised(raw))):
             fast = function(problem.bank_scores, exclusions, epsilon=epsilon, normalise=normalise)
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
-def test_only_negatives_enter():
+def test_only_negatives_enter_and_batch_and_bank_are_averaged_raw():
     """Whatever stands at the positive, in an own-image slot or in an empty slot, NaN included, changes nothing."""
     ids, slots = torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6])
     mask = same_image_negatives(ids, slots)
@@ -71,6 +77,14 @@ def test_only_negatives_enter():
     for function in BOTH:
         assert torch.equal(function(scores, mask), function(spoiled, mask))
         assert function(scores.half(), mask).dtype == torch.float32
+    # Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)
+    batch, bank = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
+    blend = partial(diversity.blend_raw, batch, bank)
+    assert blend().tolist() == [1.25, 1.5]
+    assert diversity.normalise_by_largest(blend()).tolist() == pytest.approx([1.25 / 1.5, 1.0])
+    assert [blend(bank_share=share).tolist() for share in (0.0, 1.0)] == [batch.tolist(), bank.tolist()]
+    # an anchor without bank negatives keeps its batch value
+    assert blend(has_bank=torch.tensor([False, True])).tolist() == [1.0, 1.5]
 
 
 @given(seed=st.integers(0, 10_000))
@@ -96,28 +110,7 @@ def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
     assert diversity.diversity_entropy(scores, everything(scores)).argsort().tolist() == rising[::-1]
 
 
-def test_entropy_at_the_printed_temperature_hardly_varies():
-    """Cosines of 127 negatives, spread as after training: differences appear in the fourth digit only."""
-    noise = torch.randn(64, 127, generator=torch.Generator().manual_seed(0))
-    scores = (noise * torch.linspace(0.05, 0.2, 64)[:, None] + 0.2).clamp(-1, 1)
-    kinds = (diversity.diversity_entropy(scores, everything(scores), temperature=t) for t in (1.0, 0.05))
-    literal, sharp = (1 - values.min().item() for values in kinds)
-    assert literal < 1e-3
-    assert sharp > 5 * literal
-
-
-def test_batch_and_bank_are_averaged_raw_and_normalised_once():
-    """Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)."""
-    batch, bank = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
-    blend = partial(diversity.blend_raw, batch, bank)
-    assert blend().tolist() == [1.25, 1.5]
-    assert diversity.normalise_by_largest(blend()).tolist() == pytest.approx([1.25 / 1.5, 1.0])
-    assert [blend(bank_share=share).tolist() for share in (0.0, 1.0)] == [batch.tolist(), bank.tolist()]
-    # an anchor without bank negatives keeps its batch value
-    assert blend(has_bank=torch.tensor([False, True])).tolist() == [1.0, 1.5]
-
-
-def test_without_negatives_or_with_equal_ones_the_gradient_is_zero():
+def test_without_spread_the_gradient_is_zero_and_nothing_cancels_far_from_zero():
     """The third anchor's negatives are equal; an anchor without negatives has the lowest raw value."""
     scores = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     scores[2] = 0.2
@@ -130,6 +123,10 @@ def test_without_negatives_or_with_equal_ones_the_gradient_is_zero():
         assert gradient[0].tolist() == [0.0, 0.0, 0.0]
         assert gradient[1].isfinite().all()
         assert gradient[2].tolist() == pytest.approx([0.0] * 3, abs=1e-7)
+    # E[S²] − E[S]² in float32 gives 0 or worse at 4096 ± 0.01; around the mean it is right
+    scores = torch.tensor([[4095.99, 4096.01]])
+    exact = float(scores[0, 1].double() - scores[0, 0].double()) / 2
+    assert diversity.deviation(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
 
 
 @as_mask_and_list
@@ -140,13 +137,6 @@ def test_gradients(negatives_of, normalise, function, switches):
     exclusions = negatives_of(problem.ids, problem.slot_ids)
     values = partial(function, negatives=exclusions, normalise=normalise, **switches)
     assert gradcheck(values, problem.bank_scores)
-
-
-def test_the_deviation_does_not_cancel_far_from_zero():
-    """E[S²] − E[S]² in float32 gives 0 or worse at 4096 ± 0.01; around the mean it is right."""
-    scores = torch.tensor([[4095.99, 4096.01]])
-    exact = float(scores[0, 1].double() - scores[0, 0].double()) / 2
-    assert diversity.deviation(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
 
 
 def test_impossible_parameters_are_refused():

@@ -23,10 +23,8 @@ NAMES = [
 def test_every_public_function_has_an_example_that_runs(name):
     module = import_module(name)
     assert doctest.testmod(module, extraglobs={"torch": torch, "np": np}).failed == 0
-    functions = [
-        part for _, part in inspect.getmembers(module, inspect.isfunction) if part.__module__ == name
-    ]
-    public = [function for function in functions if not function.__name__.startswith("_")]
+    functions = (part for _, part in inspect.getmembers(module, inspect.isfunction))
+    public = [part for part in functions if part.__module__ == name and part.__name__[0] != "_"]
     assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []
 
 
@@ -37,7 +35,5 @@ def test_the_names_that_others_import_stay():
         "diversity_contrastive": ("diversity_contrastive",),
         "contrastive": ("info_nce",),
     }.items():
-        for name in names:
-            assert getattr(import_module(f"coder_core.objectives.{module}"), name) is getattr(
-                objectives, name
-            )
+        source = import_module(f"coder_core.objectives.{module}")
+        assert all(getattr(source, name) is getattr(objectives, name) for name in names)

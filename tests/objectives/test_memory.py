@@ -52,15 +52,12 @@ def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
             memory.update_momentum(encoder, module, momentum)
 
 
-def test_the_cosine_by_hand():
+def test_the_cosine_by_hand_and_what_it_leaves_of_the_start():
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
     momenta = [memory.cosine_momentum(step, 4, 0.9) for step in range(4)]
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
-
-
-def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k():
-    """145,000 pairs in batches of 128 from 0.99995, the values of DBL. Of a module that is zero after its start of one
-    the encoder is the share itself."""
+    # 145,000 pairs in batches of 128 from 0.99995, the values of DBL. Of a module that is zero after its
+    # start of one the encoder is the share itself
     assert memory.share_of_start(40 * (145_000 // 128), 0.99995) == pytest.approx(0.32, abs=0.005)
     module = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(module.weight)
@@ -69,9 +66,6 @@ def test_a_third_of_the_start_is_left_after_forty_epochs_of_flickr30k():
     for step in range(30):
         memory.update_momentum(encoder, module, memory.cosine_momentum(step, 30, 0.8))
     assert encoder.weight.item() == pytest.approx(memory.share_of_start(30, 0.8))
-
-
-def test_the_start_that_is_advised_leaves_no_more_than_was_asked():
     for steps in (1, 3, 50, 1872, 45_000):
         start = memory.start_that_leaves(0.05, steps)
         assert memory.share_of_start(steps, start) <= 0.05

@@ -27,18 +27,15 @@ PLAIN = {
     "triplet-sum": (TripletLoss(0.3, hardest=False), lambda *of: losses.triplet_sum(*of, margin=0.3)),
     "infonce": (InfoNCELoss(0.2), lambda *of: losses.info_nce(*of, temperature=0.2)),
     "sigmoid": (SigmoidLoss(0.5, -1.0), lambda *of: losses.pairwise_sigmoid(*of, scale=2.0, bias=-1.0)),
-    "dcl-i": (
-        CoderLoss(0.2, diversity=None, weight_batch=1.0),
-        lambda *of: losses.diversity_contrastive(*of, temperature=0.2),
-    ),
 }
+DCL_I = CoderLoss(0.2, diversity=None, weight_batch=1.0)
+PLAIN["dcl-i"] = DCL_I, lambda *of: losses.diversity_contrastive(*of, temperature=0.2)
 
 
 def embeddings(seed=0, pairs=BATCH):
     """Rows of any length, float64."""
-    return (
-        torch.randn(2, pairs, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 3
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return 3 * torch.randn(2, pairs, WIDTH, generator=generator, dtype=torch.float64)
 
 
 def matrices(images, texts):
@@ -71,20 +68,9 @@ def test_coder_meets_the_whole_bank_before_its_own_keys(diversity, with_keys):
         keys = embeddings(number + 10) if with_keys else batch
         given = {"image_keys": keys[0], "text_keys": keys[1]} if with_keys else {}
         actual = module(*batch, IMAGE_IDS, **given)
-        units, partners, expected = normalise(batch), normalise(keys), 0.0
-        for way in (0, 1):
-            scores = units[way] @ units[1 - way].T
-            side = step.Side(scores.tolist(), scores.diagonal().tolist(), IDS, 0)
-            bank = None
-            if queue_ids:
-                positives = (units[way] * partners[1 - way]).sum(1).tolist()
-                bank = step.Side((units[way] @ queue[1 - way].T).tolist(), positives, queue_ids)
-            weights = step.anchor_diversity(side, bank, IDS, kind=diversity)
-            for weight, candidates in ((3.0, side), (0.5, bank)):
-                if candidates is not None:
-                    switches = {"temperature": 0.2, "margin": 0.1, "keep_same_image": False}
-                    expected += weight * sum(step.losses(candidates, IDS, weights, **switches)) / BATCH
-        assert actual.item() == pytest.approx(expected, rel=1e-5)
+        partners, switches = normalise(keys), {"kind": diversity, "temperature": 0.2, "margin": 0.1}
+        sums = step.coupled(normalise(batch), partners, queue, IDS, queue_ids, **switches)
+        assert actual.item() == pytest.approx((3.0 * sums[0] + 0.5 * sums[1]) / BATCH, rel=1e-5)
         queue = [torch.cat([old, new])[-13:] for old, new in zip(queue, partners, strict=True)]
         queue_ids = (queue_ids + IDS)[-13:]
 
@@ -108,18 +94,11 @@ def test_boosting_is_that_of_the_loops_and_teaches_nobody_but_the_student():
     value = BoostingLoss("rm", margin=0.3)(*student, IMAGE_IDS, **taught)
     value.backward()
     assert teacher.grad is None
-    mask, ways = (
-        negatives(IDS, IDS),
-        zip(matrices(*student.detach()), matrices(*teacher.detach()), strict=True),
-    )
-    switches = {"margin": 0.3, "split": 0.5, "is_soft": False}
-    expected = sum(
-        boosting.loss(
-            "rm", kept(rows[i], mask[i]), kept(taught[i], mask[i]), rows[i][i], taught[i][i], **switches
-        )
-        for rows, taught in ways
-        for i in range(BATCH)
-    )
+    switches, expected = {"margin": 0.3, "split": 0.5, "is_soft": False}, 0.0
+    for rows, taught in zip(matrices(*student.detach()), matrices(*teacher.detach()), strict=True):
+        for i, mask in enumerate(negatives(IDS, IDS)):
+            own = kept(rows[i], mask), kept(taught[i], mask), rows[i][i], taught[i][i]
+            expected += boosting.loss("rm", *own, **switches)
     assert value.item() == pytest.approx(expected / BATCH)
 
 
@@ -168,7 +147,7 @@ def test_weights_of_complementary_samples_are_those_of_the_loops_from_the_embedd
     assert not torch.equal(again.cache.texts[0], module.cache.texts[0])
 
 
-def test_gradients_reach_both_modalities_and_what_a_loss_learns():
+def test_gradients_reach_both_modalities_and_settings_that_cannot_work_are_named():
     for name, (module, call) in made().items():
         batch = torch.randn(2, BATCH, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
         call(*batch, IMAGE_IDS).backward()
@@ -176,6 +155,21 @@ def test_gradients_reach_both_modalities_and_what_a_loss_learns():
         assert (batch.grad.abs().sum((1, 2)) > 0).tolist() == [moved, moved], name
         assert all(part.grad is not None for part in module.parameters() if part.requires_grad), name
     assert SampleWeights("amrani")(*embeddings()).mean().item() == pytest.approx(1)
+    for make in (
+        lambda: CoderLoss(bank_size=8),
+        lambda: InfoNCELoss(0.0),
+        lambda: BoostingLoss("rx"),
+        lambda: BoostingLoss("rm")(*embeddings()),
+        lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
+        lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR[:5], OWNER, 6, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 5, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH)(*embeddings(), torch.arange(5, 13)),
+        lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
+    ):
+        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities|give"):
+            make()
 
 
 @pytest.mark.parametrize(
@@ -194,21 +188,3 @@ def test_gradients_reach_both_modalities_and_what_a_loss_learns():
 def test_common_mistakes_are_named(change, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         TripletLoss()(*change(*embeddings()))
-
-
-def test_settings_that_cannot_work_are_named():
-    for make in (
-        lambda: CoderLoss(bank_size=8),
-        lambda: InfoNCELoss(0.0),
-        lambda: BoostingLoss("rx"),
-        lambda: BoostingLoss("rm")(*embeddings()),
-        lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
-        lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),
-        lambda: NeighbourWeights("diversity", NEAR[:5], OWNER, 6, WIDTH),
-        lambda: NeighbourWeights("diversity", NEAR, OWNER, 5, WIDTH),
-        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),
-        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH)(*embeddings(), torch.arange(5, 13)),
-        lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
-    ):
-        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities|give"):
-            make()

@@ -10,8 +10,6 @@ from tests.reference import pairs as reference
 
 IDS = st.lists(st.integers(0, 4), min_size=1, max_size=6)
 SLOTS = st.lists(st.integers(-1, 4), min_size=1, max_size=9)
-
-
 LITERAL = {"keep_same_image": True}
 
 
@@ -30,10 +28,8 @@ LITERAL = {"keep_same_image": True}
     ],
 )
 def test_same_image_negatives_by_hand(queries, candidates, switches, expected):
-    ids, scores = (
-        (torch.tensor(queries), torch.tensor(candidates)),
-        torch.zeros(len(queries), len(candidates)),
-    )
+    ids = torch.tensor(queries), torch.tensor(candidates)
+    scores = torch.zeros(len(queries), len(candidates))
     assert pairs.same_image_negatives(*ids, **switches).int().tolist() == expected
     assert pairs.all_except_same_image(*ids, **switches).mask(scores).int().tolist() == expected
 
@@ -53,7 +49,7 @@ def test_masks_and_lists_agree_with_the_loops(query_ids, slots):
         assert exclusions.counts(scores).tolist() == [sum(row) for row in expected]
 
 
-def test_both_directions_by_hand():
+def test_directions_and_hardest_negatives_by_hand():
     """Rows are images going out, columns are texts going back; the diagonal is the positive either way."""
     scores = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
     ways = pairs.both_directions(scores, torch.tensor([0, 1]))
@@ -61,23 +57,15 @@ def test_both_directions_by_hand():
         assert torch.equal(direction.scores, expected)
         assert torch.equal(direction.positive_scores, scores.diagonal())
         assert direction.negatives.tolist() == [[False, True], [True, False]]
-
-
-def test_a_rectangular_direction_takes_its_positives_from_the_offset():
     scores, ids = torch.arange(8.0).reshape(2, 4), torch.tensor([5, 6])
     direction = pairs.in_batch_direction(scores, ids, torch.tensor([1, 2, 5, 6]), positive_offset=2)
     assert direction.positive_scores.tolist() == [2.0, 7.0]
     assert direction.negatives.tolist() == [[True, True, False, True], [True, True, True, False]]
     with pytest.raises(ValueError, match="2 anchors at offset 3 need at least 5 candidates, got 4"):
         pairs.in_batch_direction(scores, ids, torch.arange(4), positive_offset=3)
-
-
-def test_hardest_negatives_by_hand():
-    """The best score of row 0 is its positive's; the second row has no negative."""
-    scores, mask = (
-        torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]]),
-        torch.tensor([[False, True, True], [False] * 3]),
-    )
+    # The best score of row 0 is its positive's; the second row has no negative
+    scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
+    mask = torch.tensor([[False, True, True], [False] * 3])
     values, columns = pairs.hardest_negatives(scores, mask)
     assert values.tolist() == [0.5, float("-inf")]
     assert columns[0] == 2

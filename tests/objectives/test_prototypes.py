@@ -1,14 +1,17 @@
-"""On-line k-means against loops over single pairs; a full clustering, and its match with the old numbers."""
+"""On-line k-means against loops over single pairs; a full clustering, and its match with the old numbers; classes."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import gradcheck
 
 from coder_core.geometry.kmeans import nearest_centroid
+from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
 from coder_core.objectives.prototypes import NO_LABEL, Prototypes, pair_vectors
 from coder_core.ops import normalise
 from coder_core.training.parts import prototypes as reclustering
@@ -56,9 +59,7 @@ def test_by_hand():
 
 
 @settings(max_examples=25)
-@given(
-    seed=st.integers(0, 10_000), count=st.integers(2, 6), batch=st.integers(1, 9), batches=st.integers(2, 4)
-)
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 9), st.integers(2, 4))
 def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
     pass_pairs = batch * batches
     count = min(count, pass_pairs)
@@ -81,7 +82,7 @@ def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
     assert {i: k for i, k in enumerate(clusters.labels.tolist()) if k != NO_LABEL} == loops.label_of
 
 
-def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest():
+def test_dead_prototypes_take_the_least_typical_pairs_of_large_ones_a_few_in_one_step():
     """Prototype 1 stands at 180° where nobody is. After a pass without a member it takes the pair at 25°."""
     clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
     clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
@@ -96,9 +97,6 @@ def test_a_dead_prototype_takes_the_least_typical_pair_of_the_largest():
     clusters.update(vectors, torch.arange(8))
     assert clusters.labels.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
     assert clusters.counts() == (2, 0, 7, 1)
-
-
-def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member():
     pairs = 64
     clusters = Prototypes(40, 8, pairs=pairs, pass_pairs=pairs)
     clusters.update(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
@@ -112,21 +110,30 @@ def test_few_prototypes_are_reseeded_in_one_step_and_never_from_a_single_member(
     assert int(clusters.members.sum()) == pairs
 
 
-def test_members_that_cancel_out_leave_the_direction_as_it_was():
+def test_members_that_cancel_out_pair_vectors_and_the_adoption_of_another_clustering():
     clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
     clusters.update(directions(0, 120), torch.tensor([0, 1]))
     clusters.update(directions(90, 270), torch.tensor([0, 1]))
     assert clusters.centroids.isfinite().all()
     torch.testing.assert_close(clusters.centroids.norm(dim=1), torch.ones(2))
-
-
-def test_pair_vectors_are_unit_rows_without_gradient():
     images = normalise(torch.randn(5, 4)).requires_grad_()
     texts = normalise(torch.randn(5, 4)).requires_grad_()
     actual = pair_vectors(images, texts)
     assert not actual.requires_grad
     for row, image, text in zip(actual.tolist(), images.tolist(), texts.tolist(), strict=True):
         assert row == pytest.approx(reference.pair_vector(image, text), abs=1e-6)
+    vectors = planted(90, 5, 8, seed=9)
+    clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
+    clusters.update(vectors, torch.arange(90))
+    clusters.update(vectors, torch.arange(90))
+    centroids = recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)
+    clusters.replace(torch.from_numpy(centroids), vectors)
+    labels = nearest_centroid(vectors.numpy(), clusters.centroids.numpy())
+    assert clusters.labels.tolist() == labels.tolist()
+    assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()
+    assert clusters.weights.tolist() == clusters.members.tolist()
+    means = torch.stack([vectors[labels == k].mean(0) for k in range(5)])
+    torch.testing.assert_close(clusters.resultants, means.norm(dim=1))
 
 
 @pytest.mark.parametrize(("count", "pass_pairs", "pairs"), [(1, 8, 8), (9, 8, 8), (4, 8, 7)])
@@ -135,12 +142,22 @@ def test_impossible_sizes_are_refused(count, pass_pairs, pairs):
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
 
 
-def test_the_exact_matching_keeps_as_many_pairs_as_any():
+def test_numbers_stay_with_the_groups_and_exact_matching_keeps_as_many_pairs_as_any():
     for seed in range(10):
         before, after = np.random.default_rng(seed).integers(5, size=(2, 30))
         retained = (match_clusters(before, after, 5)[before] == after).sum()
         orders = map(np.array, itertools.permutations(range(5)))
         assert retained == max((order[before] == after).sum() for order in orders)
+    # Ten planted groups, centroids a little off: the new ones are better and every pair keeps its number
+    vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
+    rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
+    rough /= np.linalg.norm(rough, axis=1, keepdims=True)
+    before = nearest_centroid(vectors, rough)
+    actual = recluster(vectors, rough, seed=3)
+    assert np.array_equal(recluster(vectors, rough, seed=3), actual)
+    assert np.linalg.norm(actual, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
+    assert (nearest_centroid(vectors, actual) == before).all()
+    assert mean_cosine(vectors, actual) > mean_cosine(vectors, rough)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -155,29 +172,38 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
     assert (actual[before] == order[before]).all()
 
 
-def test_numbers_stay_with_the_groups():
-    """Ten planted groups, centroids a little off: the new ones are better and every pair keeps its number."""
-    vectors = planted(500, 10, 16, seed=7, spread=0.1).numpy()
-    rough = vectors[:10] + 0.05 * np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
-    rough /= np.linalg.norm(rough, axis=1, keepdims=True)
-    before = nearest_centroid(vectors, rough)
-    actual = recluster(vectors, rough, seed=3)
-    assert np.array_equal(recluster(vectors, rough, seed=3), actual)
-    assert np.linalg.norm(actual, axis=1) == pytest.approx(np.ones(10), abs=1e-5)
-    assert (nearest_centroid(vectors, actual) == before).all()
-    assert mean_cosine(vectors, actual) > mean_cosine(vectors, rough)
+def test_a_class_by_hand():
+    """Logits (log 3, 0): the first prototype has probability 3/4, at a temperature of one half 9/10."""
+    rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
+    for temperature, label, expected in ((1.0, 0, 4 / 3), (1.0, 1, 4), (0.5, 0, 10 / 9)):
+        logits = prototype_logits(rows, classifier, temperature=temperature)
+        assert prototype_guided(logits, torch.tensor([label])).item() == pytest.approx(math.log(expected))
 
 
-def test_adopting_another_clustering_counts_all_pairs():
-    vectors = planted(90, 5, 8, seed=9)
-    clusters = Prototypes(5, 8, pairs=90, pass_pairs=90)
-    clusters.update(vectors, torch.arange(90))
-    clusters.update(vectors, torch.arange(90))
-    centroids = recluster(vectors.numpy(), clusters.centroids.numpy(), seed=0)
-    clusters.replace(torch.from_numpy(centroids), vectors)
-    labels = nearest_centroid(vectors.numpy(), clusters.centroids.numpy())
-    assert clusters.labels.tolist() == labels.tolist()
-    assert clusters.members.tolist() == np.bincount(labels, minlength=5).tolist()
-    assert clusters.weights.tolist() == clusters.members.tolist()
-    means = torch.stack([vectors[labels == k].mean(0) for k in range(5)])
-    torch.testing.assert_close(clusters.resultants, means.norm(dim=1))
+@given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
+def test_both_modalities_agree_with_the_loops(seed, pairs, count):
+    generator = torch.Generator().manual_seed(seed)
+    images, texts = normalise(torch.randn(2, pairs, 4, generator=generator, dtype=torch.float64))
+    classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(count, (pairs,), generator=generator)
+    actual = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))
+    rows, loop = classifier.tolist(), reference.cross_entropy
+    triples = zip(images.tolist(), texts.tolist(), labels.tolist(), strict=True)
+    expected = [loop(image, rows, label) + loop(text, rows, label) for image, text, label in triples]
+    assert actual.tolist() == pytest.approx(expected, rel=1e-10)
+
+
+def test_gradients_large_logits_half_precision_and_what_is_impossible():
+    rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    vectors, classifier = (part.clone().requires_grad_() for part in rows.split([4, 5]))
+    labels = torch.tensor([0, 4, 2, 2])
+    assert gradcheck(lambda v, p: prototype_guided(prototype_logits(v, p), labels), (vectors, classifier))
+    assert prototype_guided(torch.tensor([[1e4, 0.0]]), torch.tensor([1])).tolist() == [1e4]
+    half = torch.randn(3, 4).bfloat16()
+    logits = prototype_logits(half, half)
+    assert logits.dtype == prototype_guided(logits.bfloat16(), torch.tensor([0, 1, 2])).dtype == torch.float32
+    for label in (-1, 2):
+        with pytest.raises(ValueError, match="labels run from 0 to 1"):
+            prototype_guided(torch.zeros(1, 2), torch.tensor([label]))
+    with pytest.raises(ValueError, match="temperature must be > 0"):
+        prototype_logits(torch.zeros(1, 2), torch.zeros(2, 2), temperature=0.0)

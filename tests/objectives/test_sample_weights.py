@@ -39,17 +39,27 @@ def present(row):
     return [j for j in row.tolist() if j >= 0]
 
 
-def test_by_hand():
-    """Three captions of three images at 0°, 60° and 90°, each the neighbour of the other two.
-
-    Diversity of the first: neighbours at 60° and 90°, (1 + 2·cos 30° + 1) / 4. The neighbours of these are 0° and 90°
-    (of the second) and 0° and 60° (of the third): cosines 1, 0, 1 and 0.5 with it.
-    """
+def test_scores_and_shares_by_hand_and_blocks_of_columns_that_add_up(monkeypatch):
+    """Three captions of three images at 0°, 60° and 90°, each the neighbour of the other two. Diversity of the
+    first: neighbours at 60° and 90°, (1 + 2·cos 30° + 1) / 4. The neighbours of these are 0° and 90° (of the
+    second) and 0° and 60° (of the third): cosines 1, 0, 1 and 0.5 with it."""
     angles = torch.tensor([0.0, 60.0, 90.0], dtype=torch.float64).deg2rad()
     values = torch.stack([angles.cos(), angles.sin()], 1)
     actual = scores_of(values, torch.arange(3), torch.tensor([[1, 2], [0, 2], [0, 1]]))
     assert actual.diversity[0].item() == pytest.approx((2 + 2 * 0.8660254037844387) / 4)
     assert actual.discrepancy[0].item() == pytest.approx(2.5 / 4)
+    # COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5
+    raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
+    assert combination_shares("diversity", raw, raw) == combination_shares("random", raw, raw) == (1, 0)
+    assert combination_shares("discrepancy", raw, raw) == (0, 1)
+    assert combination_shares("combined", raw, raw) == (1, 1)
+    assert combination_shares("combined", raw, raw, validated=(0.6, 0.2)) == (0.6, 0.2)
+    assert combination_shares("combined-stats", raw, 2 * raw) == pytest.approx((2 * 3.5**0.5, 8 * 3.5**0.5))
+    with pytest.raises(ValueError, match="kind must be"):
+        combination_shares("hal", raw, raw)
+    whole = scores_of(*neighbourhood(7))
+    monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
+    torch.testing.assert_close(scores_of(*neighbourhood(7)), whole)
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -68,9 +78,7 @@ def test_means_equal_the_double_sums(sampled, seed):
 
 
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6))
-def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_that_could_be_filled(
-    seed, count
-):
+def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty(seed, count):
     _, _, neighbours = neighbourhood(seed)
     drawn = sample_neighbours(neighbours, count, torch.Generator().manual_seed(seed))
     assert drawn.shape == (len(neighbours), min(count, neighbours.shape[1]))
@@ -80,7 +88,7 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty_th
         assert set(drawn_rows) <= set(present(before))
 
 
-def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_average():
+def test_a_pair_without_an_embedding_or_a_neighbour_weighs_like_the_average():
     values, _, neighbours = neighbourhood(5, rows=9)
     rows = values.tolist()
     values[4] = torch.nan
@@ -90,9 +98,6 @@ def test_what_has_no_embedding_yet_is_left_out_and_its_pair_weighs_like_the_aver
         assert actual.diversity[pair].item() == pytest.approx(expected, abs=1e-12)
     embedded = actual.discrepancy[torch.arange(9) != 4]
     assert actual.discrepancy[4].item() == pytest.approx(embedded.mean().item())
-
-
-def test_a_pair_without_neighbours_weighs_like_the_average():
     values, owner, neighbours = neighbourhood(6)
     neighbours[2] = -1
     for raw in scores_of(values, owner, neighbours):
@@ -112,7 +117,7 @@ def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities, seed, scale)
     assert actual.sum().item() == pytest.approx(scale)
 
 
-def test_weights_by_hand():
+def test_weights_directions_and_shares_by_hand():
     """λ = 2, α_X = (1.5, 0.5) and α_Y = (1, 1): both differ by 0.5, so the weights are alike; their sums do not."""
     images = torch.tensor([3.0, 1.0], dtype=torch.float64).log()
     texts = torch.zeros(2, dtype=torch.float64)
@@ -123,13 +128,8 @@ def test_weights_by_hand():
     assert actual.tolist() == pytest.approx([2 * (1 - share), 2 * share])
     with pytest.raises(ValueError, match="modalities must be"):
         pair_weights(images, texts, scale=2.0, modalities="product")
-
-
-LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
-
-
-def test_direction_minus_one_weighs_the_diverse_and_zero_nobody():
-    """Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the weights."""
+    # Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the
+    # weights
     switches = {"scale": 3.0, "modalities": "image"}
     for shares in ((1, 0), combination_shares("combined-stats", LEVELS, LEVELS)):
         for direction, order in ((-1, 1), (1, -1)):
@@ -139,34 +139,13 @@ def test_direction_minus_one_weighs_the_diverse_and_zero_nobody():
         switches["modalities"] = modalities
         level = combined_weights(LEVELS, LEVELS, shares=(1, 1), direction=0, **switches)
         assert level.tolist() == pytest.approx([1.0] * 3)
-
-
-def test_shares_weigh_the_two_scores():
-    """Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike."""
+    # Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike
     diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
     actual = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
     torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
 
 
-def test_every_kind_has_its_shares():
-    """COMBINED-STATS: values 0, 1, 2, 5 have the mean 2 and the population variance 3.5."""
-    raw = torch.tensor([[0.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
-    assert combination_shares("diversity", raw, raw) == combination_shares("random", raw, raw) == (1, 0)
-    assert combination_shares("discrepancy", raw, raw) == (0, 1)
-    assert combination_shares("combined", raw, raw) == (1, 1)
-    assert combination_shares("combined", raw, raw, validated=(0.6, 0.2)) == (0.6, 0.2)
-    assert combination_shares("combined-stats", raw, 2 * raw) == pytest.approx((2 * 3.5**0.5, 8 * 3.5**0.5))
-    with pytest.raises(ValueError, match="kind must be"):
-        combination_shares("hal", raw, raw)
-
-
-def test_blocks_of_columns_add_up(monkeypatch):
-    whole = scores_of(*neighbourhood(7))
-    monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
-    torch.testing.assert_close(scores_of(*neighbourhood(7)), whole)
-
-
-KINDS = ("hal", "mithun", "amrani")
+LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
 def batch(seed, size):
@@ -182,12 +161,12 @@ def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed, size, scale):
     scores, names, negatives = images @ captions.T, ids.tolist(), ids[:, None] != ids
     sides = (images @ images.T).tolist(), (captions @ captions.T).tolist()
     hal = source.HAL_SHARPNESS, source.HAL_THRESHOLD
-    loops = (
-        of_batches.hub_weights(scores.tolist(), names, scale, *hal),
-        of_batches.rank_weights(scores.tolist(), names, scale),
-        of_batches.density_weights(*sides, names, scale, source.AMRANI_NEIGHBOURS),
-    )
-    for kind, expected in zip(KINDS, loops, strict=True):
+    loops = {
+        "hal": of_batches.hub_weights(scores.tolist(), names, scale, *hal),
+        "mithun": of_batches.rank_weights(scores.tolist(), names, scale),
+        "amrani": of_batches.density_weights(*sides, names, scale, source.AMRANI_NEIGHBOURS),
+    }
+    for kind, expected in loops.items():
         actual = source.batch_weights(kind, scores, images, captions, negatives, scale=scale)
         assert actual.tolist() == pytest.approx(expected, rel=1e-9)
         assert actual.sum().item() == pytest.approx(scale)
@@ -199,27 +178,21 @@ def others(size):
     return ~torch.eye(size, dtype=torch.bool)
 
 
-def test_ranks_by_hand():
-    """Three pairs. The first image ranks its caption last of three, behind one of the same score, the others theirs first;
-    captions rank theirs first."""
+def test_ranks_hubs_and_density_by_hand():
+    """Three pairs. The first image ranks its caption last of three, behind one of the same score, the others
+    theirs first; captions rank theirs first."""
     scores = torch.tensor([[0.1, 0.1, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
     first, last = 1 + 1 / 3, 2.0
     raw = torch.tensor([(last + first) / 2, first, first])
     torch.testing.assert_close(source.rank_weights(scores, others(3), scale=3.0), 3 * raw / raw.sum())
-
-
-def test_a_hub_weighs_most():
-    """Caption 2 comes near every image; scores far from zero stay finite."""
+    # Caption 2 comes near every image; scores far from zero stay finite
     scores = torch.full((4, 4), -0.2)
     scores[:, 2] = 0.6
     actual = source.hub_weights(scores, others(4), scale=4.0)
     assert (actual.argmax().item(), actual[0].item()) == (2, pytest.approx(actual[1].item()))
     far = source.hub_weights(torch.full((3, 3), 50.0), others(3), scale=3.0)
     assert far.tolist() == pytest.approx([1.0] * 3)
-
-
-def test_both_modalities_have_to_be_dense():
-    """Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone."""
+    # Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone
     images, captions = torch.eye(4), torch.eye(4)
     for side, i, j in ((images, 0, 1), (captions, 0, 1), (images, 2, 3)):
         side[i, j] = side[j, i] = 0.9

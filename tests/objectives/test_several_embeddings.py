@@ -22,12 +22,22 @@ def test_heads_agree_with_the_loops(seed, heads):
     assert head_diversity(residuals).tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_heads_by_hand():
+def test_heads_by_hand_and_gradients():
     """Orthogonal heads cost nothing whatever their length; three equal ones √6 / 9; the sign does not matter."""
     orthogonal, equal = torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.ones(3, 3)
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
     actual = head_diversity(torch.stack([orthogonal, equal, opposite, torch.zeros(3, 3)]))
     torch.testing.assert_close(actual, torch.tensor([0.0, 6**0.5 / 9, 6**0.5 / 9, 0.0]))
+    # Orthogonal heads and the same vector twice have a finite one
+    both = samples(3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
+    assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)
+    heads, images = torch.eye(3).unsqueeze(0).requires_grad_(), torch.ones(40, 3, 4).requires_grad_()
+    head_diversity(heads).sum().backward()
+    units, texts = normalise(images), torch.ones(40, 3, 4)  # enough rows for the distance by a product
+    mean_discrepancy(units, texts, units, texts).mean().backward()
+    for gradient in (heads.grad, images.grad):
+        assert gradient.isfinite().all()
 
 
 @given(seed=st.integers(0, 10_000))
@@ -40,16 +50,3 @@ def test_the_mean_share_is_the_discrepancy_of_the_loops(seed):
     parts = [mean_discrepancy(images[part], texts[part], images, texts) for part in (slice(1), slice(1, 4))]
     torch.testing.assert_close(torch.cat(parts), shares)  # as several processes share a batch
     assert mean_discrepancy(images, images, images, images).abs().max() < 1e-12
-
-
-def test_gradients():
-    """Orthogonal heads and the same vector twice have a finite one."""
-    both = samples(3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
-    assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)
-    heads, images = torch.eye(3).unsqueeze(0).requires_grad_(), torch.ones(40, 3, 4).requires_grad_()
-    head_diversity(heads).sum().backward()
-    units, texts = normalise(images), torch.ones(40, 3, 4)  # enough rows for the distance by a product
-    mean_discrepancy(units, texts, units, texts).mean().backward()
-    for gradient in (heads.grad, images.grad):
-        assert gradient.isfinite().all()

@@ -43,9 +43,7 @@ def density_weights(images, captions, ids, scale, count):
     """λ·softmax of the mean similarity of the nearest other pairs, both modalities agreeing."""
     size, density = len(ids), []
     for i in range(size):
-        near = sorted(
-            (min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i]), reverse=True
-        )
-        near = near[:count]
+        near = (min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i])
+        near = sorted(near, reverse=True)[:count]
         density.append(math.fsum(near) / len(near) if near else 0.0)
     return scaled([math.exp(value) for value in density], scale)

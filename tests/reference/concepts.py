@@ -41,10 +41,8 @@ def graph(pairs, single, threshold, rescaled, norm="columns"):
 
 def convolved(adjacency, nodes, weight, slope=0.2):
     """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
-    return [
-        [value if value > 0 else slope * value for value in mixed(mixed(row, nodes), weight)]
-        for row in adjacency
-    ]
+    rows = (mixed(mixed(row, nodes), weight) for row in adjacency)
+    return [[value if value > 0 else slope * value for value in row] for row in rows]
 
 
 def mixed(weights, rows):

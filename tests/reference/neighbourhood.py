@@ -22,9 +22,8 @@ def weights(images, texts, scale, modalities):
     alpha_y = [scale * share for share in softmax(texts)]
     if modalities in ("image", "text"):
         return alpha_x if modalities == "image" else alpha_y
-    both = [
-        abs(x - y) if modalities == "difference" else x + y for x, y in zip(alpha_x, alpha_y, strict=True)
-    ]
+    pairs = zip(alpha_x, alpha_y, strict=True)
+    both = [abs(x - y) if modalities == "difference" else x + y for x, y in pairs]
     return [scale * share for share in softmax(both)]
 
 

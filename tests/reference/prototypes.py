@@ -77,13 +77,10 @@ class OnlineMeans:
     def _reseed(self, vectors, nearest):
         dead = [k for k in range(self.count) if self.members(k) == 0 and self.idle[k] >= self.pass_pairs]
         crowds = {label: self.members(label) for label, _ in nearest}
-        worst = {
-            label: min(
-                (i for i, (number, _) in enumerate(nearest) if number == label), key=lambda i: nearest[i][1]
-            )
-            for label, size in crowds.items()
-            if size > 1
-        }
+        worst = {}
+        for label in (label for label, size in crowds.items() if size > 1):
+            rows = (i for i, (number, _) in enumerate(nearest) if number == label)
+            worst[label] = min(rows, key=lambda i: nearest[i][1])
         order = sorted(worst, key=lambda label: (-crowds[label], nearest[worst[label]][1]))
         for k, label in list(zip(dead, order, strict=False))[: max(1, len(vectors) // 8)]:
             self.sums[k] = list(vectors[worst[label]])

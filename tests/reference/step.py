@@ -41,9 +41,26 @@ def losses(side, query_ids, diversity, *, keep_same_image, **switches):
     mask = negatives(query_ids, side.ids)
     if keep_same_image:
         mask = literal_negatives(query_ids, side.ids, side.positive_offset)
+    rows = map(kept, side.scores, mask)
     return [
-        diversity_contrastive(kept(row, is_negative), positive, diversity=weight, **switches)
-        for row, is_negative, positive, weight in zip(
-            side.scores, mask, side.positives, diversity, strict=True
-        )
+        diversity_contrastive(row, positive, diversity=weight, **switches)
+        for row, positive, weight in zip(rows, side.positives, diversity, strict=True)
     ]
+
+
+def coupled(queries, keys, bank, ids, bank_ids, *, kind, **switches):
+    """Sums of both directions over the anchors: DCL in the batch, and M-DCL against a bank, 0 while it is empty.
+
+    Embeddings are (2, B, D), the bank (2, slots, D); a positive in the bank is the partner's key of this step.
+    """
+    totals = [0.0, 0.0]
+    for way in (0, 1):
+        scores = queries[way] @ queries[1 - way].T
+        sides = [Side(scores.tolist(), scores.diagonal().tolist(), ids, 0), None]
+        if bank_ids:
+            positives = (queries[way] * keys[1 - way]).sum(1).tolist()
+            sides[1] = Side((queries[way] @ bank[1 - way].T).tolist(), positives, bank_ids)
+        diversity = anchor_diversity(*sides, ids, kind=kind)
+        for number, side in enumerate(side for side in sides if side):
+            totals[number] += sum(losses(side, ids, diversity, keep_same_image=False, **switches))
+    return totals

@@ -14,6 +14,7 @@ from coder_core.files.manifest import render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from tests.runs.conftest import fill_analysis
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal
 
 
@@ -28,8 +29,7 @@ def test_what_was_written_is_read(run):
     fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
     written = open_analysis(run, "dev")
     assert (written.array("clusters").tolist(), written.document("k")) == ([0, 1, 2, 3], [1])
-    with pytest.raises(InputError, match=r"holds no concepts.npy"):
-        written.array("concepts")
+    assert_refused(r"holds no concepts.npy", written.array, "concepts")
     assert not analysis.image_embeddings.flags.writeable
 
 
@@ -45,15 +45,13 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_pat
     np.testing.assert_array_equal(rows, expected)
     for size, problem in ((0, "has 0 bytes; expected 208 bytes"), (208, "is damaged")):
         os.truncate(file, size)
-        with pytest.raises(InputError, match=rf"text_embeddings\.npy: {problem}"):
-            open_analysis(run, "test")
+        assert_refused(rf"text_embeddings\.npy: {problem}", open_analysis, run, "test")
     (tmp_path / "no folder").touch()
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "no folder"))
-    with pytest.raises(InputError, match=r"npy: cannot be copied to .*no folder: .*CODER_CACHE"):
-        open_analysis(run, "test")
+    assert_refused(r"npy: cannot be copied to .*no folder: .*CODER_CACHE", open_analysis, run, "test")
 
 
-def test_an_open_analysis_outlives_its_replacement(run):
+def test_an_open_analysis_outlives_its_replacement_and_a_reader_meets_one_or_the_next(run):
     """The app holds the old arrays while evaluation writes new ones."""
     old = open_analysis(run, "test")
     before = np.array(old.image_embeddings)
@@ -61,9 +59,6 @@ def test_an_open_analysis_outlives_its_replacement(run):
     assert np.array_equal(old.image_embeddings, before)
     assert np.allclose(open_analysis(run, "test", verify=True).image_embeddings, before + 1)
     assert [path.name for path in (run / "analysis").iterdir()] == ["test"]
-
-
-def test_a_reader_meets_one_analysis_or_the_next(run):
     writer = threading.Thread(target=lambda: [fill_analysis(run, value=value) for value in range(1, 20)])
     writer.start()
     values = []
@@ -77,11 +72,9 @@ def test_splits_are_listed_and_others_say_how_to_get_them(run):
     (run / "analysis" / ".tmp-x").mkdir()
     assert list_splits(run) == ["test"]
     assert list_splits(run / "nowhere") == []
-    with pytest.raises(InputError, match=r"coder_core\.evaluate"):
-        open_analysis(run, "dev")
+    assert_refused(r"coder_core\.evaluate", open_analysis, run, "dev")
     for split in ("../test", "", "Test", "a/b", ".tmp-1", "-x\n", "-x", "_x", "te st", "/etc", "![x](y)"):
-        with pytest.raises(InputError, match="is not a split's name"):
-            open_analysis(run, split)
+        assert_refused("is not a split's name", open_analysis, run, split)
 
 
 ONE = {"shape": [1], "dtype": "<i8"}
@@ -107,8 +100,7 @@ def test_a_manifest_is_not_believed(run, change, message):
     manifest = json.loads(path.read_text())
     change(manifest)
     path.write_bytes(render_manifest(manifest))
-    with pytest.raises(InputError, match=message):
-        open_analysis(run, "test")
+    assert_refused(message, open_analysis, run, "test")
 
 
 def saved(save, array):
@@ -185,5 +177,4 @@ def test_values_that_no_evaluation_writes_are_named_with_their_row(run, name, ro
     array[row] = value
     np.save(file, array)
     reseal(file.parent)
-    with pytest.raises(InputError, match=rf"{name}\.npy row {row}: {message}"):
-        open_analysis(run, "test")
+    assert_refused(rf"{name}\.npy row {row}: {message}", open_analysis, run, "test")

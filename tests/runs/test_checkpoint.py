@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.files import sealed
 from coder_core.files.atomic import WriteError, appearing
 from coder_core.files.sealed import read_checked, write_sealed
 from coder_core.runs import saves
 from coder_core.runs.saves import Save, SaveStore
 from tests.runs.conftest import in_a_child, save_step
+from tests.support.precomp_folders import assert_refused
 
 
 def test_tensors_and_documents_come_back(tmp_path):
@@ -38,11 +38,10 @@ def test_tensors_and_documents_come_back(tmp_path):
             assert torch.equal(loaded[key], tensor)
     assert (save.document("text"), save.skipped) == ({"caption": "äöü"}, [])
     for name, read in (("words.safetensors", save.tensors), ("words.json", save.document)):
-        with pytest.raises(InputError, match=f"holds no {name}"):
-            read("words")
+        assert_refused(f"holds no {name}", read, "words")
 
 
-def test_saves_of_steps_not_taken_go(tmp_path):
+def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned(tmp_path):
     """The save of step 30 was damaged, the run went on from 20: the next save is the newest."""
     store = SaveStore(tmp_path / "state", keep=2)
     for step in (20, 30):
@@ -53,6 +52,16 @@ def test_saves_of_steps_not_taken_go(tmp_path):
     assert "state/30/progress.json" in newest.skipped[0].place
     save_step(store, 25)
     assert store.names() == ["20", "25"]
+    # A folder that no step names is somebody's own
+    store = SaveStore(tmp_path / "best", keep=2)
+    for name in ("notes", "5.old", "zz"):
+        (store.folder / name).mkdir(parents=True)
+        (store.folder / name / "mine").write_text("x")
+    for step in (9, 90, 100):
+        save_step(store, step)
+    assert store.names() == ["90", "100"]
+    assert Save(store.folder / "90").document("progress") == {"step": 90}
+    assert sorted(path.name for path in store.folder.iterdir()) == ["100", "5.old", "90", "notes", "zz"]
 
 
 def test_nothing_is_saved_where_a_run_was_moved_away(tmp_path):
@@ -126,7 +135,7 @@ def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path):
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state" / "20").iterdir()} == {0o640}
 
 
-def test_names_that_lead_elsewhere_are_refused_and_what_json_cannot_hold_leaves_nothing_behind(tmp_path):
+def test_what_cannot_be_saved_leaves_nothing_behind_and_a_run_is_created_once(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     for name in ("../1", ".tmp-1", "", "a/b", "1\n"):
         with pytest.raises(ValueError, match="named by its step"):
@@ -134,31 +143,13 @@ def test_names_that_lead_elsewhere_are_refused_and_what_json_cannot_hold_leaves_
     with pytest.raises(TypeError):
         store.write("1", {}, {"bad": {1, 2}})
     assert list(tmp_path.rglob("*")) == []
-
-
-def test_a_run_is_created_once(tmp_path):
     run = write_sealed(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
     assert read_checked(run, "glove.bin") == b"\x00\xff"
     assert set(json.loads((run / "manifest.json").read_text())["files"]) == {"config.toml", "glove.bin"}
-    with pytest.raises(InputError, match="exists and is not empty"):
-        write_sealed(run, {"config.toml": "a = 2\n"})
+    assert_refused("exists and is not empty", write_sealed, run, {"config.toml": "a = 2\n"})
     assert read_checked(run, "config.toml") == b"a = 1\n"
     for name in ("words.json", "../../etc/passwd"):
-        with pytest.raises(InputError, match=f"{name}: is not listed"):
-            read_checked(run, name)
-
-
-def test_names_are_ordered_as_numbers_and_only_saves_are_pruned(tmp_path):
-    """A folder that no step names is somebody's own."""
-    store = SaveStore(tmp_path / "best", keep=2)
-    for name in ("notes", "5.old", "zz"):
-        (store.folder / name).mkdir(parents=True)
-        (store.folder / name / "mine").write_text("x")
-    for step in (9, 90, 100):
-        save_step(store, step)
-    assert store.names() == ["90", "100"]
-    assert Save(store.folder / "90").document("progress") == {"step": 90}
-    assert sorted(path.name for path in store.folder.iterdir()) == ["100", "5.old", "90", "notes", "zz"]
+        assert_refused(f"{name}: is not listed", read_checked, run, name)
 
 
 CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))

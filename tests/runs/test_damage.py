@@ -16,6 +16,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
+from tests.support.precomp_folders import assert_refused
 
 
 def read_everything(run):
@@ -67,8 +68,7 @@ def test_flipped_bits_and_cuts_are_noticed_and_named(run, harm, times):
     content = path.read_bytes()
     for length in range(len(content) - 1):
         path.write_bytes(content[:length])
-        with pytest.raises(InputError, match=r"status\.json"):
-            read_status(run)
+        assert_refused(r"status\.json", read_status, run)
     path.write_bytes(content[:-1])
     read_or_named(run, path)
 
@@ -94,7 +94,7 @@ def test_when_every_save_is_damaged_all_are_named_and_a_newer_format_is_not_pass
         SaveStore(run / "state", keep=2).newest()
 
 
-def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown_or_counted(whole):
+def test_a_flipped_bit_in_any_array_is_named_and_arrays_are_read_once_while_their_files_stay(whole):
     """The api, which the pages use, does so also in the process that read the array before it was damaged."""
     for number, path in enumerate(sorted((whole / "analysis" / "dev").glob("*.npy"))):
         content = path.read_bytes()
@@ -106,14 +106,9 @@ def test_a_flipped_bit_in_any_array_is_named_and_the_array_never_shown_or_counte
             path.write_bytes(damaged)
             with pytest.raises(InputError, match=rf"{path.name}: is damaged.*coder_core\.evaluate"):
                 open_run(whole).ranks("dev")
-            with pytest.raises(InputError, match=path.name):
-                open_analysis(whole, "dev")
-            with pytest.raises(InputError, match=path.name):
-                _hits(whole, "dev")  # of an ablation
+            assert_refused(path.name, open_analysis, whole, "dev")
+            assert_refused(path.name, _hits, whole, "dev")  # of an ablation
             path.write_bytes(content)
-
-
-def test_an_analysis_is_read_once_as_long_as_its_files_stay(whole):
     for path in (whole / "analysis" / "dev").iterdir():
         os.utime(path, (1, 1))
     open_analysis(whole, "dev")
@@ -123,5 +118,4 @@ def test_an_analysis_is_read_once_as_long_as_its_files_stay(whole):
         file.write(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])  # the rank stays in range
     os.utime(path, (1, 1))
     open_analysis(whole, "dev")
-    with pytest.raises(InputError, match=r"text_ranks\.npy: is damaged"):
-        open_analysis(whole, "dev", verify=True)
+    assert_refused(r"text_ranks\.npy: is damaged", open_analysis, whole, "dev", verify=True)

@@ -1,4 +1,4 @@
-"""Results beside a run: found again, recomputed when damaged, never shown when stale."""
+"""Results beside a run and neighbours in the cache: found again, recomputed when damaged, never shown when stale."""
 
 from pathlib import Path
 
@@ -6,13 +6,20 @@ import numpy as np
 import pytest
 
 from coder_core import cluster, project
+from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.console.progress import JobProgress, ProgressFile, read_progress
+from coder_core.console.progress import JobProgress, ProgressFile, read_progress, silent
+from coder_core.data.dataset import read_split
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived import compute as deriving
+from coder_core.runs.derived.neighbours import train_neighbourhood
 from coder_core.runs.derived.store import derived_folder
+from tests.support.configs import changed
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import cut, flip, synthetic, write_embeddings
+from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import WORDS
 
 PCA = LayoutSettings("pca")
 
@@ -32,13 +39,11 @@ def folder_of(run, other=None):
 def counted(monkeypatch):
     """One number for every layout that was computed."""
     layouts, lay_out = [], deriving.lay_out
-    monkeypatch.setattr(
-        deriving, "lay_out", lambda *given, **named: layouts.append(1) or lay_out(*given, **named)
-    )
+    monkeypatch.setattr(deriving, "lay_out", lambda *a, **b: layouts.append(1) or lay_out(*a, **b))
     return layouts
 
 
-def test_what_is_kept_is_not_computed_again(tmp_path, counted):
+def test_what_is_kept_is_not_computed_again_and_its_key_holds_both_runs_and_parameters(tmp_path, counted):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     first = deriving.make_layouts([a], "dev", PCA)
     both = deriving.make_layouts([a, b], "dev", PCA)
@@ -48,9 +53,6 @@ def test_what_is_kept_is_not_computed_again(tmp_path, counted):
     np.testing.assert_array_equal(again[1][1].plane, both[1][1].plane)
     assert again[1][1].disparity == both[1][1].disparity is not None
     assert again[0][1].shares == first[0][1].shares is not None
-
-
-def test_the_key_holds_both_runs_and_the_parameters(tmp_path):
     a, b, c = (analysed(tmp_path, name, seed=seed) for seed, name in enumerate("abc"))
     of_a = open_analysis(a, "dev")
 
@@ -69,8 +71,7 @@ def test_a_damaged_result_is_named_and_computed_again(tmp_path, counted, file):
     folder, layout = deriving.make_layouts([run], "dev", PCA)[0]
     for number, harm in enumerate((flip, cut, Path.unlink), 2):
         harm(folder.path / file)
-        with pytest.raises(InputError, match=file):
-            deriving.read_layout(folder)
+        assert_refused(file, deriving.read_layout, folder)
         _, repaired = deriving.make_layouts([run], "dev", PCA)[0]
         assert len(counted) == number
         np.testing.assert_array_equal(repaired.plane, layout.plane)
@@ -78,18 +79,13 @@ def test_a_damaged_result_is_named_and_computed_again(tmp_path, counted, file):
 
 
 def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_path):
-    a, b, c = (
-        analysed(tmp_path, "a"),
-        analysed(tmp_path, "b", seed=1),
-        analysed(tmp_path, "c", caption="another"),
-    )
+    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
+    c = analysed(tmp_path, "c", caption="another")
     made, other = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
     other.path.parent.mkdir(parents=True)
     made.path.rename(other.path)
-    with pytest.raises(InputError, match="another result"):
-        deriving.read_layout(other)
-    with pytest.raises(InputError, match="other samples than a"):
-        deriving.make_layouts([a, c], "dev", PCA)
+    assert_refused("another result", deriving.read_layout, other)
+    assert_refused("other samples than a", deriving.make_layouts, [a, c], "dev", PCA)
     with pytest.raises(InputError, match="not a split's name"):  # which could lead out of the run
         derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
 
@@ -107,7 +103,7 @@ def test_a_new_analysis_leaves_nothing_stale(tmp_path):
     assert not kept.path.exists()
 
 
-def test_the_commands_write_progress_and_say_where_it_is(tmp_path, capsys):
+def test_the_commands_write_progress_that_is_read_whatever_it_holds(tmp_path, capsys):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
@@ -122,10 +118,8 @@ def test_the_commands_write_progress_and_say_where_it_is(tmp_path, capsys):
     assert failed.message in capsys.readouterr().err
     assert project.main([str(a), str(a), str(a)]) == 1
     assert project.main([str(tmp_path / "none"), "--method", "pca"]) == 1
-
-
-def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path):
-    file = tmp_path / "progress.json"
+    # progress is replaced seldom
+    file = tmp_path / "seldom.json"
     assert read_progress(file) is None
     report = ProgressFile(file)
     report(1, 10, "one")
@@ -137,3 +131,51 @@ def test_progress_is_replaced_seldom_and_read_whatever_it_holds(tmp_path):
     for content in ("", "{", "[]", "null", no_number, "[" * 99_999):
         file.write_text(content)
         assert read_progress(file) is None
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "neighbours"
+
+
+def neighbourhood(data, *, captions=None, progress=silent, **values):
+    usual = {"sample_weights": "diversity", "neighbours": 4, "text_space_size": 8}
+    config = changed(Config(), **usual | values)
+    split = read_split(data, "train")
+    return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
+
+
+def test_other_captions_another_n_or_another_space_are_another_search(data, cache, tmp_path):
+    model = write_tiny_bert(tmp_path / "model", WORDS)
+    split = read_split(data, "train")
+    neighbourhood(data)
+    neighbourhood(data, neighbours=5, neighbours_of_neighbours=0)
+    neighbourhood(data, text_space_size=6)
+    neighbourhood(data, text_space=str(model))
+    neighbourhood(data, captions=[*split.captions[:-1], "another star"])
+    assert len(list(cache.iterdir())) == 5
+    neighbourhood(data, sample_weights="combined", diversity_share=2.0, seed=7)
+    assert len(list(cache.iterdir())) == 5  # what does not decide the neighbours does not search again
+
+
+def test_an_interrupted_search_leaves_nothing_and_a_second_one_searches_nothing(data, cache):
+    def interrupt(done, total, what=""):
+        if what == "finding semantic neighbours":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        neighbourhood(data, progress=interrupt)
+    assert not cache.exists() or not list(cache.iterdir())
+    phases = []
+    first = neighbourhood(data, progress=lambda done, total, phase: phases.append(phase))
+    assert len(set(phases)) == 3
+    second = neighbourhood(data, progress=lambda *_: pytest.fail("it is searched again"))
+    assert np.array_equal(first.neighbours, second.neighbours)
+    assert first.neighbours.shape == (40, 4)
+    assert first.about(Config()) == second.about(Config())
+    (folder,) = cache.iterdir()
+    stored = (folder / "neighbours.npy").read_bytes()  # damaged, they are searched again and replaced
+    (folder / "neighbours.npy").write_bytes(stored[:-3] + b"\xff\xff\xff")
+    assert np.array_equal(neighbourhood(data).neighbours, first.neighbours)
+    assert (folder / "neighbours.npy").read_bytes() == stored

@@ -8,12 +8,12 @@ from itertools import cycle, islice
 import numpy as np
 import pytest
 
-from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_plain, open_plain, read_plain
 from coder_core.console.processes import JobFolder
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import RunLock, write_status
 from tests.attack.links import COMMANDS, MADE, PLACES, SUBJECTS, Case, attack, digest, put, surroundings
+from tests.support.precomp_folders import assert_refused
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 
@@ -56,8 +56,7 @@ def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
     before = digest(outside)
     for name in (".tmp-status.json", "status.json", "history.jsonl", ".tmp-job.json"):
         (folder / name).symlink_to(outside / "dotfile")
-    with pytest.raises(InputError, match=r"\.tmp-status\.json: is a link"):
-        write_status(folder, "running")
+    assert_refused(r"\.tmp-status\.json: is a link", write_status, folder, "running")
     (folder / ".tmp-status.json").unlink()
     write_status(folder, "running")
     assert not (folder / "status.json").is_symlink()
@@ -66,8 +65,7 @@ def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
         lambda: RunLock(folder).__enter__(),
         lambda: JobFolder(folder).start(("true",)),
     ):
-        with pytest.raises(InputError, match="is a link"):
-            write()
+        assert_refused("is a link", write)
     assert digest(outside) == before
 
 
@@ -88,9 +86,7 @@ def test_what_is_written_in_place_is_no_hard_link(run, tmp_path, name, capsys):
 def test_plain_files_are_read_up_to_a_size(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(3))
     assert len(read_plain(tmp_path / "a.npy")) == 152
-    with pytest.raises(InputError, match="has 152 bytes; expected at most 100"):
-        read_plain(tmp_path / "a.npy", 100)
-    with pytest.raises(InputError, match="is a folder; expected a plain file"):
-        open_plain(tmp_path, os.O_RDONLY)
+    assert_refused("has 152 bytes; expected at most 100", read_plain, tmp_path / "a.npy", 100)
+    assert_refused("is a folder; expected a plain file", open_plain, tmp_path, os.O_RDONLY)
     check_plain(tmp_path)
     check_plain(tmp_path / "nowhere")

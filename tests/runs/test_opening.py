@@ -20,6 +20,7 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.runs.saves import Save, SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
@@ -67,8 +68,7 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
         ("is not on this machine", lambda: load_model(run)),
         ("or add --bert somebody/x to --resume", lambda: continue_run(run, None, quiet())),
     ):
-        with pytest.raises(InputError, match=f"bert, 'somebody/x': .*{message}"):
-            use()
+        assert_refused(f"bert, 'somebody/x': .*{message}", use)
     assert requests == []
     with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # the user typed its name
         continue_run(run, None, quiet(), download=True)
@@ -151,11 +151,9 @@ OF_STATES = [
 @pytest.mark.parametrize(("tables", "place"), [*SIZES, *OF_STATES])
 def test_sizes_are_compared_with_what_is_saved_before_memory_is_taken(run, tables, place):
     configure(run, **tables)
-    with pytest.raises(InputError, match=place):
-        continue_run(run, None, quiet())
+    assert_refused(place, continue_run, run, None, quiet())
     if (tables, place) in SIZES:
-        with pytest.raises(InputError, match=place):
-            load_model(run)
+        assert_refused(place, load_model, run)
 
 
 def test_nesting_is_named(run):

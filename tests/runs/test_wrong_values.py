@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from app.components.words import curves, latest, steps_done
 from coder_core import train
@@ -173,10 +173,8 @@ def test_derived_results_are_read_or_named(root):
 def test_keys_that_take_the_parser_long_are_refused_before(root):
     """50,000 dots in a key take a minute, in a shorter file too; a file of many keys is too large."""
     config = root / "whole" / "config.toml"
-    for text, fault in (
-        (".".join("a" * 20_000) + " = 1", "nested too deeply"),
-        ("a.b.c = 1\n" * 9_000, "at most 65,536"),
-    ):
+    faults = {"nested too deeply": ".".join("a" * 20_000) + " = 1", "at most 65,536": "a.b.c = 1\n" * 9_000}
+    for fault, text in faults.items():
         config.write_text(text)
         reseal(root / "whole")
         assert fault in next(run.fault for run in list_runs(root) if run.name == "whole")
@@ -196,34 +194,21 @@ def test_a_process_number_that_is_none_is_named(root):
     use(root, "whole")
 
 
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("position", lambda document: document | {"step": -1}),
-        ("position", lambda document: document | {"best": []}),
-        ("position", lambda document: []),
-        ("position", lambda document: document | {"loss_sum": []}),
-        ("circumstances", lambda document: None),
-    ],
-)
-def test_a_state_of_other_values_is_not_continued(root, file, change, capsys):
+def test_a_state_of_other_values_or_without_a_moment_is_not_continued(root, capsys):
     newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
-    path = newest / f"{file}.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    reseal(newest)
-    assert train.main(["--resume", str(root / "whole"), DATA]) == 1
-    assert str(path) in capsys.readouterr().err.replace("\n", "")
-
-
-def test_a_state_that_lacks_a_moment_is_not_continued(root, capsys):
-    newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
-    path = newest / "optimizer.safetensors"
-    tensors = load_file(path)
+    tensors = load_file(newest / "optimizer.safetensors")
     del tensors[next(key for key in tensors if key.endswith(".exp_avg"))]
-    save_file(tensors, path)
-    reseal(newest)
-    assert train.main(["--resume", str(root / "whole"), DATA]) == 1
-    assert str(path) in capsys.readouterr().err.replace("\n", "")
+    position = json.loads((newest / "position.json").read_text())
+    values = [[], *(position | change for change in ({"step": -1}, {"best": []}, {"loss_sum": []}))]
+    contents = [("position.json", json.dumps(value).encode()) for value in values]
+    contents += [("circumstances.json", b"null"), ("optimizer.safetensors", save(tensors))]
+    for name, content in contents:
+        intact = (newest / name).read_bytes()
+        (newest / name).write_bytes(content)
+        reseal(newest)
+        assert train.main(["--resume", str(root / "whole"), DATA]) == 1
+        assert str(newest / name) in capsys.readouterr().err.replace("\n", "")
+        (newest / name).write_bytes(intact)
 
 
 def listed_and_opened(root):

@@ -29,9 +29,10 @@ def started(config):
     return prepared, boosting
 
 
-def take(prepared, boosting, config, batch):
+def take(prepared, part, config, batch, epoch=5.0):
+    """The losses of a batch, with a part or none."""
     torch.manual_seed(4)  # of the dropout
-    return compute_losses(prepared.model, batch, config, [boosting] if boosting else [], epoch=5.0)
+    return compute_losses(prepared.model, batch, config, [part] if part else [], epoch=epoch)
 
 
 def scores(model, batch):

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.embed import main
-from tests.support.run_folders import draw_pictures
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, draw_pictures
 
-CAPTIONS_PER_IMAGE = 5
 DIMENSION = 256
 THEMES = 8  # images of one theme are hard negatives of one another
 CONE = 0.6  # how far the mean image and the mean caption lie from the origin, on opposite sides
@@ -16,10 +15,8 @@ CONE = 0.6  # how far the mean image and the mean caption lie from the origin, o
 def clip_like(images, *, noise, seed):
     """(n, D) images and (5n, D) captions with a modality gap; most cosines lie between −0.4 and 0.1."""
     rng = np.random.default_rng(seed)
-    themes, own, words = (
-        rng.normal(size=(rows, DIMENSION)) / np.sqrt(DIMENSION)
-        for rows in (THEMES, images, images * CAPTIONS_PER_IMAGE)
-    )
+    counts = (THEMES, images, images * CAPTIONS_PER_IMAGE)
+    themes, own, words = (rng.normal(size=(rows, DIMENSION)) / np.sqrt(DIMENSION) for rows in counts)
     v = 0.8 * themes[np.arange(images) % THEMES] + 0.6 * own
     w = 0.45 * np.repeat(v, CAPTIONS_PER_IMAGE, axis=0) + noise * words
     v[:, 0], w[:, 0] = CONE, -CONE
@@ -29,13 +26,12 @@ def clip_like(images, *, noise, seed):
 def import_clip(root, name, *, images=60, noise=1.0, seed=0):
     """Import such embeddings with `python -m coder_core.embed import`, with pictures."""
     given = root.parent / f"{name}-embeddings"
-    given.mkdir(parents=True, exist_ok=True)
-    v, w = clip_like(images, noise=noise, seed=seed)
-    np.save(given / "images.npy", v)
-    np.save(given / "texts.npy", w)
+    names = draw_pictures(given / "pictures", images)
     lines = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
-    (given / "captions.txt").write_text("".join(f"{line}\n" for line in lines))
-    (given / "ids.txt").write_text("".join(f"{file}\n" for file in draw_pictures(given / "pictures", images)))
+    for stem, rows in zip(("images", "texts"), clip_like(images, noise=noise, seed=seed), strict=True):
+        np.save(given / f"{stem}.npy", rows)
+    for stem, texts in (("captions", lines), ("ids", names)):
+        (given / f"{stem}.txt").write_text("".join(f"{text}\n" for text in texts))
     files = ("images.npy", "texts.npy", "captions.txt", "ids.txt", "pictures")
     arguments = [f"--{Path(file).stem}={given / file}" for file in files]
     assert main(["import", *arguments, f"--name={name}", f"--root={root}"]) == 0

@@ -21,10 +21,8 @@ NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "pr
 def some_concepts(names=NAMES):
     """Five concepts; a dog is in every caption that holds a ball, and runs in most."""
     together, occurrences = count_together([[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]], 5)
-    entries = tuple(
-        Concept(word, kind, int(count), (word, f"{word}s"))
-        for (word, kind), count in zip(names, occurrences, strict=True)
-    )
+    rows = ((*name, int(count)) for name, count in zip(names, occurrences, strict=True))
+    entries = tuple(Concept(word, kind, count, (word, f"{word}s")) for word, kind, count in rows)
     vectors = np.eye(5, 3, dtype=np.float32)
     return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
 
@@ -38,23 +36,12 @@ def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
     return SplitEmbeddings(v, w, vc, wc, *attention), owner
 
 
-def write_concept_run(
-    root,
-    name,
-    *,
-    images=30,
-    beta=0.6,
-    seed=0,
-    captions=None,
-    attention=None,
-    concepts=NAMES,
-    per_image=CAPTIONS_PER_IMAGE,
-):
+def write_concept_run(root, name, *, images=30, beta=0.6, captions=(), attention=(), concepts=NAMES, **drawn):
     """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
-    `concepts`: word and kind of five."""
+    `concepts`: word and kind of five; `drawn` goes to `two_branches`."""
     folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))
-    branches, owner = two_branches(images, seed, per_image)
-    if attention is not None:
+    branches, owner = two_branches(images, **drawn)
+    if attention:
         branches = branches._replace(image_attention=attention[0], text_attention=attention[1])
     ranked = rank(score_tiles(mixture(branches.images, branches.texts, branches.second, beta), owner))
     knowledge = some_concepts(concepts)

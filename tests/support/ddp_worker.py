@@ -34,8 +34,7 @@ PIECES = {"piece_size": 3, "image_layers": 1}
 ONLINE = {"boosting_scenario": "online"}
 SETS = {"embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}
 # λ far above the batch of 8, so that the weights of so few pairs differ
-WEIGHTED = {"sample_weights": "combined", "weight_scale": 5.0}
-WEIGHTED |= {"neighbours": 4, "neighbours_of_neighbours": 8}
+WEIGHTED = {"sample_weights": "combined", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
 
 
 def boosting(form, weight, **values):
@@ -114,8 +113,7 @@ def trained(config, steps=STEPS, rate=RATE):
         results[f"{step} loss"] = parallel.mean(losses.total)
         results |= {f"{step} part {name}": parallel.mean(value) for name, value in losses.parts.items()}
         if losses.diversity is not None:
-            sides = losses.diversity.view(2, -1).T.contiguous()
-            results[f"{step} diversity"] = parallel.gather_rows(sides)
+            results[f"{step} diversity"] = parallel.gather_rows(losses.diversity.view(2, -1).T.contiguous())
         groups = [group for part in parts for group in (part.joint_parameters(), *part.separate_parameters())]
         of_parts = {name: parameter for group in groups for name, parameter in group.items()}
         parallel.average_gradients(of_parts.values())

@@ -16,10 +16,8 @@ from app.components.table import NAME
 PROJECT = Path(__file__).resolve().parents[2]
 ABOUT_SCORES = ("overview", "diversity", "similarity", "retrieval")
 PAGES = (*ABOUT_SCORES, "weights", "joint", "clusters", "concepts", "slices", "data", "reviews")
-FIELDS = (
-    *("segmented_control", "number_input", "text_input", "text_area"),
-    *("selectbox", "multiselect", "slider", "toggle"),
-)
+FIELDS = ("segmented_control", "number_input", "text_input", "text_area")
+FIELDS += ("selectbox", "multiselect", "slider", "toggle")
 
 
 class Page:
@@ -110,11 +108,8 @@ class Page:
     def rows(self, column):
         """The rows of every table with this column, each as column → text."""
         tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in self.tables()]
-        return [
-            [dict(zip(names, row["cells"], strict=True)) for row in rows]
-            for names, rows in tables
-            if column in names
-        ]
+        found = [(names, rows) for names, rows in tables if column in names]
+        return [[dict(zip(names, row["cells"], strict=True)) for row in rows] for names, rows in found]
 
 
 def open_page(monkeypatch, root, page, **query):

@@ -166,7 +166,5 @@ def text_files(root):
 
 
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
-_WRITERS += (table, text_files)
-LAYOUTS = {
-    writer.__name__.replace("_", "-"): writer for writer in (*_WRITERS, parquet, webdataset, img2dataset)
-}
+_WRITERS += (table, text_files, parquet, webdataset, img2dataset)
+LAYOUTS = {writer.__name__.replace("_", "-"): writer for writer in _WRITERS}

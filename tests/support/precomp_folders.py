@@ -1,6 +1,7 @@
 """Small data sets in the field's formats, and where the real one lies."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,11 @@ def refusal(call, *arguments, **named):
     with pytest.raises(InputError) as caught:
         call(*arguments, **named)
     return caught.value
+
+
+def assert_refused(match, call, *arguments, **named):
+    """The call raises an InputError whose message has a part that matches."""
+    assert re.search(match, str(refusal(call, *arguments, **named)))
 
 
 def reason(path, split="train", **named):

@@ -71,11 +71,8 @@ def recalls(image_ranks, text_ranks):
 def write_embeddings(folder, v, w, owner, split="dev", **values):
     """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
     ranks = ranks_of(v, w, owner)
-    defaults = {
-        "metrics": recalls(*ranks[:2]),
-        "fingerprint": "0" * 64,
-        **dict(zip(RANKS, ranks, strict=True)),
-    }
+    defaults = {"metrics": recalls(*ranks[:2]), "fingerprint": "0" * 64}
+    defaults |= dict(zip(RANKS, ranks, strict=True))
     defaults |= {"captions": [f"caption {j}" for j in range(len(w))], "source": "synthetic"}
     defaults |= {"image_names": [f"{i}.png" for i in range(len(v))]}
     defaults |= {} if "scores" in values else {"image_embeddings": v, "text_embeddings": w}
@@ -93,43 +90,30 @@ def draw_pictures(folder, count):
     names = []
     for number in range(count):
         picture = Image.new("RGB", (160, 120), COLOURS[number % 7])
-        ImageDraw.Draw(picture).ellipse(
-            (30, 20, 30 + 10 * (number % 9 + 1), 100), fill=COLOURS[(number // 7 + 3) % 7]
-        )
+        corners = (30, 20, 40 + 10 * (number % 9), 100)
+        ImageDraw.Draw(picture).ellipse(corners, fill=COLOURS[(number // 7 + 3) % 7])
         names.append(f"{number}.png")
         picture.save(folder / names[-1])
     return names
 
 
-def write_run(
-    root,
-    name,
-    *,
-    loss="dcl",
-    images=40,
-    noise=1.0,
-    seed=0,
-    captions=None,
-    pictures=True,
-    epochs=3,
-    picture_names=None,
-    per_image=CAPTIONS_PER_IMAGE,
-):
-    """A finished run with history, status and an analysis of dev."""
-    config = changed(Config(name=name), data="demo", loss=loss, epochs=epochs, seed=seed)
+def write_run(root, name, *, loss="dcl", images=40, captions=(), pictures=True, picture_names=(), **drawn):
+    """A finished run of three epochs with history, status and an analysis of dev; `drawn` goes to `synthetic`."""
+    drawn = {"noise": 1.0, "seed": 0, "per_image": CAPTIONS_PER_IMAGE} | drawn
+    config = changed(Config(name=name), data="demo", loss=loss, epochs=3, seed=drawn["seed"])
     folder = write_configured(root, config)
-    v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
+    v, w, owner = synthetic(images, **drawn)
     metrics = recalls(*ranks_of(v, w, owner)[:2])
-    if captions is None:
-        captions = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
+    ways = range(drawn["per_image"])
+    captions = captions or [f"scene {i}, told in way {k}" for i in range(images) for k in ways]
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
-        for epoch in range(1, epochs + 1):
-            part = {key: value * epoch / epochs for key, value in metrics.items()}
+        for epoch in (1, 2, 3):
+            part = {key: value * epoch / 3 for key, value in metrics.items()}
             facts = {"epoch": epoch, "loss": 2.0 / epoch, "metrics": part, "rsum": part["rsum"]}
             history.write("epoch", step=10 * epoch, **facts)
-        history.write("stop", step=10 * epochs)
-    write_status(folder, "finished", step=10 * epochs, steps=10 * epochs)
+        history.write("stop", step=30)
+    write_status(folder, "finished", step=30, steps=30)
     changes = {"captions": list(captions)}
     if pictures:
         shown = root.parent / f"{root.name}-pictures"

@@ -99,8 +99,7 @@ def assert_same_run(actual, expected):
     assert newest_state(actual).name == newest_state(expected).name
     ours, theirs = state_tensors(actual), state_tensors(expected)
     assert ours.keys() == theirs.keys()
-    different = [name for name in ours if not torch.equal(ours[name], theirs[name])]
-    assert different == []
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
     assert position(actual) == position(expected)
     assert events(actual) == events(expected)
     assert best_save(actual).fingerprint == best_save(expected).fingerprint

@@ -11,11 +11,7 @@ from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
-WORDS = sorted(
-    {word for texts in CAPTIONS.values() for text in texts for word in text.replace(",", " , ").split()}
-)
-
-
+WORDS = sorted({*" ".join(text for texts in CAPTIONS.values() for text in texts).replace(",", " , ").split()})
 EVERY_PART = {
     **{"image_tuning": "lora", "text_tuning": "frozen", "lora_dropout": 0.1, "projection": "linear"},
     **{"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "word_size": 6, "concepts": 3},

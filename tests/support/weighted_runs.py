@@ -10,8 +10,8 @@ COUNT, SCALE = 4, 4.0
 def weighted(data, name="tiny", *, dropout=True, bank=0, **values):
     """Diversity weights with the n-pairs hinge, unless said otherwise."""
     usual = {"loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0}
-    usual |= {"sample_weights": "diversity", "weight_scale": SCALE, "neighbours": COUNT}
-    usual |= {"neighbours_of_neighbours": 0}
+    usual |= {"sample_weights": "diversity", "weight_scale": SCALE}
+    usual |= {"neighbours": COUNT, "neighbours_of_neighbours": 0}
     return tiny_config(data, name, bank_size=bank, **({} if dropout else STILL) | usual | values)
 
 

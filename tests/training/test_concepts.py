@@ -51,21 +51,15 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
     prepared = prepare(config)
     losses = first_losses(prepared, config)
     alone = first_losses(prepared, changed(config, weight_concept=0.0))
-    batch = prepared.batches(0)
-    ids, expected = batch.image_ids.tolist(), 0.0
-    rows = embed(prepared.model, batch)[2:4]
-    for way in (0, 1):
-        scores = rows[way] @ rows[1 - way].T
-        side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
-        weights = reference.anchor_diversity(side, None, ids, kind=diversity)
-        terms = reference.losses(side, ids, weights, temperature=0.2, margin=0.3, keep_same_image=False)
-        expected += sum(terms) / len(ids)
+    batch, values = prepared.batches(0), {"kind": diversity, "temperature": 0.2, "margin": 0.3}
+    rows, ids = embed(prepared.model, batch)[2:4], batch.image_ids.tolist()
+    expected = reference.coupled(rows, None, None, ids, [], **values)[0] / len(ids)
     assert losses.parts["dcl-concept"].item() == pytest.approx(expected, rel=1e-4)
     assert losses.total.item() - alone.total.item() == pytest.approx(0.5 * expected, rel=1e-3)
     assert losses.per_pair.shape == (8,)
 
 
-def test_the_bank_changes_nothing_in_the_concept_loss(data):
+def test_the_bank_changes_nothing_in_the_loss_and_the_twin_never_runs_the_branch(data):
     config = concept_config(data, **STILL)
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
@@ -75,18 +69,6 @@ def test_the_bank_changes_nothing_in_the_concept_loss(data):
         memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
     assert torch.equal(actual.parts["dcl-concept"], without)
-
-
-def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data):
-    """Several processes wait for all of them."""
-    for weight in (1.0, 0.0):
-        config = concept_config(data, bank_size=0, weight_concept=weight)
-        prepared = prepare(config)
-        first_losses(prepared, config).total.backward()
-        assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
-
-
-def test_the_twin_follows_the_branch_and_never_runs_it(data):
     prepared, memory = with_memory(concept_config(data))
     twin = memory.twin.concepts
     twin.register_forward_hook(lambda *_: pytest.fail("the twin read the concepts"))
@@ -97,6 +79,15 @@ def test_the_twin_follows_the_branch_and_never_runs_it(data):
     before = twin.image_weight.clone()
     memory.encode_keys(prepared.model, prepared.batches(0))
     assert not torch.equal(twin.image_weight, before)
+
+
+def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data):
+    """Several processes wait for all of them."""
+    for weight in (1.0, 0.0):
+        config = concept_config(data, bank_size=0, weight_concept=weight)
+        prepared = prepare(config)
+        first_losses(prepared, config).total.backward()
+        assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
 
 
 def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):

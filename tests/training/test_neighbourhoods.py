@@ -6,10 +6,10 @@ import torch
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
 from coder_core.training.parts.make import make_neighbourhoods
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
+from tests.support.boosting import take
 from tests.support.configs import changed
 from tests.support.steps import embed
 from tests.support.tiny_runs import quiet
@@ -40,26 +40,15 @@ def filled(config):
     return prepared, part
 
 
-def take(prepared, part, config, batch):
-    torch.manual_seed(4)  # of the dropout
-    return compute_losses(prepared.model, batch, config, [part] if part else [], epoch=5.0)
-
-
 def looped_weights(part, config, pairs):
     """The weights of some pairs as the paper's sums give them, from the cache."""
-    images = part.cache.images[part.image_of_text].double().tolist()
+    images, texts = part.cache.images[part.image_of_text].double(), part.cache.texts.double()
     near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
-    weighting = config.weighting
+    source = config.weighting
+    named = {"gamma": source.weight_direction, "scale": LAMBDA, "modalities": source.weight_modalities}
+    named["shares"] = source.diversity_share, source.discrepancy_share
     return reference.batch_weights(
-        weighting.sample_weights,
-        images,
-        part.cache.texts.double().tolist(),
-        near,
-        pairs,
-        shares=(weighting.diversity_share, weighting.discrepancy_share),
-        gamma=weighting.weight_direction,
-        scale=LAMBDA,
-        modalities=weighting.weight_modalities,
+        source.sample_weights, images.tolist(), texts.tolist(), near, pairs, **named
     )
 
 
@@ -108,8 +97,7 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data, tmp_path):
             trainer._step(batch)
             part.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
         runs.append(part)
-    same = [torch.equal(*both) for both in zip(*runs, strict=True)]
-    assert same == [True] * 5 + [False] * 2
+    assert [torch.equal(*both) for both in zip(*runs, strict=True)] == [True] * 5 + [False] * 2
 
 
 def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data):
@@ -129,7 +117,7 @@ def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data):
     assert not any(value.requires_grad for value in part.state_dict().values())
 
 
-def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_time(data):
+def test_neighbours_of_neighbours_and_random_weights_are_drawn_anew_every_epoch(data):
     config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
     scores = []
     for epoch in (1, 2, 1):
@@ -141,10 +129,7 @@ def test_neighbours_of_neighbours_are_drawn_anew_every_epoch_and_the_same_every_
     _, every = filled(weighted(data, sample_weights="discrepancy"))
     every.begin_epoch(1)
     assert not torch.equal(scores[0], every.discrepancy)
-
-
-def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(data):
-    """Weights stay until the next epoch, whatever the steps embed."""
+    # Weights stay until the next epoch, whatever the steps embed
     scores = []
     for kind, epoch in (("diversity", 1), ("random", 1), ("random", 1), ("random", 2)):
         prepared, part = filled(weighted(data, sample_weights=kind))
@@ -163,24 +148,24 @@ def test_random_weights_are_those_of_diversity_on_other_pairs_anew_every_epoch(d
     assert not any(torch.equal(control, other) for other in (method, later))
 
 
-@pytest.mark.parametrize("kind", ["hal", "mithun", "amrani"])
-def test_the_weightings_of_others_read_the_batch_alone(data, kind):
-    config = weighted(data, dropout=False, sample_weights=kind)
+def test_the_weightings_of_others_read_the_batch_alone(data):
+    config = weighted(data, dropout=False, sample_weights="none")
     prepared = prepare(config)
-    assert prepared.sources.neighbourhood is None
     batch = prepared.batches(1)
-    plain = take(prepared, None, changed(config, sample_weights="none"), batch)
-    ours = take(prepared, None, config, batch)
+    plain = take(prepared, None, config, batch).per_pair
     images, texts, *_ = embed(prepared.model, batch)
     ids = batch.image_ids.tolist()
     scores = (images @ texts.T).tolist()
     sides = (images @ images.T).tolist(), (texts @ texts.T).tolist()
-    expected = {
+    for kind, expected in {
         "hal": others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD),
         "mithun": others.rank_weights(scores, ids, LAMBDA),
         "amrani": others.density_weights(*sides, ids, LAMBDA, AMRANI_NEIGHBOURS),
-    }[kind]
-    torch.testing.assert_close(ours.per_pair, plain.per_pair * torch.tensor(expected), rtol=1e-4, atol=1e-7)
+    }.items():
+        weighting = changed(config, sample_weights=kind)
+        assert prepare(weighting).sources.neighbourhood is None
+        ours = take(prepared, None, weighting, batch).per_pair
+        torch.testing.assert_close(ours, plain * torch.tensor(expected), rtol=1e-4, atol=1e-7)
 
 
 def test_within_modality_losses_agree_with_the_loops(data):

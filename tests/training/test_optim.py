@@ -1,7 +1,10 @@
-"""The learning rate as a function of the step; parameter groups."""
+"""The learning rate as a function of the step; parameter groups; losses that are not finite."""
 
 import math
+import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,10 +12,19 @@ from torch import nn
 from coder_core.config.model import ModelConfig
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
+from coder_core.data.batches import TrainingBatches
 from coder_core.model.build import build_model
+from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.runs.saves import SaveStore
+from coder_core.runs.status import RunLock, read_status
 from coder_core.training import optim
+from coder_core.training.launch import start_run
+from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.stopping import NotFiniteError
+from coder_core.training.trainer import Trainer
 from tests.support.tiny_bert import write_tiny_bert
+from tests.support.tiny_runs import newest_state, quiet, state_tensors, tiny_config
 
 
 def optimizer_of(model, config):
@@ -35,8 +47,7 @@ COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
     ],
 )
 def test_the_rate_of_every_step(values, expected):
-    config = TrainingConfig(learning_rate=1.0, **values)
-    steps = len(expected)
+    config, steps = TrainingConfig(learning_rate=1.0, **values), len(expected)
     plateaus = [step // 3 for step in range(steps)]  # read by that schedule alone
     rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
@@ -52,7 +63,7 @@ def build(values):
     return build_model(ModelConfig(**values), feature_size=6, words=7)
 
 
-def test_bert_gets_a_share_of_the_rate(bert):
+def test_bert_gets_a_share_of_the_rate_and_a_bigru_or_a_frozen_bert_have_one_group(bert):
     model = build(bert)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     optim.set_rate(optimizer, 0.5)
@@ -60,9 +71,6 @@ def test_bert_gets_a_share_of_the_rate(bert):
     named = [name for name, _ in model.named_parameters()]
     assert rates == {name: pytest.approx(0.05 if name.startswith("words.bert.") else 0.5) for name in named}
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.03}
-
-
-def test_a_bigru_and_what_stands_on_a_frozen_bert_have_one_group(bert):
     for values in (bert | {"freeze_bert": True}, {"dimension": 8, "word_size": 4}):
         named = dict(build(values).named_parameters())
         [group] = optim.make_optimizer(named, TrainingConfig(), torch.device("cpu")).param_groups
@@ -85,7 +93,7 @@ def step(model, optimizer):
     optimizer.zero_grad()
 
 
-def test_a_restored_optimizer_takes_the_same_next_step(tmp_path):
+def test_a_restored_optimizer_takes_the_same_next_step_and_other_moments_are_refused(tmp_path):
     model, optimizer, save = stepped(3, tmp_path)
     other = nn.Linear(3, 2)
     other.load_state_dict(save.tensors("model"))
@@ -95,9 +103,6 @@ def test_a_restored_optimizer_takes_the_same_next_step(tmp_path):
     step(model, optimizer)
     step(other, restored)
     assert torch.equal(other.weight, model.weight)
-
-
-def test_moments_of_another_shape_or_parameter_are_refused(tmp_path):
     _, optimizer, _ = stepped(3, tmp_path / "narrow")
     _, _, wider = stepped(4, tmp_path / "wide")
     with pytest.raises(InputError, match=r"optimizer\.safetensors: has weight\.exp_avg of shape \(2, 4\)"):
@@ -105,3 +110,76 @@ def test_moments_of_another_shape_or_parameter_are_refused(tmp_path):
     only_bias = optimizer_of(nn.Bilinear(1, 1, 2), TrainingConfig())
     with pytest.raises(InputError, match="weight"):
         optim.load_optimizer(only_bias, wider)
+
+
+PER_EPOCH = 5
+
+
+@pytest.fixture
+def begun(data, tmp_path):
+    """One epoch was trained, evaluated and saved; another is to come."""
+    folder = start_run(tiny_config(data, epochs=1, schedule="constant"), tmp_path, quiet())
+    config, _ = read_config(folder)
+    longer = replace(config, training=replace(config.training, epochs=2, save_every=1e-6))
+    return folder, longer, prepare(longer, Inputs(read_vocabulary(folder, longer)))
+
+
+def fail(folder, config, prepared, *, spoil=None, value=0.0):
+    """Continue, expect the stop, and see that everything saved is as it was. Returns trainer and message."""
+    names = SaveStore(folder / "state", keep=2).names()
+    trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
+    with RunLock(folder):
+        trainer.resume()
+        if spoil:
+            with torch.no_grad():
+                trainer.model.get_parameter(spoil).view(-1)[0] = value
+        with pytest.raises(NotFiniteError) as stopped:
+            trainer.run()
+    assert set(names) & set(SaveStore(folder / "state", keep=2).names())
+    assert newest_state(folder).skipped == []
+    assert all(tensor.isfinite().all() for tensor in state_tensors(folder).values())
+    assert SaveStore(folder / "best", keep=1).names() == [str(PER_EPOCH)]
+    assert (read_status(folder) or {})["state"] == "failed"
+    assert read_history(folder / HISTORY)[-1]["message"] == str(stopped.value)
+    return trainer, str(stopped.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_name_step_samples_and_image(begun, value):
+    """The scan of the files is bypassed: as if a disk went bad while training."""
+    folder, config, prepared = begun
+    step, image = 6, int(prepared.batches(6).image_ids[3])
+    features = np.array(prepared.data.train.features)
+    features[image] = value
+    split = replace(prepared.data.train, features=features)
+    drops = {"drop_regions": 0.2, "drop_words": 0.2}
+    batches = TrainingBatches(split, prepared.batches.tokens, batch_size=8, seed=5, **drops)
+    first_met = next(s for s in range(PER_EPOCH, 10) if image in batches(s).image_ids)
+    assert first_met <= step
+    data = replace(prepared.data, train=split)
+    _, message = fail(folder, config, replace(prepared, data=data, batches=batches))
+    assert message.startswith(f"step {first_met}: ")
+    for named in ("dcl, m-dcl", f"features of image {image} ", f"image {batches(first_met).image_ids[0]}"):
+        assert named in message
+    assert newest_state(folder).name == str(first_met)
+
+
+def test_a_parameter_is_named_and_not_saved(begun):
+    """Infinite is the vector of a word no caption holds: no loss and no gradient shows it, but a save would carry it on."""
+    message = fail(*begun, spoil="words.vectors.weight", value=np.inf)[1]
+    assert "model words.vectors.weight" in message
+    assert newest_state(begun[0]).name == "5"
+
+
+def test_an_infinite_gradient_stops_before_the_optimizer(begun):
+    """A hook spoils one gradient on its way back, which is named alone; the weights stay what they were."""
+    folder, config, prepared = begun
+    prepared.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
+    named = ", ".join(map(str, prepared.batches(5).text_ids[:5].tolist()))
+    trainer, message = fail(folder, config, prepared)
+    assert re.match(rf"step 5: the gradient of regions\.linear\.weight is .*captions {named} ", message)
+    saved = newest_state(folder)
+    assert saved.name == "5"
+    ours, weights = dict(trainer.model.named_parameters()), saved.tensors("model")
+    assert all(torch.equal(ours[name], weights[name]) for name in ours)
+    assert torch.equal(trainer.parts[0].bank.images, saved.tensors("memory")["bank.images"])

@@ -1,5 +1,6 @@
-"""Two processes come to what one process comes to with the same global batch."""
+"""Two processes come to what one comes to with the same global batch, a second device to what the CPU comes to."""
 
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,7 +15,7 @@ from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, TOWERS, everything
 from tests.support.loss_modules import made
-from tests.support.processes import run_two
+from tests.support.processes import reported_by, run_two
 from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
 from tests.support.tower_runs import write_pictures_of_any_shape
 
@@ -69,16 +70,13 @@ def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
         torch.testing.assert_close(two[name], value, **bounds, msg=lambda m, n=name: n + m)
 
 
-def test_loss_modules_equal_one_process(one, two):
+def test_loss_modules_and_memories_equal_one_process(one, two):
     names = [name for name in one if name.startswith("modules ")]
     assert len([name for name in names if name.endswith(" gradient")]) == len(made()) * 3
     for name in names:
         torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-5, msg=lambda m, n=name: n + m)
-
-
-def test_memories_hold_what_both_processes_saw_as_one(one, two):
-    """Keys in the order of the batch; one largest diversity of each modality in all of the batch; the rows of the batch
-    norm; a verdict given while the processes read reaches all or none."""
+    # Keys in the order of the batch; one largest diversity of each modality in all of the batch; the rows
+    # of the batch norm; a verdict given while the processes read reaches all or none
     for step in range(STEPS):
         for part in ("bank.image_ids", "bank.position", "bank.filled"):
             assert torch.equal(two[f"dcl {step} memory {part}"], one[f"dcl {step} memory {part}"])
@@ -108,7 +106,7 @@ def test_the_command_in_two_processes_trains_clusters_and_saves(together, data, 
     assert ["epoch 2" in output for output in outputs] == [True, False]  # one process prints
 
 
-def test_without_torchrun_everything_is_handed_back():
+def test_without_torchrun_everything_is_handed_back_and_batches_have_to_divide(data):
     rows = torch.randn(3, 2, requires_grad=True)
     assert parallel.gather_with_gradient(rows) is rows
     assert parallel.gather_rows(rows) is rows
@@ -117,9 +115,20 @@ def test_without_torchrun_everything_is_handed_back():
     assert parallel.broadcast_value(1.5, torch.device("cpu")) == 1.5
     assert parallel.broadcast_text("ü", torch.device("cpu")) == "ü"
     assert (parallel.rank(), parallel.world_size()) == (0, 1)
-
-
-def test_a_batch_that_does_not_divide_is_refused(data):
     prepared = prepare(tiny_config(data))
     with pytest.raises(InputError, match="a multiple of the 3 processes"):
         TrainingBatches(prepared.data.train, prepared.words.train, batch_size=8, seed=0, part=1, parts=3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(620)
+def test_every_kind_of_run_is_the_same_on_another_device(tmp_path):
+    """Stopped and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics. The device
+    refuses what a GPU refuses."""
+    runs = reported_by("device_worker", tmp_path / "runs", output=tmp_path / "printed")
+    assert runs.pop("mixed") == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
+    assert len(runs) == 7
+    for name, (on_cpu, on_second) in runs.items():
+        expected, actual = (pd.json_normalize(history) for history in (on_cpu, on_second))
+        assert expected.size > 20, name
+        pd.testing.assert_frame_equal(actual, expected, rtol=1e-3, atol=1e-3, obj=name)

@@ -60,15 +60,11 @@ def test_the_pass_has_its_precision_whatever_holds_around_it(around):
         assert (a @ b).dtype == before
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"text_layers": 1, "word_dropout": 0.2},
-        {"image_layers": 0, "image_pooling": "mean", "text_pooling": "mean"},
-        {"region_norm": "rms"},
-    ],
-)
+MEAN = {"image_layers": 0, "image_pooling": "mean", "text_pooling": "mean"}
+MODELS = [{}, {"text_layers": 1, "word_dropout": 0.2}, MEAN, {"region_norm": "rms"}]
+
+
+@pytest.mark.parametrize("values", MODELS)
 def test_keys_are_float32_unit_vectors_close_to_those_of_float32_and_nothing_else_is_rounded(data, values):
     """In-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
     keys, unrounded = [], []
@@ -135,7 +131,7 @@ def test_a_gru_with_gradients_stays_float32_under_autocast():
         torch.testing.assert_close(one, other, atol=0, rtol=0)
 
 
-def test_pooling_ranks_in_float32_with_the_weights_of_float32():
+def test_pooling_ranks_in_float32_and_regions_are_rounded_once():
     torch.manual_seed(0)
     pooling, lengths = GeneralisedPooling(), torch.tensor([5, 3])
     features = torch.randn(2, 5, 6)
@@ -145,9 +141,6 @@ def test_pooling_ranks_in_float32_with_the_weights_of_float32():
     assert rough.dtype == torch.float32
     with torch.no_grad():
         torch.testing.assert_close(rough, pooling(features.bfloat16().float(), lengths), atol=0, rtol=0)
-
-
-def test_regions_are_rounded_once_and_their_gradients_are_float32():
     torch.manual_seed(0)
     encoder = RegionEncoder(24, 16)
     regions = torch.randn(4, 6, 24)

@@ -26,6 +26,8 @@ from coder_core.training.trainer import Trainer
 from tests.support import tiny_runs as tiny
 from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
+from tests.support.precomp_folders import assert_refused
+from tests.support.run_folders import flip
 
 PER_EPOCH, STEPS = 5, 15
 SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
@@ -76,9 +78,7 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
         shutil.copytree(whole / kind, again / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
     continue_run(again, None, tiny.quiet())
     assert list(again.glob("*/.tmp-*")) == []
-    assert (
-        tiny.newest_state(again).fingerprint == tiny.newest_state(whole).fingerprint
-    )  # no step was taken twice
+    assert tiny.newest_state(again).fingerprint == tiny.newest_state(whole).fingerprint  # no step taken twice
     assert (read_status(again) or {})["state"] == "finished"
     tiny.assert_same_run(again, whole)
 
@@ -128,43 +128,31 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
     assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")
 
 
-def test_changed_values_are_named_together(whole):
+def test_changed_values_are_named_together_and_a_state_without_a_part_is_refused(whole):
     config, _ = read_config(whole)
     with pytest.raises(InputError) as refused:
         continue_run(whole, changed(config, dimension=4, bank_size=99, seed=6), tiny.quiet())
-    places = {fault.place for fault in refused.value.faults}
-    assert places == {"--dimension", "--bank-size", "--seed"}
+    assert {fault.place for fault in refused.value.faults} == {"--dimension", "--bank-size", "--seed"}
+    weights = {"sample_weights": "diversity", "neighbours": 4}
+    parts = {"anchor": {"boosting": "am"}, "neighbourhoods": weights, "prototypes": {"prototypes": 6}}
+    for stem, values in parts.items():
+        config = changed(read_config(whole)[0], **values)
+        trainer = Trainer(config, whole, prepare(config), torch.device("cpu"), tiny.quiet())
+        assert_refused(rf"{stem}\.safetensors", trainer.resume)
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({"dimension": 12, "bank_size": 40}, r"words\.gru\.weight_hh_l0.*\(24, 8\).*\(36, 12\)"),
-        ({"bank_size": 40}, r"bank\.images.*\(13, 8\).*\(40, 8\)"),
-    ],
-)
-def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_path, values, named):
+def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_path):
     """As after copying a state folder from one run to another."""
-    other = start_run(tiny.tiny_config(data, epochs=1, **values), tmp_path, tiny.quiet())
-    shutil.rmtree(other / "state")
-    shutil.copytree(whole / "state", other / "state")
-    with pytest.raises(InputError, match=named):
-        continue_run(other, None, tiny.quiet())
-
-
-@pytest.mark.parametrize(
-    ("stem", "values"),
-    [
-        ("anchor", {"boosting": "am"}),
-        ("neighbourhoods", {"sample_weights": "diversity", "neighbours": 4}),
-        ("prototypes", {"prototypes": 6}),
-    ],
-)
-def test_a_state_without_a_part_is_refused(whole, stem, values):
-    config = changed(read_config(whole)[0], **values)
-    trainer = Trainer(config, whole, prepare(config), torch.device("cpu"), tiny.quiet())
-    with pytest.raises(InputError, match=rf"{stem}\.safetensors"):
-        trainer.resume()
+    shapes = {
+        12: r"words\.gru\.weight_hh_l0.*\(24, 8\).*\(36, 12\)",
+        8: r"bank\.images.*\(13, 8\).*\(40, 8\)",
+    }
+    for dimension, named in shapes.items():
+        config = tiny.tiny_config(data, f"of-{dimension}", epochs=1, dimension=dimension, bank_size=40)
+        other = start_run(config, tmp_path, tiny.quiet())
+        shutil.rmtree(other / "state")
+        shutil.copytree(whole / "state", other / "state")
+        assert_refused(named, continue_run, other, None, tiny.quiet())
 
 
 def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
@@ -196,22 +184,18 @@ def refused_files(run, data):
     return [fault.place for fault in refused.value.faults]
 
 
-def test_one_changed_number_or_word_is_refused_by_the_file(tmp_path):
+def test_one_changed_number_or_word_or_split_is_refused_by_the_file(tmp_path, whole, data):
     """More images than the 64 that a sample compares, and the one changed is none of these."""
-    data = tiny.write_tiny_data(tmp_path / "data", images=500)
-    run = start_run(
-        tiny.tiny_config(data, epochs=1, batch_size=250, bank_size=250), tmp_path / "runs", tiny.quiet()
-    )
+    many = tiny.write_tiny_data(tmp_path / "data", images=500)
+    large = {"batch_size": 250, "bank_size": 250}
+    run = start_run(tiny.tiny_config(many, epochs=1, **large), tmp_path / "runs", tiny.quiet())
     names = [f"{split}_{part}" for split in ("train", "dev") for part in ("ims.npy", "caps.txt")]
     for name in names:
-        other = Path(shutil.copytree(data, tmp_path / name))
+        other = Path(shutil.copytree(many, tmp_path / name))
         spoil(other / name)
         assert refused_files(run, other) == [str(other / name)]
     other = tiny.write_tiny_data(tmp_path / "other", images=400)
     assert refused_files(run, other) == [str(other / name) for name in names]
-
-
-def test_a_dev_split_that_went_or_came_is_refused(whole, data, tmp_path):
     bare = Path(shutil.copytree(data, tmp_path / "bare", ignore=shutil.ignore_patterns("dev_*")))
     without = start_run(tiny.tiny_config(bare, epochs=1), tmp_path, tiny.quiet())
     assert refused_files(whole, bare) == [str(bare)]
@@ -222,11 +206,8 @@ def test_a_dev_split_that_went_or_came_is_refused(whole, data, tmp_path):
 def test_a_damaged_state_is_named_and_one_before_continued(whole, tmp_path, file):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()
-    damaged = again / "state" / newer / file
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 4
-    damaged.write_bytes(bytes(content))
-    console = tiny.quiet()
+    damaged, console = again / "state" / newer / file, tiny.quiet()
+    flip(damaged)
     continue_run(again, None, console)
     assert str(damaged) in tiny.printed(console)
     assert int(older) < STEPS

@@ -27,6 +27,7 @@ BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
 WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
 BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
 SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "tensorboard": True}
+PIECES = TWO | {"piece_size": 3, "image_layers": 1}
 CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
 ONLINE = TWO | {"boosting_scenario": "online", "boosting_branches": 3}
 
@@ -52,24 +53,22 @@ def with_towers(folder, *, every_part=False):
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
 # steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
 CASES = {
-    "memory": (lambda data, _: tiny_config(data, **TWO), (0, 4, 9)),
+    "memory": (lambda data, _: tiny_config(data, **TWO), (0, 9)),
     "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (5,)),
     "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (4, 9)),
-    "momentum teacher": (lambda data, _: boosted(data, **TWO), (4, 7)),
+    "momentum teacher": (lambda data, _: boosted(data, **TWO), (7,)),
     "finished teacher": (over_a_finished_run, (8,)),
     "branches": (lambda data, _: boosted(data, **ONLINE), (7,)),
     "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (4, 5)),
     "within": (lambda data, _: weighted(data, **WITHIN), (7,)),
     "scale": (lambda data, _: tiny_config(data, **SIGMOID), (6,)),
-    "pieces": (lambda data, _: tiny_config(data, **TWO, piece_size=3, image_layers=1), (6,)),
+    "pieces": (lambda data, _: tiny_config(data, **PIECES, twin_precision="bfloat16"), (6,)),
     "several embeddings": (lambda data, _: tiny_config(data, **BOOSTED, embeddings=3), (7,)),
     "interaction": (lambda data, _: tiny_config(data, **BOOSTED, scorer="interaction"), (7,)),
-    "bfloat16": (lambda data, _: tiny_config(data, **TWO, **STILL, twin_precision="bfloat16"), (7,)),
     "bert": (with_bert, (2,)),
     "towers": (lambda _, folder: with_towers(folder), (2,)),
     "towers with every part": (lambda _, folder: with_towers(folder, every_part=True), (2,)),
 }
-
 
 # What stands beside the model in a state; the same of the best model, with the names of its tensors.
 STORED = {
@@ -90,11 +89,10 @@ def case(request, data, tmp_path_factory):
     return request.param, start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
 
 
-@pytest.mark.parametrize(
-    ("case", "step"),
-    [(name, step) for name, (_, steps) in CASES.items() for step in steps],
-    indirect=["case"],
-)
+STOPS = [(name, step) for name, (_, steps) in CASES.items() for step in steps]
+
+
+@pytest.mark.parametrize(("case", "step"), STOPS, indirect=["case"])
 def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkeypatch):
     name, whole = case
     per_epoch = read_history(whole / HISTORY)[0]["per_epoch"]

@@ -62,7 +62,7 @@ def test_an_empty_file_changes_no_bit(data, tmp_path):
     assert events(plain), "the histories, which are equal too, hold the losses"
 
 
-def test_pairs_are_left_out_weighed_and_added(train, data, reviews):
+def test_pairs_are_left_out_weighed_and_added_and_shared_captions_are_no_negatives(train, data, reviews):
     config = reviewed(data, reviews)
     result = apply_reviews(train, named_reviews(config), config.data)
     assert result.split.captions == [*train.captions[1:], train.captions[0], train.captions[6]]
@@ -73,6 +73,12 @@ def test_pairs_are_left_out_weighed_and_added(train, data, reviews):
     assert result.image_groups[[0, 3, 9, 1]].tolist() == [0, 3, 3, 1]
     for fact in ("(wrong-caption): 1", "0.5 (too-vague): 1", "(also-matches): 2"):
         assert fact in str(result.faults[-1])
+    steps = prepared(reviewed(data, reviews, bank_size=0)).batches
+    batches = [steps(step) for step in range(steps.per_epoch)]
+    pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
+    assert {int(group) for image, group in pairs if image in (3, 9)} == {3}
+    assert all(int(group) == int(image) for image, group in pairs if image not in (3, 9))
+    assert {int(image) for image, _ in pairs} >= {3, 9}
 
 
 def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
@@ -121,15 +127,6 @@ def test_a_weight_stays_with_its_pair(train, data, tmp_path, other):
     assert 0 < len(expected) < train.n_texts
 
 
-def test_a_caption_of_two_images_is_a_negative_of_neither(train, data, reviews):
-    steps = prepared(reviewed(data, reviews, bank_size=0)).batches
-    batches = [steps(step) for step in range(steps.per_epoch)]
-    pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
-    assert {int(group) for image, group in pairs if image in (3, 9)} == {3}
-    assert all(int(group) == int(image) for image, group in pairs if image not in (3, 9))
-    assert {int(image) for image, _ in pairs} >= {3, 9}
-
-
 def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     source = shutil.copy(reviews, tmp_path / "reviews.jsonl")
     whole = start_run(reviewed(data, source, epochs=2), tmp_path / "whole", quiet())
@@ -146,6 +143,5 @@ def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     for file in ("none.jsonl", grown, ""):
         with pytest.raises(InputError, match=str(file) or r"--reviews: is ''; expected '.*reviews.jsonl'"):
             continue_run(stopped, changed(stored, reviews=str(file)), quiet())
-    continue_run(
-        stopped, changed(stored, reviews=str(shutil.copy(reviews, tmp_path / "moved.jsonl"))), quiet()
-    )
+    moved = shutil.copy(reviews, tmp_path / "moved.jsonl")
+    continue_run(stopped, changed(stored, reviews=str(moved)), quiet())

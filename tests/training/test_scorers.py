@@ -43,11 +43,8 @@ def test_every_loss_reads_the_scores(data, kind, loss):
     total = 0.0
     for matrix in (rows, transposed(rows)):
         others = [kept(row, mask) for row, mask in zip(matrix, negatives(ids, ids), strict=True)]
-        div = (
-            diversity.normalised([diversity.raw(diversity.deviation(one), 0.1) for one in others])
-            if loss == "dcl"
-            else [1.0] * len(ids)
-        )
+        raw = [diversity.raw(diversity.deviation(one), 0.1) for one in others]
+        div = diversity.normalised(raw) if loss == "dcl" else [1.0] * len(ids)
         total += sum(expected(loss, one, matrix[i][i], config, div[i]) for i, one in enumerate(others))
     assert actual.parts[loss].item() == pytest.approx(total / len(ids), rel=1e-4)
 

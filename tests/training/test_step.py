@@ -23,6 +23,7 @@ from coder_core.training.step import compute_losses
 from coder_core.training.trainer import Trainer
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
+from tests.support.boosting import take
 from tests.support.steps import embed, with_memory
 from tests.support.tiny_runs import STILL, quiet, tiny_config
 
@@ -30,10 +31,6 @@ from tests.support.tiny_runs import STILL, quiet, tiny_config
 def plain_config(data, *, bank=0, **objective):
     """No dropout: a batch embeds the same twice; float32 on every processor: keys are compared with those of loops."""
     return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
-
-
-def take(prepared, memory, config, batch, epoch=5.0):
-    return compute_losses(prepared.model, batch, config, [memory] if memory else [], epoch=epoch)
 
 
 def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data):
@@ -45,9 +42,8 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     before = copy.deepcopy(memory.twin)
     batch = prepared.batches(0)
     take(prepared, memory, config, batch)
-    for slow, old, fast in zip(
-        memory.twin.parameters(), before.parameters(), prepared.model.parameters(), strict=True
-    ):
+    models = (memory.twin, before, prepared.model)
+    for slow, old, fast in zip(*(model.parameters() for model in models), strict=True):
         torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
     assert memory.bank.count == 0
     memory.after_step(prepared.model, 0)
@@ -87,25 +83,16 @@ def test_three_steps_equal_the_loop_over_anchors(data, diversity, bank_anchors):
         ring_ids = memory.bank.image_ids[:slots].tolist()
         losses = take(prepared, memory, config, batch)
         queries, keys = embed(prepared.model, batch), embed(memory.twin, batch)
-        expected, in_banks, of_entries = 0.0, 0.0, 0.0
-        for way in (0, 1):
-            scores = queries[way] @ queries[1 - way].T
-            side = reference.Side(scores.tolist(), scores.diagonal().tolist(), ids, 0)
-            bank = None
-            if slots:
-                positives = (queries[way] * keys[1 - way]).sum(1).tolist()
-                bank = reference.Side((queries[way] @ ring[1 - way].T).tolist(), positives, ring_ids)
-            weights = reference.anchor_diversity(side, bank, ids, kind=diversity)
-            switches = {"temperature": 0.2, "margin": 0.3, "keep_same_image": False}
-            expected += 3.0 * sum(reference.losses(side, ids, weights, **switches)) / 8
-            if bank is not None:
-                in_banks += sum(reference.losses(bank, ids, weights, **switches)) / 8
-                positives = (ring[0] * ring[1]).sum(1).tolist()
-                entries = reference.Side((ring[way] @ queries[1 - way].T).tolist(), positives, ids)
-                weights = reference.anchor_diversity(entries, None, ring_ids, kind=diversity)
-                of_entries += sum(reference.losses(entries, ring_ids, weights, **switches)) / slots
-        of_entries *= bank_anchors
-        assert losses.total.item() == pytest.approx(expected + in_banks + of_entries, rel=1e-4)
+        switches, of_entries = {"temperature": 0.2, "margin": 0.3}, 0.0
+        sums = reference.coupled(queries, keys, ring, ids, ring_ids, kind=diversity, **switches)
+        in_batch, in_banks = (total / 8 for total in sums)
+        for way in (0, 1) if slots and bank_anchors else ():
+            positives = (ring[0] * ring[1]).sum(1).tolist()
+            entries = reference.Side((ring[way] @ queries[1 - way].T).tolist(), positives, ids)
+            weights = reference.anchor_diversity(entries, None, ring_ids, kind=diversity)
+            of_anchors = reference.losses(entries, ring_ids, weights, keep_same_image=False, **switches)
+            of_entries += sum(of_anchors) / slots
+        assert losses.total.item() == pytest.approx(3.0 * in_batch + in_banks + of_entries, rel=1e-4)
         assert ("m-dcl" in losses.parts) == (slots > 0)
         if slots:
             assert losses.parts["m-dcl"].item() == pytest.approx(in_banks, rel=1e-4)
@@ -194,8 +181,7 @@ def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(data, loss, epoch
     ways = both_directions(images @ texts.T, batch.image_ids)
     expected = 2 * sum(float(function(*way, **switches).sum()) for way in ways)
     losses = take(prepared, None, config, batch, epoch)
-    size = 1 if loss.startswith("btr") else 8
-    assert losses.total.item() == pytest.approx(expected / size, rel=1e-4)
+    assert losses.total.item() == pytest.approx(expected / (1 if "btr" in loss else 8), rel=1e-4)
     assert losses.per_pair.shape == (8,)
 
 
@@ -212,7 +198,7 @@ def scaled_losses(config, prepared):
     return losses, {name: parameter.grad for name, parameter in scale.named_parameters()}
 
 
-def test_the_step_is_the_loss_of_both_directions_at_the_papers_start(data):
+def test_the_scale_starts_as_in_the_paper_stays_below_a_hundred_and_no_branch_moves_it(data, tmp_path):
     config = scaled_config(data, weight_instance=0.5)
     prepared = prepare(config)
     losses, _ = scaled_losses(config, prepared)
@@ -222,6 +208,19 @@ def test_the_step_is_the_loss_of_both_directions_at_the_papers_start(data):
     expected = 0.5 * sum(float(pairwise_sigmoid(*way, scale=10.0, bias=-10.0).mean()) for way in ways)
     assert losses.total.item() == pytest.approx(expected, rel=1e-4)
     assert list(losses.parts) == ["sigmoid"]
+    config = scaled_config(data, loss="infonce", learn_scale=True, temperature=0.01)
+    trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
+    [scale] = trainer.parts
+    with torch.no_grad():
+        scale.log_scale.add_(1)
+    scale.after_step(trainer.model, 0)
+    assert scale.log_scale.item() == pytest.approx(math.log(100))
+    online = {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 3}
+    configs = (scaled_config(data, **more) for more in ({}, online))
+    (_, expected), (losses, actual) = (scaled_losses(config, prepare(config)) for config in configs)
+    assert {"branch-1 sigmoid", "branch-2 sigmoid"} < set(losses.parts)
+    assert expected["log_scale"] is not None
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "infonce", "cmpm"])
@@ -236,27 +235,3 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss)
     assert before == {"logit_scale": pytest.approx(10), **({"logit_bias": -10} if loss == "sigmoid" else {})}
     trainer._step(trainer.prepared.batches(0))
     assert all(trainer.parts[0].report()[name] != value for name, value in before.items())
-
-
-def test_the_scale_stays_at_or_below_a_hundred(data, tmp_path):
-    config = scaled_config(data, loss="infonce", learn_scale=True, temperature=0.01)
-    trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
-    [scale] = trainer.parts
-    with torch.no_grad():
-        scale.log_scale.add_(1)
-    scale.after_step(trainer.model, 0)
-    assert scale.log_scale.item() == pytest.approx(math.log(100))
-
-
-def test_other_branches_do_not_move_the_targets_scale(data):
-    alone, online = (
-        scaled_config(data, **more)
-        for more in ({}, {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 3})
-    )
-    (_, expected), (losses, actual) = (
-        scaled_losses(alone, prepare(alone)),
-        scaled_losses(online, prepare(online)),
-    )
-    assert {"branch-1 sigmoid", "branch-2 sigmoid"} < set(losses.parts)
-    assert expected["log_scale"] is not None
-    torch.testing.assert_close(actual, expected)

@@ -29,7 +29,7 @@ from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, prepare
 from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
-from tests.support.precomp_folders import refusal
+from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import events, newest_state, quiet
 from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
@@ -78,11 +78,10 @@ def test_a_plain_bert_is_a_text_tower(towers_folder, tmp_path):
     bert = str(write_tiny_bert(tmp_path / "bert", WORDS))
     own = {"text_tower": bert, "text_pooling": "gpo", "projection": "linear", "dimension": 8, "epochs": 1}
     run = start_run(tower_config(towers_folder, **own), tmp_path / "runs", quiet())
-    before, after = (load_file(Path(bert) / "model.safetensors"), load_model(run).model.words.tower.model)
-    assert after.embeddings.word_embeddings.weight.shape == before["embeddings.word_embeddings.weight"].shape
-    assert not torch.equal(
-        after.embeddings.word_embeddings.weight, before["embeddings.word_embeddings.weight"]
-    )
+    before = load_file(Path(bert) / "model.safetensors")["embeddings.word_embeddings.weight"]
+    after = load_model(run).model.words.tower.model.embeddings.word_embeddings.weight
+    assert after.shape == before.shape
+    assert not torch.equal(after, before)
     assert "pool" in str(refusal(prepared, tower_config(towers_folder, **own | {"text_pooling": "tower"})))
 
 
@@ -158,12 +157,9 @@ def everything(towers_folder):
     return with_every_part(towers_folder)
 
 
-@pytest.fixture(scope="module")
-def tuned(everything, tmp_path_factory):
-    return start_run(changed(everything, epochs=2), tmp_path_factory.mktemp("runs"), quiet())
-
-
-def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned, everything):
+def test_adapters_and_heads_are_stored_and_frozen_weights_the_models_own(towers_folder, everything, tmp_path):
+    """Frozen weights stay those of the model bit for bit, and are never copied."""
+    tuned = start_run(changed(everything, epochs=2), tmp_path, quiet())
     stored = newest_state(tuned).tensors("model")
     of_towers = {name for name in stored if ".tower." in name}
     assert all(".lora_A." in name or ".lora_B." in name for name in of_towers)
@@ -175,11 +171,6 @@ def test_only_the_adapters_and_what_stands_on_the_towers_are_stored(tuned, every
     models = {"image": towers.image_tower, "text": towers.text_tower}
     assert {side: entry["model"] for side, entry in noted.items()} == models
     assert all(len(entry["fingerprint"]) == 64 for entry in noted.values())
-
-
-def test_frozen_weights_are_those_of_the_model_bit_for_bit_and_are_never_copied(
-    tuned, towers_folder, everything
-):
     model = load_model(tuned).model
     original = load_file(towers_folder / "siglip" / "model.safetensors")
     for module, half in ((model.regions.tower, "vision_model"), (model.words.tower, "text_model")):
@@ -203,11 +194,9 @@ def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
-        with pytest.raises(InputError, match=r"--image-tower .*clip: is another model now"):
-            load_model(full)
+        assert_refused(r"--image-tower .*clip: is another model now", load_model, full)
         shutil.rmtree(towers_folder / "clip")
-        with pytest.raises(InputError, match=r"--image-tower .*clip"):
-            load_model(full)
+        assert_refused(r"--image-tower .*clip", load_model, full)
         moved_config = changed(read_config(full)[0], image_tower=str(moved), text_tower=str(moved))
         assert continue_run(full, moved_config, quiet()) == full  # finished: nothing is left to do
     finally:
@@ -219,8 +208,7 @@ def test_broken_pictures_are_named_at_once_or_left_out(towers_folder, tmp_path):
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
     config = tower_config(towers_folder, data=str(data))
-    with pytest.raises(InputError, match=rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}"):
-        prepared(config)
+    assert_refused(rf"1 of 6 pictures cannot be decoded; the first: .*{train[1]}", prepared, config)
     ready = prepared(tower_config(towers_folder, data=str(data), skip_broken=True))
     assert ready.data.train.n_images == 5
     (data / "Flicker8k_Dataset" / train[2]).unlink()
@@ -240,9 +228,7 @@ def test_workers_change_no_bit_of_a_batch(everything):
     assert not torch.equal(here[0].regions, here[1].regions)
 
 
-def test_the_documented_tower_of_ones_own_trains_from_random_weights(
-    towers_folder, tmp_path, monkeypatch, capsys
-):
+def test_the_documented_own_tower_trains_from_random_weights(towers_folder, tmp_path, monkeypatch, capsys):
     text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
@@ -253,8 +239,7 @@ def test_the_documented_tower_of_ones_own_trains_from_random_weights(
     assert losses(run)[-1] < losses(run)[0]
     assert "regions.tower.module.0.weight" in newest_state(run).tensors("model")
     monkeypatch.setattr("coder_core.model.towers.own._typed", set())
-    with pytest.raises(InputError, match="smalltowers:small"):
-        load_model(run)
+    assert_refused("smalltowers:small", load_model, run)
     monkeypatch.setenv("CODER_TOWERS", "smalltowers:small")
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
     out = tmp_path / "blend.json"

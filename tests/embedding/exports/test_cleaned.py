@@ -31,15 +31,10 @@ def test_precomp_with_named_images(tmp_path, capsys):
     names = ["a.jpg", "b.jpg", "c.jpg"]
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
-    command = export(
-        data,
-        tmp_path,
-        ("a.jpg", "first of a.jpg", "wrong-caption"),
-        ("a.jpg", "second of a.jpg", "wrong-caption"),
-        ("b.jpg", "second of b.jpg", "too-vague"),
-        ("c.jpg", "first of a.jpg", "also-matches"),
-        ("z.jpg", "first of a.jpg", "also-matches"),
-    )
+    verdicts = [("a.jpg", f"{kind} of a.jpg", "wrong-caption") for kind in ("first", "second")]
+    verdicts += [("b.jpg", "second of b.jpg", "too-vague")]
+    verdicts += [(image, "first of a.jpg", "also-matches") for image in ("c.jpg", "z.jpg")]
+    command = export(data, tmp_path, *verdicts)
     assert main(command) == 0
     assert re.findall(r": (\d+)", " ".join(capsys.readouterr().out.split())) == ["2", "1", "1", "1"]
     cleaned, before = read_split(tmp_path / "clean", "train"), read_split(data, "train")
@@ -81,15 +76,13 @@ def test_text_files_of_flickr(tmp_path, write):
     before = read_captioned(data).splits
     assert main(export(data, tmp_path, wrong, match, (other, "no such caption", "duplicate"))) == 0
     pictures = next(path for path in data.iterdir() if path.is_dir())
-    pictures = next(path for path in data.iterdir() if path.is_dir())
     after = read_captioned(tmp_path / "clean", pictures=pictures)
     assert not [fault for fault in after.faults if fault.severity == "error"]
 
     def pairs(splits):
+        samples = [(split, text, image) for split in splits for text, image in enumerate(split.image_of_text)]
         return {
-            (split.name, split.image_names[image], caption)
-            for split in splits
-            for caption, image in zip(split.captions, split.image_of_text, strict=True)
+            (split.name, split.image_names[image], split.captions[text]) for split, text, image in samples
         }
 
     split_of = {name: split.name for split in before for name in split.image_names}

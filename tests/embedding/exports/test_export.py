@@ -29,10 +29,8 @@ def test_faiss_ranks_as_the_run_does(folder, tmp_path):
     import faiss
 
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
-    for rows, queries, candidates, names in (
-        ("images", w, v, analysis.image_names),
-        ("captions", v, w, analysis.captions),
-    ):
+    sides = {"images": (w, v, analysis.image_names), "captions": (v, w, analysis.captions)}
+    for rows, (queries, candidates, names) in sides.items():
         file = tmp_path / f"{rows}.faiss"
         assert export([str(folder), "--to", "faiss", str(file), "--rows", rows]) == 0
         index = faiss.read_index(str(file))
@@ -73,7 +71,7 @@ def test_parquet_holds_ids_captions_names_and_embeddings(folder, tmp_path, monke
     assert images["file"].to_pylist() == expected
 
 
-def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(tmp_path, capfd):
+def test_nothing_is_overwritten_and_a_run_that_scores_pair_by_pair_is_refused(tmp_path, capfd):
     missing = str(tmp_path / "no-run")
     (tmp_path / "c").mkdir()
     for file in ("a.faiss.json", "b", "c/d"):
@@ -90,9 +88,6 @@ def test_nothing_is_overwritten_and_places_are_checked_before_the_run_is_read(tm
         assert export([missing, "--to", kind, str(tmp_path / path)]) == 1
         assert message in " ".join(capfd.readouterr().err.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
-
-
-def test_a_run_that_scores_pair_by_pair_is_refused_with_the_reason(tmp_path):
     folder = written(tmp_path, "scored", scored=True).path
     with pytest.raises(InputError, match="pair by pair"):
         read_vectors(folder, "dev")

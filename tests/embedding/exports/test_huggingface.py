@@ -40,9 +40,7 @@ def assert_embeds(folder, pictures, analysis, *, pad=False):
 
 
 @pytest.mark.parametrize("values", [{}, LORA], ids=["clip in full", "naflex by adapters"])
-def test_the_exported_folder_gives_the_same_embeddings_through_plain_transformers(
-    towers_folder, tmp_path, values
-):
+def test_the_exported_folder_gives_the_same_embeddings_through_transformers(towers_folder, tmp_path, values):
     from transformers import AutoModel
 
     siglip = "model" in values
@@ -88,19 +86,20 @@ def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
     np.testing.assert_allclose(rows, analysis.text_embeddings, atol=1e-6)
 
     other = write_tiny_clip(towers_folder / "other", seed=2, space=WIDTH)
-    for image, text, reason in (
-        (other, clip, ""),
-        (naflex, clip, "the image tower, a Siglip2VisionModel, "),
-        (clip, siglip, "the text tower, a SiglipTextModel, "),
-    ):
-        halves = open_towers(two_models(image, text))
-        modules = halves.image.module, halves.text.module
-        with torch.no_grad():
-            if reason:
-                assert reason in str(refusal(of_two_models, run, *modules))
-            else:
-                projection = of_two_models(run, *modules).visual_projection.weight
-                assert torch.equal(projection, modules[0].projection.weight)
+
+    def halves(image, text):
+        towers = open_towers(two_models(image, text))
+        return towers.image.module, towers.text.module
+
+    with torch.no_grad():
+        modules = halves(other, clip)
+        projection = of_two_models(run, *modules).visual_projection.weight
+        assert torch.equal(projection, modules[0].projection.weight)
+        for reason, pair in {
+            "the image tower, a Siglip2VisionModel, ": (naflex, clip),
+            "the text tower, a SiglipTextModel, ": (clip, siglip),
+        }.items():
+            assert reason in str(refusal(of_two_models, run, *halves(*pair)))
 
 
 def test_what_no_transformers_model_has_is_refused(towers_folder, tmp_path, capfd):

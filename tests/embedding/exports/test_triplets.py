@@ -16,11 +16,8 @@ from coder_core.geometry.captions import caption_vectors
 from tests.support.run_folders import unit, write_embeddings, write_run
 
 IMAGES, EACH = 25, 2
-WORDS = [
-    f"{a} {b}"
-    for a in ("dog", "cat", "car", "boat", "tree")
-    for b in ("runs", "waits", "shines", "rolls", "falls")
-]
+VERBS = ("runs", "waits", "shines", "rolls", "falls")
+WORDS = [f"{noun} {verb}" for noun in ("dog", "cat", "car", "boat", "tree") for verb in VERBS]
 CAPTIONS = [f"a {WORDS[image]} number{number}" for image in range(IMAGES) for number in range(EACH)]
 CAPTIONS[7 * EACH] = CAPTIONS[3 * EACH].upper()  # images 3 and 7 share a caption
 CAPTIONS[11 * EACH] = "something else entirely"
@@ -47,9 +44,8 @@ def mined(tmp_path_factory):
             same = any(CAPTIONS[text].lower() == CAPTIONS[other].lower() for other in of_image)
             likely = max(float(vectors[text] @ vectors[other]) for other in of_image) >= LIKELY
             copy = {image, int(owner[text])} == {5, 9}
-            usable[image, text] = not (
-                same or likely or copy or owner[text] == image or (image, text) == (2, 0)
-            )
+            judged = owner[text] == image or (image, text) == (2, 0)
+            usable[image, text] = not (same or likely or copy or judged)
     assert not usable[9, 5 * EACH + 1]
     return folder, reviews, run, usable
 
@@ -65,9 +61,8 @@ def numbered(mined, table, way):
 
 
 @pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
-def test_negatives_are_of_the_window_and_never_likely_reviewed_or_duplicate(
-    mined, tmp_path, monkeypatch, ranks, margin
-):
+def test_negatives_are_of_the_window_alone_and_usable(mined, tmp_path, monkeypatch, ranks, margin):
+    """None is likely, reviewed, or a duplicate."""
     monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
     folder, reviews, run, usable = mined
     k = 15 if ranks == (1, 24) else 3
@@ -85,9 +80,8 @@ def test_negatives_are_of_the_window_and_never_likely_reviewed_or_duplicate(
         for text in np.flatnonzero(np.arange(len(owner)) != 4 * EACH).tolist():  # its label is judged wrong
             image = int(owner[text])
             anchor, positive = (text, image) if way == "t2i" else (image, text)
-            of_query, fits = (
-                (scores[:, text], usable[:, text]) if way == "t2i" else (scores[image], usable[image])
-            )
+            query = (slice(None), text) if way == "t2i" else image
+            of_query, fits = scores[query], usable[query]
             foreign = np.arange(IMAGES) != image if way == "t2i" else owner != image
             order = [c for c in np.argsort(-of_query).tolist() if foreign[c]][ranks[0] - 1 : ranks[1]]
             most = np.inf if margin is None else scores[image, text] - margin
@@ -99,23 +93,16 @@ def test_negatives_are_of_the_window_and_never_likely_reviewed_or_duplicate(
                 places = [window.index(negative) for negative in row[2:]]
                 assert places == sorted(set(places))
         assert written == expected
-        assert report["rows"][name] == {
-            "written": len(expected),
-            "too few negatives": len(owner) - 1 - len(expected),
-        }
+        counts = {"written": len(expected), "too few negatives": len(owner) - 1 - len(expected)}
+        assert report["rows"][name] == counts
     assert ranks == (3, 12) or all(report["left out as negatives"].values())
 
 
 def test_the_draw_follows_from_the_seed_and_every_form_holds_the_same_rows(mined, tmp_path):
     folder = str(mined[0])
-    for name, flags in {
-        "a": [],
-        "b": [],
-        "c": ["--seed", "1"],
-        "d": ["--form", "jsonl"],
-        "e": ["--form", "open_clip"],
-    }.items():
-        assert export([folder, "--to", "triplets", str(tmp_path / name), "--negatives", "2", *flags]) == 0
+    for name, flag in zip("abcde", ("", "", "--seed=1", "--form=jsonl", "--form=open_clip"), strict=True):
+        command = [folder, "--to", "triplets", str(tmp_path / name), "--negatives", "2", *flag.split()]
+        assert export(command) == 0
     for name in ("text_to_image", "image_to_text"):
         tables = [pq.read_table(tmp_path / seed / f"{name}.parquet").to_pylist() for seed in "abc"]
         assert tables[0] == tables[1] != tables[2]
@@ -151,9 +138,7 @@ def test_an_image_without_captions_is_a_negative_and_no_anchor(tmp_path):
     write_embeddings(tmp_path / "run", v, v[owner], owner, captions=captions, kind="embeddings")
     flags = ["--negatives", "6", "--ranks", "1", "7"]
     assert export([str(tmp_path / "run"), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
-    found = [
-        set(row.values()) for row in pq.read_table(tmp_path / "out" / "text_to_image.parquet").to_pylist()
-    ]
-    anchors = pq.read_table(tmp_path / "out" / "image_to_text.parquet")["anchor"].to_pylist()
-    assert any("0.png" in row for row in found)
-    assert "0.png" not in anchors
+    files = (tmp_path / "out" / f"{name}.parquet" for name in ("text_to_image", "image_to_text"))
+    table, other = map(pq.read_table, files)
+    assert any("0.png" in row.values() for row in table.to_pylist())
+    assert "0.png" not in other["anchor"].to_pylist()

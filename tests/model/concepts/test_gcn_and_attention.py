@@ -17,11 +17,21 @@ NETWORK = ConceptGraphNetwork(torch.eye(6), draw(6, 4).float(), 8)
 QUERIES = draw(3, 8, seed=12).float()
 
 
-def test_convolution_by_hand():
+def test_convolution_and_attention_by_hand():
     """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
     graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
     actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
     torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
+    # q W y = (0.1, 0): λ 10 makes softmax(1, 0) = (0.731, 0.269), λ 1 softmax(0.1, 0)
+    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
+    sharp = attend(query, nodes, weight, smoothing=10.0)
+    torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
+    assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
+    longer = attend(3 * query, nodes, weight)  # the query's length counts
+    assert longer.attention[0, 0] > sharp.attention[0, 0]
+    torch.testing.assert_close(sharp.embeddings.norm(dim=1), torch.ones(1))
+    with pytest.raises(ValueError, match="smoothing must be > 0, got 0"):
+        attend(query, nodes, weight, smoothing=0.0)
 
 
 @pytest.mark.parametrize(
@@ -52,19 +62,6 @@ def test_attention_agrees_with_the_loops(smoothing):
         torch.testing.assert_close(actual.embeddings[row], torch.tensor(mixed, dtype=torch.float64))
 
 
-def test_attention_by_hand_sums_over_the_concepts_and_sharpens_with_the_smoothing():
-    """q W y = (0.1, 0): λ 10 makes softmax(1, 0) = (0.731, 0.269), λ 1 softmax(0.1, 0)."""
-    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
-    sharp = attend(query, nodes, weight, smoothing=10.0)
-    torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
-    assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
-    longer = attend(3 * query, nodes, weight)  # the query's length counts
-    assert longer.attention[0, 0] > sharp.attention[0, 0]
-    torch.testing.assert_close(sharp.embeddings.norm(dim=1), torch.ones(1))
-    with pytest.raises(ValueError, match="smoothing must be > 0, got 0"):
-        attend(query, nodes, weight, smoothing=0.0)
-
-
 def test_gradients():
     graph, vectors = draw(4, 4, seed=6).abs(), draw(4, 3, seed=7)
     weight, square = draw(3, 5, seed=8).requires_grad_(), draw(2, 5, seed=9).requires_grad_()
@@ -73,7 +70,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(partial(attend, smoothing=2.0), (queries, nodes, square))
 
 
-def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision():
+def test_the_branch_has_a_weight_for_each_modality_and_unit_queries_read_alike():
     branch = ConceptBranch(NETWORK)
     nodes = branch.nodes()
     exact = branch.embed_images(QUERIES, nodes)
@@ -86,9 +83,6 @@ def test_the_branch_reads_with_a_weight_for_each_modality_in_full_precision():
     # graph and vectors are no weights and in no save
     assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
     assert not any(buffer.requires_grad for buffer in branch.buffers())
-
-
-def test_unit_queries_read_alike_whatever_the_length_of_the_features():
     branch = ConceptBranch(NETWORK, unit_queries=True)
     nodes = branch.nodes()
     actual = branch.embed_images(QUERIES, nodes).attention

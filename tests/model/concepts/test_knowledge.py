@@ -23,24 +23,18 @@ def concepts(together, occurrences):
     return knowledge.Concepts(vocabulary, together, occurrences, np.ones((2, 3), np.float32))
 
 
-def test_counts_by_hand():
+def test_counts_probabilities_and_the_rescaled_threshold_by_hand():
     """ "dog, ball, dog", "dog, red", "ball", "": a caption counts once, and no concept occurs together with itself."""
     together, occurrences = knowledge.count_together([[DOG, BALL, DOG], [DOG, RED], [BALL], []], 3)
     assert together.tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
     assert occurrences.tolist() == [2, 2, 1]
-
-
-def test_the_probability_of_the_neighbour_given_the_concept():
-    """P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, a zebra nowhere."""
+    # P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, no zebra
     man, guitar, zebra = 0, 1, 2
     counts = knowledge.count_together([[man, guitar], [man], [man], [man]], 3)
     probability = knowledge.conditional(*counts)
     assert (probability[guitar, man], probability[man, guitar]) == (1.0, 0.25)
     assert probability[zebra].tolist() == [0, 0, 0]
     assert concepts(*counts).graph()[zebra].tolist() == [0, 0, 1]
-
-
-def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself():
     assert knowledge.rescale(np.array(0.0)) == 0.0
     assert knowledge.rescale(np.array(0.167)) < 0.3 < knowledge.rescale(np.array(0.169))
     raw = np.array([[0.0, 0.2], [0.16, 0.0]])
@@ -49,16 +43,13 @@ def test_the_rescaled_threshold_is_a_raw_probability_of_0168_and_connects_itself
     assert knowledge.connect(np.array([[0.3, 0.2999]]), threshold=0.3).tolist() == [[1, 0]]
 
 
-@pytest.mark.parametrize(
-    ("norm", "expected"),
-    [
-        ("columns", [[1, ROOT, 0], [ROOT, 1, 0], [0, 0, 1]]),  # no edge from a concept that nothing points at
-        ("rows-columns", [[1, 1, 0], [ROOT, 1, 0], [ROOT, 0, 1]]),  # rows have degrees (1, 1, 1)
-        ("cvse", (ONE_WAY + np.eye(3)) / 2),  # with loops rows have (2, 2, 2)
-    ],
-)
-def test_three_readings_of_the_normalisation_by_hand(norm, expected):
-    np.testing.assert_allclose(knowledge.normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
+def test_three_readings_of_the_normalisation_by_hand():
+    for norm, expected in {
+        "columns": [[1, ROOT, 0], [ROOT, 1, 0], [0, 0, 1]],  # no edge from a concept that nothing points at
+        "rows-columns": [[1, 1, 0], [ROOT, 1, 0], [ROOT, 0, 1]],  # rows have degrees (1, 1, 1)
+        "cvse": (ONE_WAY + np.eye(3)) / 2,  # with loops rows have (2, 2, 2)
+    }.items():
+        np.testing.assert_allclose(knowledge.normalise_graph(ONE_WAY, norm), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
@@ -78,11 +69,7 @@ def test_the_graph_agrees_with_the_loops(seed, rescaled, norm):
 
 
 STORED = concepts(np.array([[0, 1], [1, 0]], np.int64), np.array([4, 2]))
-
-
 NAMES, ARRAYS = (STORED.to_files()[name] for name in (knowledge.NAMES, knowledge.ARRAYS))
-
-
 DAMAGES = [
     (lambda d: d.update(format="coder-concepts-9"), "not a run's list"),
     (lambda d: d.update(source="magic"), "not a run's list"),

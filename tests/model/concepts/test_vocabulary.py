@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from coder_core.console.faults import InputError
 from coder_core.model.concepts.lemmas import base_form, kind_of_tag
 from coder_core.model.concepts.tagging import tag_captions
 from coder_core.model.concepts.vocabulary import Concept, choose_concepts, listed_concepts, quotas
+from tests.support.precomp_folders import assert_refused
 
 CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
 
@@ -25,35 +25,32 @@ def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(mon
     assert seen == [(3, 3)]
 
 
-@pytest.mark.parametrize(
-    ("tagger", "is_installed", "fix"),
-    [
-        ("nltk", True, "averaged_perceptron_tagger_eng, or take --concept-tagger textblob"),
-        ("nltk", False, "pip install nltk"),
-        ("spacy", False, "pip install spacy"),
-    ],
-)
-def test_a_tagger_that_is_not_installed_says_how_to_get_it(tagger, is_installed, fix, monkeypatch):
+def test_a_tagger_that_is_not_installed_says_how_to_get_it(monkeypatch):
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
-    if not is_installed:
+    fix = "averaged_perceptron_tagger_eng, or take --concept-tagger textblob"
+    assert_refused(fix, list, tag_captions(CAPTIONS, "nltk"))
+    for tagger in ("nltk", "spacy"):
         monkeypatch.setitem(sys.modules, tagger, None)
-    with pytest.raises(InputError, match=fix):
-        list(tag_captions(CAPTIONS, tagger))
+        assert_refused(f"pip install {tagger}", list, tag_captions(CAPTIONS, tagger))
 
 
-def test_participles_and_nouns_that_a_lexicon_takes_for_verbs():
+def test_nouns_that_a_lexicon_takes_for_verbs_and_tags_that_say_base_form():
     """The demo had the motions "spot" and "leave"; "left" is a verb before what was left."""
-    lines = (
-        "a spotted red star left of a blossom",
-        "the boy left his bike",
-        "dogs chased by two men dressed in red",
-    )
-    words = [line.split() for line in lines]
-    tags = [dict(line) for line in tag_captions(words)]
+    lines = ["a spotted red star left of a blossom", "the boy left his bike"]
+    lines += ["dogs chased by two men dressed in red"]
+    tags = [dict(line) for line in tag_captions([line.split() for line in lines])]
     assert (tags[0]["spotted"], tags[0]["left"], tags[0]["blossom"]) == ("JJ", "NN", "NN")
     assert {tags[1]["left"], tags[2]["chased"], tags[2]["dressed"]} <= {"VBD", "VBN"}
+    for word, kind, tag, seen, base in (
+        ("feed", "motion", "VB", {"fe": 3}, "feed"),
+        ("dogs", "object", "NN", SEEN, "dog"),  # lexicons err on plurals
+        ("silver", "property", "JJ", {"silv": 1}, "silver"),
+    ):
+        assert (base_form(word, kind, seen, tag=tag), kind_of_tag(tag)) == (base, kind)
+    assert [kind_of_tag(tag) for tag in ("NNS", "JJR", "VBG", "RB")] == ["object", "property", "motion", None]
+    assert [kind_of_tag(tag) for tag in ("DT", "CD")] == [None, None]
 
 
 SEEN = {"dog": 50, "ride": 9, "rid": 1, "sing": 4, "singe": 0, "run": 7, "ski": 5, "skiing": 6, "build": 1}
@@ -81,17 +78,6 @@ def test_base_forms(kind, table):
     count = dict.fromkeys(expected, 5) if kind == "object" else {}
     seen = {} if table == VERBS_BY_SPELLING else count | SEEN
     assert {word: base_form(word, kind, seen) for word in expected} == expected
-
-
-def test_a_tag_that_says_base_form_is_believed_and_gives_the_kind():
-    for word, kind, tag, seen, base in (
-        ("feed", "motion", "VB", {"fe": 3}, "feed"),
-        ("dogs", "object", "NN", SEEN, "dog"),  # lexicons err on plurals
-        ("silver", "property", "JJ", {"silv": 1}, "silver"),
-    ):
-        assert (base_form(word, kind, seen, tag=tag), kind_of_tag(tag)) == (base, kind)
-    assert [kind_of_tag(tag) for tag in ("NNS", "JJR", "VBG", "RB")] == ["object", "property", "motion", None]
-    assert [kind_of_tag(tag) for tag in ("DT", "CD")] == [None, None]
 
 
 TAGGED = """two/CD dogs/NNS are/VBP running/VBG on/IN the/DT grass/NN
@@ -122,7 +108,7 @@ def named(concepts):
     return [(concept.word, concept.kind, concept.count) for concept in concepts]
 
 
-def test_concepts_by_hand_and_what_a_caption_names():
+def test_concepts_by_hand_also_by_textblob_and_what_a_caption_names():
     vocabulary, [fault] = choose_concepts(tagged(TAGGED), 10, source="textblob")
     assert named(vocabulary.concepts) == BY_HAND
     assert vocabulary.concepts[1].forms == ("man", "men")
@@ -132,30 +118,23 @@ def test_concepts_by_hand_and_what_a_caption_names():
     forms = [form for concept in vocabulary.concepts for form in concept.forms]
     assert len(forms) == len(set(forms)) == len(vocabulary.number)
     assert vocabulary.read([["dogs", "ride", "a", "red", "bike", "dog"], []]) == [[0, 7, 2, 0], []]
-
-
-def test_textblob_finds_the_same_concepts_in_the_same_captions():
-    """Its tags come from a lexicon ("rides" is a plural there), and the concepts are those worked out by hand."""
+    # Its tags come from a lexicon ("rides" is a plural there), and the concepts are those worked out by hand
     words = [[word for word, _ in line] for line in tagged(TAGGED)]
     vocabulary, _ = choose_concepts(tag_captions(words), 10, source="textblob")
     assert named(vocabulary.concepts) == BY_HAND
 
 
-def test_objects_to_properties_to_motions_are_seven_to_two_to_one():
+def test_kinds_are_seven_to_two_to_one_and_a_word_is_of_the_kind_it_has_most_often():
     """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio the other way round."""
     for size, expected in ((400, [280, 80, 40]), (300, [210, 60, 30]), (13, [10, 2, 1]), (2, [2, 0, 0])):
         assert [quotas(size)[kind] for kind in ("object", "property", "motion")] == expected
-
-
-def test_a_word_is_of_the_kind_it_has_most_often_and_adverbs_and_numbers_are_no_concepts():
     lines = ["light/NN dog/NN", *["light/JJ dog/NN", "back/RB dog/NN"] * 2, "back/NN"]
     vocabulary, _ = choose_concepts(tagged(lines), 10, source="textblob")
     kinds = {concept.word: concept.kind for concept in vocabulary.concepts}
     assert kinds == {"dog": "object", "light": "property"}
     lines = ["quickly/RB red/JJ dog/NN 3/CD x/NN t2/NN"] * 2
     assert choose_concepts(tagged(lines), 10, source="textblob")[0].words == ["dog", "red"]
-    with pytest.raises(InputError, match=r"--concepts: found 1 "):
-        choose_concepts(tagged(["dog/NN"] * 3), 10, source="textblob")
+    assert_refused(r"--concepts: found 1 ", choose_concepts, tagged(["dog/NN"] * 3), 10, source="textblob")
 
 
 def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms():

@@ -55,7 +55,7 @@ def test_by_hand():
     assert pooling.KeepAll()(features, torch.tensor([2])) is features
 
 
-def test_gpo_agrees_with_the_loop_and_its_codes_are_those_of_equation_9():
+def test_gpo_agrees_with_the_loop_and_its_weights_depend_on_the_length_only():
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
     torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
     pool, features = gpo(), random_features()
@@ -65,10 +65,7 @@ def test_gpo_agrees_with_the_loop_and_its_codes_are_those_of_equation_9():
         assert actual[row].tolist() == pytest.approx(expected, abs=1e-5)
     one = random_features(longest=1)
     torch.testing.assert_close(pool(one, torch.ones(4, dtype=torch.long)), one[:, 0])
-
-
-def test_weights_depend_on_the_length_only():
-    """The loop's weights with the paper's sizes, on 36 regions, too."""
+    # The loop's weights with the paper's sizes, on 36 regions, too
     pool = gpo()
     among = pool.weights(LENGTHS, 7)
     torch.testing.assert_close(among[0, :3], pool.weights(LENGTHS[:1], 3)[0])

@@ -25,7 +25,7 @@ def test_any_number_of_layers_and_two_are_linear_plus_mlp(layers):
         torch.testing.assert_close(actual, expected.view(3, 4, 8))
 
 
-def test_in_one_process_the_batch_norm_is_pytorchs():
+def test_in_one_process_batch_norm_is_pytorchs_and_the_root_mean_square_leaves_no_length():
     norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
     for _ in range(3):
         rows = torch.randn(7, 5)
@@ -33,6 +33,16 @@ def test_in_one_process_the_batch_norm_is_pytorchs():
     for name, value in builtin.state_dict().items():
         assert torch.equal(norm.state_dict()[name], value)
     assert torch.equal(norm.eval()(rows), builtin.eval()(rows))
+    torch.manual_seed(0)
+    plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
+    scaled.load_state_dict(plain.state_dict())
+    regions = torch.randn(3, 4, 6, dtype=torch.float64)
+    by_hand = torch.stack([row / (sum(x * x for x in row) / 6) ** 0.5 for row in regions.reshape(12, 6)])
+    torch.testing.assert_close(scaled(regions), plain(by_hand.view(3, 4, 6)))
+    lengths = torch.tensor([1e-3, 0.5, 7.0, 1e4], dtype=torch.float64)[:, None]
+    torch.testing.assert_close(scaled(regions * lengths), scaled(regions))
+    regions[0, 0] = 0.0
+    torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -58,20 +68,7 @@ def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout):
         torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
 
 
-def test_divided_by_their_root_mean_square_regions_have_no_length_of_their_own():
-    torch.manual_seed(0)
-    plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
-    scaled.load_state_dict(plain.state_dict())
-    regions = torch.randn(3, 4, 6, dtype=torch.float64)
-    by_hand = torch.stack([row / (sum(x * x for x in row) / 6) ** 0.5 for row in regions.reshape(12, 6)])
-    torch.testing.assert_close(scaled(regions), plain(by_hand.view(3, 4, 6)))
-    lengths = torch.tensor([1e-3, 0.5, 7.0, 1e4], dtype=torch.float64)[:, None]
-    torch.testing.assert_close(scaled(regions * lengths), scaled(regions))
-    regions[0, 0] = 0.0
-    torch.testing.assert_close(scaled(regions)[0, 0], plain(regions)[0, 0])
-
-
-def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image():
+def test_an_image_has_one_mask_and_elements_are_dropped_independently_as_the_seed_says():
     torch.manual_seed(0)
     encoder = RegionEncoder(1000, 1000, layers=0, dropout=0.4, one_mask=True)
     torch.nn.init.eye_(encoder.linear.weight)
@@ -83,6 +80,16 @@ def test_one_mask_leaves_the_same_features_out_of_all_regions_of_an_image():
     assert masked[masked > 0].detach().numpy() == pytest.approx(1 / 0.6, abs=1e-3)
     assert not torch.equal(encoder(ones), masked)
     assert torch.equal(encoder.eval()(ones), ones)
+    # Rows, columns and the four elements of one draw are uncorrelated. A run continued years later draws
+    # the same numbers, from torch's random state
+    torch.manual_seed(1)
+    stays = (scaled_mask(torch.empty(1024, 1024), 0.5) > 0).double().flatten() - 0.5
+    for shift in (1, 2, 3, 4, 1024, 1025):
+        assert abs(float((stays[shift:] * stays[:-shift]).mean())) / 0.25 < 5e-3
+    torch.manual_seed(0)
+    mask, another = (scaled_mask(torch.empty(18), 0.5) > 0 for _ in range(2))
+    assert "".join(str(int(stays)) for stays in mask) == "100100001011110110"
+    assert not torch.equal(mask, another)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -97,20 +104,7 @@ def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p):
     assert abs(float(output.double().mean()) - 1) < 5 * spread / (1 - p) / 1e6
 
 
-def test_elements_are_dropped_independently_and_the_mask_of_a_seed_never_changes():
-    """Rows, columns and the four elements of one draw are uncorrelated. A run continued years later draws the same
-    numbers, from torch's random state."""
-    torch.manual_seed(1)
-    stays = (scaled_mask(torch.empty(1024, 1024), 0.5) > 0).double().flatten() - 0.5
-    for shift in (1, 2, 3, 4, 1024, 1025):
-        assert abs(float((stays[shift:] * stays[:-shift]).mean())) / 0.25 < 5e-3
-    torch.manual_seed(0)
-    mask, another = (scaled_mask(torch.empty(18), 0.5) > 0 for _ in range(2))
-    assert "".join(str(int(stays)) for stays in mask) == "100100001011110110"
-    assert not torch.equal(mask, another)
-
-
-def test_the_gradient_passes_where_the_value_does():
+def test_the_gradient_passes_where_the_value_does_and_extreme_chances_are_finite():
     features = torch.randn(3, 5, 2, dtype=torch.float64, requires_grad=True)
 
     def repeat(values):
@@ -121,10 +115,7 @@ def test_the_gradient_passes_where_the_value_does():
     (gradient,) = torch.autograd.grad(output.sum(), features)
     torch.testing.assert_close(gradient * features, output)
     assert torch.autograd.gradcheck(repeat, features)
-
-
-def test_nothing_is_dropped_without_a_chance_or_in_evaluation_and_extreme_chances_are_finite():
-    """Half precision takes PyTorch's dropout."""
+    # Half precision takes PyTorch's dropout
     features = torch.randn(4, 3)
     for p, training in ((0.0, True), (0.4, False)):
         assert torch.equal(Dropout(p).train(training)(features), features)

@@ -71,7 +71,7 @@ def test_gradients(monkeypatch):
     assert torch.autograd.gradcheck(scores, (*inputs, *values))
 
 
-def test_padding_is_neither_read_nor_given_a_gradient():
+def test_padding_is_not_read_and_a_word_that_no_region_answers_reads_all_regions_alike():
     (images, image_lengths), (texts, text_lengths) = samples(4, 4, 6, 8), samples(5, 4, 6, 9)
     images, texts = images.requires_grad_(), texts.requires_grad_()
     scorer(6)(images, texts, image_lengths, text_lengths).sum().backward()
@@ -79,10 +79,7 @@ def test_padding_is_neither_read_nor_given_a_gradient():
         beyond = torch.arange(4) >= lengths.unsqueeze(1)
         assert not side.grad[beyond].any()
         assert side.grad[~beyond].any(-1).all()
-
-
-def test_a_word_that_no_region_answers_reads_all_regions_alike():
-    """All cosines below zero: the row of zeros has no length, the softmax is even, nothing is NaN."""
+    # All cosines below zero: the row of zeros has no length, the softmax is even, nothing is NaN
     model = scorer(3)
     regions = torch.eye(3, dtype=torch.float64)[None, :2]
     words = -torch.ones(1, 1, 3, dtype=torch.float64) / 3**0.5

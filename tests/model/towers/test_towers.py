@@ -76,10 +76,7 @@ LACKS = "lacks 1 of the model's weights, which would be random; the first: visua
     ("damage", "reason"),
     [
         (_pickled, "pytorch_model.bin, a pickle"),
-        (
-            _config('{"model_type": "clip", "auto_map": {"AutoModel": "evil.Model"}}'),
-            "config.json key auto_map",
-        ),
+        (_config('{"model_type": "clip", "auto_map": {"AutoModel": "evil.M"}}'), "config.json key auto_map"),
         (_cut, "cannot be loaded: "),
         (_projection(0), LACKS),
         (_projection(4), LACKS),
@@ -116,7 +113,7 @@ def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip, tmp_pa
     assert f"{ALLOWED}=os:getcwd" in str(refusal(partial(open_towers, config, noted, run="theirs")))
 
 
-def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(clip, tmp_path, monkeypatch):
+def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_path, monkeypatch):
     commit, cached = "0123456789abcdef0123456789abcdef01234567", tmp_path / "models--tiny--clip"
     shutil.copytree(clip, cached / "snapshots" / commit)
     (cached / "refs").mkdir()
@@ -127,6 +124,17 @@ def test_a_model_in_the_cache_is_found_by_name_and_its_commit_is_noted(clip, tmp
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (cached / "snapshots" / commit / "model.safetensors").unlink()
     assert "hf download tiny/clip" in str(refusal(DualEncoder, "tiny/clip"))
+    for revision, commit in (("main", "0" * 40), ("refs/pr/66", "1" * 40)):
+        shutil.copytree(clip, cached / "snapshots" / commit)
+        (cached / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
+        (cached / "refs" / revision).write_text(commit)
+    (cached / "snapshots" / ("0" * 40) / "model.safetensors").unlink()
+    for command in (DualEncoder, lambda name: open_towers(Config(towers=TowersConfig(name, name)))):
+        message = str(refusal(command, "tiny/clip"))
+        assert "--revision" in message
+        assert "name another model (openai/clip-vit-large-patch14)" in message
+    towers = open_towers(Config(towers=TowersConfig("tiny/clip", "tiny/clip", revision="refs/pr/66")))
+    assert [side["revision"] for side in towers.document().values()] == ["1" * 40] * 2
 
 
 def test_a_folder_of_sentence_transformers_is_the_model_inside_it(clip, tmp_path):
@@ -135,23 +143,6 @@ def test_a_folder_of_sentence_transformers_is_the_model_inside_it(clip, tmp_path
     loaded = load_pretrained(str(tmp_path / "saved"))
     assert loaded.folder.name == "0_CLIPModel"
     assert loaded.about["fingerprint"] == load_pretrained(str(clip)).about["fingerprint"]
-
-
-def test_weights_that_only_another_revision_has_are_found_by_its_name(clip, tmp_path, monkeypatch):
-    cached = tmp_path / "models--tiny--clip"
-    for revision, commit in (("main", "0" * 40), ("refs/pr/66", "1" * 40)):
-        shutil.copytree(clip, cached / "snapshots" / commit)
-        (cached / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
-        (cached / "refs" / revision).write_text(commit)
-    (cached / "snapshots" / ("0" * 40) / "model.safetensors").unlink()
-    for module in ("", "_snapshot_download."):
-        monkeypatch.setattr(f"huggingface_hub.{module}constants.HF_HUB_CACHE", str(tmp_path))
-    for command in (DualEncoder, lambda name: open_towers(Config(towers=TowersConfig(name, name)))):
-        message = str(refusal(command, "tiny/clip"))
-        assert "--revision" in message
-        assert "name another model (openai/clip-vit-large-patch14)" in message
-    towers = open_towers(Config(towers=TowersConfig("tiny/clip", "tiny/clip", revision="refs/pr/66")))
-    assert [side["revision"] for side in towers.document().values()] == ["1" * 40] * 2
 
 
 def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path):
@@ -248,11 +239,10 @@ def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_enc
     from transformers import AutoModel, AutoTokenizer
 
     space = sentence_space(str(model))
-    space = sentence_space(str(model))
     tokenizer, network = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
     for caption, row in zip(CAPTIONS, space.encode(CAPTIONS), strict=True):
-        states = network(**tokenizer(caption, return_tensors="pt")).last_hidden_state[0].detach().numpy()
-        mean = states.mean(0)
+        states = network(**tokenizer(caption, return_tensors="pt")).last_hidden_state
+        mean = states[0].detach().numpy().mean(0)
         np.testing.assert_allclose(row, mean / np.linalg.norm(mean), atol=1e-5)
     assert (space.name, space.to_files()) == ("sentence embeddings of model", {})
     cut = space.encode(["dog " * 60, "dog " * 70])  # longer than the model reads
@@ -264,9 +254,6 @@ def test_a_folder_without_a_model_is_refused_and_a_fingerprint_is_of_the_content
     assert fingerprint(moved) == fingerprint(model)
     _config("{}")(moved)
     assert fingerprint(moved) != fingerprint(model)
-    for folder, reason in (
-        (tmp_path, "config.json"),
-        (tmp_path / "nowhere", "--text-space"),
-        (moved, f"--text-space {moved}"),
-    ):
+    reasons = {tmp_path: "config.json", tmp_path / "nowhere": "--text-space", moved: f"--text-space {moved}"}
+    for folder, reason in reasons.items():
         assert reason in str(refusal(lambda name: sentence_space(name).encode(CAPTIONS), str(folder)))
