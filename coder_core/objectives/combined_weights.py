@@ -13,65 +13,42 @@ Modalities = Literal["difference", "sum", "image", "text"]
 
 
 def combined_weights(
+    kind: str,
     diversity: Tensor,
     discrepancy: Tensor,
+    pairs: Tensor | None = None,
     *,
-    shares: tuple[float, float],
+    shares: tuple[float, float] = (1.0, 1.0),
     direction: int = -1,
-    scale: float,
+    scale: float = 1.0,
     modalities: Modalities = "difference",
 ) -> Tensor:
-    """Weigh each pair of a batch by the neighbour diversity and discrepancy of its image and its caption.
+    """Weigh some pairs as one batch by the neighbour diversity and discrepancy of their images and captions.
 
     In plain terms: 1. β·Γ·DIV + γ·Γ·DIS is an exponent, of the image and of the caption; 2. a softmax over the batch
     makes α_X and α_Y of them; 3. a second softmax, of |α_X − α_Y|, emphasises pairs whose modalities disagree.
 
     Args:
-        diversity, discrepancy: (B, 2) scores of images and captions.
-        shares: β and γ, of `combination_shares`.
+        kind, shares: see `combination_shares`.
+        diversity, discrepancy: (p, 2) scores of the images and captions of all pairs.
+        pairs: (B,) int64, numbers of the weighted ones; None for all.
         direction: Γ; −1 emphasises samples whose neighbours differ, 1 those whose neighbours agree, 0 none.
-        scale: λ > 0.
+        scale: λ ÷ B, above 0.
         modalities: see `pair_weights`.
 
     Returns:
-        (B,) weights that sum to λ.
+        (B,) weights, whose mean is `scale`.
 
     >>> diversity = torch.tensor([[0.9, 0.9], [0.1, 0.1]])  # the second pair's neighbours are spread out
-    >>> shares = combination_shares("diversity", diversity, diversity)
-    >>> combined_weights(diversity, diversity, shares=shares, scale=2.0, modalities="sum")
+    >>> combined_weights("diversity", diversity, diversity, modalities="sum")
     tensor([0.3590, 1.6410])
     """
-    exponents = direction * (shares[0] * diversity + shares[1] * discrepancy)
-    return pair_weights(exponents[:, 0], exponents[:, 1], scale=scale, modalities=modalities)
-
-
-def weights_of(
-    kind: str,
-    diversity: Tensor,
-    discrepancy: Tensor,
-    pairs: Tensor,
-    *,
-    shares: tuple[float, float] = (1.0, 1.0),
-    direction: int = -1,
-    scale: float,
-    modalities: Modalities = "difference",
-) -> Tensor:
-    """(B,) weights of some `pairs`, taken as one batch, from the (p, 2) raw scores of all pairs; their mean is `scale`.
-
-    `kind` and `shares` as in `combination_shares`, direction and modalities as in `combined_weights`.
-
-    >>> raw = torch.tensor([[0.9, 0.9], [0.1, 0.1], [0.5, 0.5]])
-    >>> weights_of("diversity", raw, raw, torch.tensor([0, 1]), scale=1.0, modalities="sum")
-    tensor([0.3590, 1.6410])
-    """
-    return combined_weights(
-        diversity[pairs],
-        discrepancy[pairs],
-        shares=combination_shares(kind, diversity, discrepancy, validated=shares),
-        direction=direction,
-        scale=scale * len(pairs),
-        modalities=modalities,
-    )
+    of_diversity, of_discrepancy = combination_shares(kind, diversity, discrepancy, validated=shares)
+    if pairs is not None:
+        diversity, discrepancy = diversity[pairs], discrepancy[pairs]
+    exponents = direction * (of_diversity * diversity + of_discrepancy * discrepancy)
+    size = scale * len(exponents)
+    return pair_weights(exponents[:, 0], exponents[:, 1], scale=size, modalities=modalities)
 
 
 def combination_shares(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coder_core.objectives.combined_weights import Modalities, combination_shares, shuffled, weights_of
+from coder_core.objectives.combined_weights import combined_weights, shuffled
 from coder_core.objectives.modules import pairs_of
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.ops import parallel
@@ -66,9 +66,9 @@ class NeighbourWeights(nn.Module):
         images: n.
         dimension: D.
         scale: λ ÷ batch size, which spreads the weights.
-        shares, direction, modalities: β and γ of "combined", Γ, and how α_X and α_Y combine: `combined_weights`.
         neighbours_of_neighbours: drawn for a pair in each epoch, at least N; 0 takes all N².
         seed: of these draws.
+        settings: shares, direction or modalities of `combined_weights`.
 
     Raises:
         ValueError: an unknown kind, tables of other shapes, numbers of captions or images that do not exist.
@@ -89,17 +89,15 @@ class NeighbourWeights(nn.Module):
         dimension: int,
         *,
         scale: float = 6.125,
-        shares: tuple[float, float] = (1.0, 1.0),
-        direction: int = -1,
-        modalities: Modalities = "difference",
         neighbours_of_neighbours: int = 1000,
         seed: int = 0,
+        **settings: Any,
     ) -> None:
         super().__init__()
         near, owner = (torch.as_tensor(table).long() for table in (neighbours, image_of_text))
         texts = len(owner)
         if kind != "none":
-            combination_shares(kind, *torch.zeros(2, 1, 2))
+            combined_weights(kind, *torch.zeros(2, 1, 2), **settings)  # the errors of the settings, now
         if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
             raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
         _check_numbers("neighbours", near, ABSENT, texts)
@@ -108,9 +106,8 @@ class NeighbourWeights(nn.Module):
             raise ValueError(
                 f"neighbours_of_neighbours is {neighbours_of_neighbours}: give 0, or at least {near.shape[1]}"
             )
-        self.kind, self.scale, self.seed = kind, scale, seed
+        self.kind, self.scale, self.seed, self.settings = kind, scale, seed, settings
         self.each = neighbours_of_neighbours // near.shape[1]
-        self.settings: dict[str, Any] = {"shares": shares, "direction": direction, "modalities": modalities}
         self.cache = SampleCache(images, texts, dimension)
         self.register_buffer("diversity", torch.zeros(texts, 2))
         self.register_buffer("discrepancy", torch.zeros(texts, 2))
@@ -157,7 +154,7 @@ class NeighbourWeights(nn.Module):
         if not bool(self.scored):
             return torch.full(text_ids.shape, self.scale, device=text_ids.device)
         raw, pairs = (self.diversity, self.discrepancy), parallel.gather_rows(text_ids)
-        weights = weights_of(self.kind, *raw, pairs, scale=self.scale, **self.settings)
+        weights = combined_weights(self.kind, *raw, pairs, scale=self.scale, **self.settings)
         start = parallel.rank() * len(text_ids)
         return weights[start : start + len(text_ids)]
 

@@ -162,6 +162,7 @@ def test_gradients_reach_both_modalities_and_settings_that_cannot_work_are_named
         lambda: BoostingLoss("rm")(*embeddings()),
         lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
         lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),
+        lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, modalities="product"),
         lambda: NeighbourWeights("diversity", NEAR[:5], OWNER, 6, WIDTH),
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 5, WIDTH),
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),

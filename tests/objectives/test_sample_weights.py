@@ -130,18 +130,16 @@ def test_weights_directions_and_shares_by_hand():
         pair_weights(images, texts, scale=2.0, modalities="product")
     # Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the
     # weights
-    switches = {"scale": 3.0, "modalities": "image"}
-    for shares in ((1, 0), combination_shares("combined-stats", LEVELS, LEVELS)):
+    for kind in ("diversity", "combined-stats"):
         for direction, order in ((-1, 1), (1, -1)):
-            weights = combined_weights(LEVELS, LEVELS, shares=shares, direction=direction, **switches)
+            weights = combined_weights(kind, LEVELS, LEVELS, direction=direction, modalities="image")
             assert all(order * (after - before) > 0 for before, after in pairwise(weights.tolist()))
     for modalities in MODALITIES:
-        switches["modalities"] = modalities
-        level = combined_weights(LEVELS, LEVELS, shares=(1, 1), direction=0, **switches)
+        level = combined_weights("combined", LEVELS, LEVELS, direction=0, modalities=modalities)
         assert level.tolist() == pytest.approx([1.0] * 3)
     # Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike
     diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
-    actual = combined_weights(diversity, discrepancy, shares=(3, 2), scale=1.0, modalities="text")
+    actual = combined_weights("combined", diversity, discrepancy, shares=(3, 2), scale=0.5, modalities="text")
     torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
 
 

@@ -16,7 +16,7 @@ from coder_core.console.progress import Progress, silent
 from coder_core.data.split import Split
 from coder_core.model.encode import Encoded, SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.combined_weights import mean_and_deviation, shuffled, weights_of
+from coder_core.objectives.combined_weights import combined_weights, mean_and_deviation, shuffled
 from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import run_text_space, split_neighbours
 
@@ -25,7 +25,7 @@ SEED = 0  # of the batches that weights of a batch are taken in, and of random w
 
 
 def weight_settings(weighting: WeightingConfig) -> dict[str, Any]:
-    """Arguments of `weights_of` that a configuration names, besides the kind."""
+    """Arguments of `combined_weights` that a configuration names, besides the kind."""
     return {
         "shares": (weighting.diversity_share, weighting.discrepancy_share),
         "direction": weighting.weight_direction,
@@ -67,8 +67,7 @@ def weight_tables(
     diversity = raw["diversity"]
     if kind == "random":
         diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
-    every = torch.arange(len(neighbours))
-    weights = weights_of(kind, diversity, raw["discrepancy"], every, **weight_settings(weighting)) / scale
+    weights = combined_weights(kind, diversity, raw["discrepancy"], **weight_settings(weighting)) / scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
     document |= {
         "mean": {name: mean for name, (mean, _) in measured.items()},
