@@ -88,6 +88,7 @@ class DualEncoder:
         lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
         padding = "max_length" if self._padded_whole else "longest"
         tokens = tokenizer(texts, padding=padding, truncation=True, max_length=longest, return_tensors="pt")
+        self._tokeniser.check(int(tokens["input_ids"].max()))
         inputs = {"input_ids": tokens["input_ids"]} if self._padded_whole else dict(tokens)
         return self._encode(METHODS[1], inputs, "texts"), sum(length > longest for length in lengths)
 

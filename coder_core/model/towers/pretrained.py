@@ -77,13 +77,26 @@ class Tokeniser:
     tokenizer: Any
     longest: int  # Ids of a text, the special ones included; what is longer is cut
     lower_case: bool = False  # Read all texts in lower case
+    known: int = 0  # Ids below this one have an embedding; 0 where load_tokeniser compared the sizes
+    where: str = ""  # The flag that names the model, for messages
 
     def __len__(self) -> int:
         return len(self.tokenizer)
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
         options = {"truncation": True, "max_length": self.longest, "verbose": False}
-        return list(self.tokenizer(self.cased(texts), **options)["input_ids"])
+        ids = list(self.tokenizer(self.cased(texts), **options)["input_ids"])
+        self.check(max(map(max, filter(None, ids)), default=0))
+        return ids
+
+    def check(self, largest: int) -> None:
+        """Refuse (InputError) an id that the model has no embedding for."""
+        if 0 < self.known <= largest:
+            expected, fix = (
+                f"ids below the model's {self.known}",
+                "take tokenizer and model from the same place",
+            )
+            raise InputError.at(self.where, f"its tokenizer gives the id {largest}", expected, fix)
 
     def cased(self, texts: Sequence[str]) -> list[str]:
         """The texts in the case that the model reads."""
@@ -120,7 +133,8 @@ class Pretrained:
         """Tokenizer; InputError where the folder has none."""
         tokenizer = load_tokenizer(self.folder, self.where)
         lower_case = self.padded_whole and type(tokenizer).__name__ in LOWER_CASED
-        return Tokeniser(tokenizer, longest_text(self.model, tokenizer), lower_case)
+        known = getattr(text_settings(self.model), "vocab_size", None) or 0
+        return Tokeniser(tokenizer, longest_text(self.model, tokenizer), lower_case, known, self.where)
 
     @property
     def padded_whole(self) -> bool:
@@ -326,9 +340,13 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def text_settings(model: Any) -> Any:
+    """The configuration of a model's text tower."""
+    return getattr(model.config, "text_config", model.config)
+
+
 def longest_text(model: Any, tokenizer: Any) -> int:
     """Tokens a text tower reads of a text."""
-    settings = getattr(model.config, "text_config", model.config)
-    positions = getattr(settings, "max_position_embeddings", None)
+    positions = getattr(text_settings(model), "max_position_embeddings", None)
     limits = [limit for limit in (positions, tokenizer.model_max_length) if isinstance(limit, int)]
     return int(min([limit for limit in limits if 0 < limit < 1 << 20], default=LONGEST_UNKNOWN))

@@ -99,6 +99,19 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, clip, 
     assert reason in str(refusal(DualEncoder, str(folder)))
 
 
+def test_a_tokenizer_of_another_model_is_refused_when_it_gives_an_id_without_an_embedding(clip, tmp_path):
+    """A special token of another name is added behind the vocabulary, and ends every text."""
+    folder = shutil.copytree(clip, tmp_path / "copy")
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(
+        settings.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "<|end|>"')
+    )
+    loaded = load_pretrained(str(folder))
+    for encode in (DualEncoder(str(folder)).encode_texts, loaded.tokeniser):
+        message = str(refusal(encode, ["a dog"]))
+        assert f"--model {folder}: its tokenizer gives the id {loaded.tokeniser.known}" in message
+
+
 def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip, tmp_path):
     bert = write_tiny_bert(tmp_path / "bert", ["a"])
     shutil.copy(clip / "preprocessor_config.json", bert)
