@@ -181,7 +181,7 @@ def open_run(path: str | Path) -> Run:
     """Open a run folder. InputError: the folder is missing or damaged; the file is named."""
     folder = Path(path)
     if not folder.is_dir():
-        raise InputError.at(folder, "there is no such run", fix="`list_runs(folder)` names those there are")
+        raise InputError.at(folder, "there is no such run", fix="check its path, such as checkpoints/NAME")
     summary = summarise(folder)
     if summary.fault:
         raise InputError.at(f"run {summary.name}", summary.fault)

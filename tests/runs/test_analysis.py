@@ -91,6 +91,7 @@ ONE = {"shape": [1], "dtype": "<i8"}
         (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
         (lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": ""}}), r"manifest\.json"),
         (lambda m: m.update(version=4), "has version 4; expected version 1 or 2 or 3"),
+        (lambda m: m.update(version=True), "has version True"),
         (lambda m: m.pop("metrics"), "lacks metrics"),
     ],
 )

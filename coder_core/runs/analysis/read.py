@@ -55,7 +55,7 @@ class Analysis(sealed.SealedFolder):
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
         manifest, where = self.manifest, str(self.path / MANIFEST)
-        if manifest.get("version") not in tables.VERSIONS:
+        if type(manifest.get("version")) is not int or manifest["version"] not in tables.VERSIONS:
             fix = "evaluate the run again, or use the version that wrote it"
             expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
             raise InputError.at(where, f"has version {manifest.get('version')!r:.80}", expected, fix)
