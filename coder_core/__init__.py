@@ -19,6 +19,6 @@ leave_quietly()
 def __getattr__(name: str) -> Any:
     if name != "log_split":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from coder_core.embedding.log import log_split  # loads numpy, for those who ask
+    from coder_core.embedding.log import log_split  # imports numpy
 
     return log_split

@@ -37,7 +37,7 @@ MISMATCHES_SHOWN = 10
 
 @dataclass(frozen=True)
 class CheckDataArguments:
-    """Read a data set exactly as training would: what is in it, what is wrong, where, and how to fix it.
+    """Read a data set exactly as training would: describe it, and name each fault, its place and how to fix it.
 
     The exit status is 1 when training or evaluation would refuse the data, otherwise 0.
 

@@ -65,12 +65,11 @@ class FolderArguments:
     name: str  # Name of a new run, or of an imported one that gets another split.
     pictures: Path | None = None
     """Folder in which the image paths are files; found by itself where they are absolute."""
-    image_embeddings: str = (
-        ""  # Column of a table; empty: guessed from titles and types, and a note says which.
-    )
-    text_embeddings: str = ""  # Likewise.
-    image_column: str = ""  # Column of a table with the picture files; likewise.
-    caption_column: str = ""  # Likewise.
+    image_embeddings: str = ""
+    """Column of a table; empty: guessed from titles and types, and a note says which. So are the next three."""
+    text_embeddings: str = ""  # Column of a table.
+    image_column: str = ""  # Column of a table with the picture files.
+    caption_column: str = ""  # Column of a table.
     split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split, when the run has it already.

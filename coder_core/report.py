@@ -35,7 +35,7 @@ class ReportArguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders; with several the first is the baseline and the last the one that is judged."""
+    """Run folders; of several, the last is compared with the first, the baseline."""
     split: SplitName = "dev"  # The analysed split.
     out: Path = Path("report.html")  # The file to write.
     question: str = ""  # Question that the report answers; empty compares the last run with the first.

@@ -40,7 +40,7 @@ class ResultRow:
     metrics: dict[str, Measured]  # of RECALLS and rsum, in percent
     sums: tuple[float, ...]  # their R@sum
     reference: str
-    # R@sum minus that of the row `reference`; None for the reference itself and where it was not run
+    # R@sum minus that of the row `reference`; None for the reference itself, or if the reference was not run
     against: Difference | None
     # of training, with the judges of a cleaned run, mean over the seeds; None where those are gone
     minutes: float | None
@@ -55,7 +55,7 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class Results:
-    """A table as far as it has been run."""
+    """The finished part of a table."""
 
     table: AblationTable
     split: str

@@ -1,4 +1,4 @@
-"""The concept branch of a run: its concepts, their graph, who reads which, and where each is drawn. CODER section 3.2.2."""
+"""The concept branch of a run: its concepts, attention to them, their graph and its layout. CODER section 3.2.2."""
 
 from collections import Counter
 from collections.abc import Iterator

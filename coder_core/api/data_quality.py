@@ -178,7 +178,7 @@ def small_losses(run: Run) -> pd.DataFrame:
 def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     """Suspicion of every pair, and of every caption with a random other image. Returns (m,) and (m,) float64,
     higher is more suspicious; the second is empty where there is one image. `part`: n images and m captions.
-    `spaces`: (m, ·) rows of the captions; the inner product of two is how like they are."""
+    `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
     if n > 1:
@@ -261,7 +261,7 @@ def split_of_run(run: Run, name: str) -> CaptionedSplit:
 
 
 def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSplit]:
-    """Splits of region features, or of pictures, as those whose content can be checked."""
+    """Splits of region features or of pictures, with the files that a content check reads."""
     return [split if isinstance(split, CaptionedSplit) else _with_files(split) for split in splits]
 
 

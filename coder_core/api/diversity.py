@@ -148,7 +148,7 @@ class Draw:
     pair_image: Array
     pair_text: Array
     batches: Array  # (K, B) anchors in each batch; the last one borrows from the first to be full
-    batch_of: Array  # (Q,) the batch an anchor is judged in
+    batch_of: Array  # (Q,) the batch that gives an anchor its diversity
 
 
 def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
@@ -225,8 +225,8 @@ def normalise(raw: Array, batch_of: Array | None = None) -> Array:
 def shares(exponents: Array) -> Array:
     """exp(x) / (1 + Σ exp(x)) of every row, the share of the loss each negative carries. CODER eq. 4.
 
-    What is missing to 1 belongs to "no negative is too close". `exponents` (Q, C), −∞ where there is no negative, are
-    used up.
+    The rest up to 1 is the share of "no negative is too close". `exponents` (Q, C), −∞ where there is no negative, are
+    overwritten.
     """
     largest = exponents.max(1, keepdims=True, initial=0.0)
     exponents -= largest
@@ -248,7 +248,7 @@ def negative_weights(similarities: Array, *, temperature: float, gamma: float) -
 
 @dataclass(frozen=True)
 class Anchor:
-    """Everything about one anchor."""
+    """An anchor: its negatives, its diversity, and the weights of its negatives."""
 
     modality: Modality  # "image" or "text"
     number: int  # its row in the split
@@ -279,7 +279,7 @@ class Anchor:
 def open_anchor(
     split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss
 ) -> Anchor:
-    """Everything about one anchor.
+    """An anchor with its negatives and diversity.
 
     An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
     of the sample (at most 1).

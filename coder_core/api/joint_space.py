@@ -79,7 +79,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
         One row a sample: modality ("image", "caption"), number (row in its modality), image, text (the caption; of an
         image its first one), rank (of the best true match, from 1), similarity (to its match, of an image the best),
         hubness (number of queries that have it among their first ten results), words (of the caption), and diversity
-        (with the run's ε) where the split, or the sample, is small enough to look at whole.
+        (with the run's ε) where the split, or the sample, is small enough to compute whole.
     """
     part = run.part(split, sample)
     n, m, owner = len(part.images), len(part.texts), part.owner

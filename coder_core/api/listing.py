@@ -57,7 +57,7 @@ class RunSummary:
     origin: Mapping[str, Any] = field(default_factory=dict)
     has_best: bool = False  # training has stored a best model
     samples: Mapping[str, SplitSamples] = field(default_factory=dict)  # split → what it was evaluated on
-    # split → what is wrong with its analysis, by the sizes of its files and the arrays its metrics follow
+    # split → damage of its analysis, by the sizes of its files and the arrays its metrics follow
     # from. Another changed byte is found on opening only.
     damaged: Mapping[str, str] = field(default_factory=dict)
     documents: frozenset[str] = frozenset()  # names of what the analyses hold beside their arrays
@@ -69,7 +69,7 @@ class RunSummary:
 
     @property
     def usable(self) -> bool:
-        """There is at least one analysed split to look at."""
+        """At least one split can be opened."""
         return not self.fault and bool(self.splits)
 
 

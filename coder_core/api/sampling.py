@@ -41,7 +41,7 @@ class SplitPart:
     images: Array  # (k, D) unit rows
     texts: Array  # (l, D) unit rows
     image_rows: Array  # (k,) their rows in the split
-    text_rows: Array  # (l,) likewise
+    text_rows: Array  # (l,) those of the captions
     owner: Array  # (l,) the position among `images` of each caption's image
     # (k, l) of a model that scores pair by pair; its rows above have no numbers (D = 0)
     scores: Array | None = None
@@ -82,11 +82,11 @@ def draw_sample(
     texts: int | None = None,
     seed: int = 0,
 ) -> Sample | None:
-    """Random images with their captions; None for a split small enough to look at whole.
+    """Random images with their captions; None for a split small enough to compute whole.
 
     Args:
         images: n. image_of_text: (m,).
-        scores: the largest matrix of similarities to look at; None for SCORES_AT_MOST.
+        scores: the most similarities to compute; None for SCORES_AT_MOST.
         points, texts: about so many images and captions together, or captions; None for as many as `scores` allows.
     """
     most, captions = SCORES_AT_MOST if scores is None else scores, len(image_of_text)

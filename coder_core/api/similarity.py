@@ -327,7 +327,7 @@ class StartingValues:
 
 def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST) -> StartingValues:
     """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`. Of a larger split, `pairs`
-    random pairs are looked at."""
+    random pairs are used."""
     loss = run.loss
     s = run.sides(split, "text")
     captions, images = len(s.anchors), len(s.candidates)

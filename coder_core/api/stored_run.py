@@ -62,7 +62,7 @@ class StoredRun:
 
     @property
     def history(self) -> pd.DataFrame:
-        """One row an epoch, as far as training has come."""
+        """One row per finished epoch."""
         return read_frame(self.path, "epoch")
 
     @property
@@ -224,15 +224,15 @@ class StoredRun:
         return np.asarray(v[rows] @ w[columns].T)
 
     def sample(self, split: str, **limits: int) -> Sample | None:
-        """A random part of a split too large to look at whole; None when it is not. `limits` as in `draw_sample`."""
+        """A random part of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
         return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), **limits)
 
     def points_sample(self, split: str) -> Sample | None:
-        """About 20,000 images and captions of a split too large to look at whole, for its joint space; or None."""
+        """About 20,000 images and captions of a split too large to compute whole, for its joint space; or None."""
         return self.sample(split, points=sampling.POINTS_AT_MOST)
 
     def query_sample(self, split: str) -> Sample | None:
-        """Images with about 5,000 captions of a split too large to look at whole, for work query by query; or None."""
+        """Images with about 5,000 captions of a split too large to compute whole, for work query by query; or None."""
         return self.sample(split, texts=sampling.QUERIES_AT_MOST)
 
     def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:

@@ -20,7 +20,7 @@ class ReadingArguments:
     """Pictures with captions, as people have them (docs/data.md, section 9)."""
 
     format: Format = setting("auto")
-    """Layout of pictures with captions; recognised by itself, and a note says which and why."""
+    """Layout of pictures with captions; auto recognises it, and a note says which and why."""
     image_column: str = setting("")
     """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
     caption_column: str = setting("")  # Column of that table that holds the captions; guessed if empty.

@@ -98,7 +98,7 @@ class TowersConfig:
     image_tuning: Tuning = setting("frozen")
     """Training of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank
     adapters, Hu et al. 2022), or full."""
-    text_tuning: Tuning = setting("frozen")  # Training of the text tower, likewise.
+    text_tuning: Tuning = setting("frozen")  # Training of the text tower.
     image_rate: float = setting(1.0, "[0, inf)")  # The image tower's learning rate as a share of the others'.
     text_rate: float = setting(1.0, "[0, inf)")  # The text tower's learning rate as a share of the others'.
     lora_rank: int = setting(8, "[1, 1024]")

@@ -67,8 +67,8 @@ class ObjectiveConfig:
     """Weight of PVSE's diversity loss, which keeps what the K heads of a sample read apart (PVSE on MS-COCO: 0.1);
     summed over the batch where the loss is. Needs --embeddings above 1."""
     weight_mmd: float = setting(0.0, "[0, inf)")
-    """Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01),
-    likewise."""
+    """Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01);
+    summed over the batch where the loss is. Needs --embeddings above 1."""
     prototype_temperature: float = setting(1.0, "(0, inf)")
     """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
 

@@ -24,7 +24,7 @@ class Setting:
     key: str  # in that section, unique over all sections: "bank_size"
     value_type: type  # bool, int, float or str
     default: Any  # where no preset has another value
-    help: str  # what it is, and the source of its default
+    help: str  # its purpose, and the source of its default
     within: str = ""  # the interval of allowed numbers, "[0, 1)" or "(0, inf]"; empty allows every finite one
     choices: tuple[str, ...] = ()  # the values a `Literal` setting may take
     suggestions: tuple[str, ...] = ()  # of a free text, the words that name no file

@@ -45,7 +45,7 @@ class Output:
 
 
 def discard(stream: Any) -> None:
-    """Send to nowhere what is still written to a stream; Python itself flushes it at the end."""
+    """Discard further output to a stream, also what Python flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

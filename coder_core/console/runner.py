@@ -1,4 +1,4 @@
-"""Run a command: tune the process, report what is wrong with its input, end with the right exit status."""
+"""Run a command: tune the process, report faults of its input, end with the right exit status."""
 
 import functools
 import os

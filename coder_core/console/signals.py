@@ -1,4 +1,4 @@
-"""Signals: SIGTERM, SIGHUP and Ctrl-C noted instead of raised, and Ctrl-C while a command imports what it needs."""
+"""Signals: SIGTERM, SIGHUP and Ctrl-C noted instead of raised, and Ctrl-C during the imports of a command."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class StopSignals:
 
 
 def _leave_terminal() -> None:
-    """Discard what is still printed: writing to a terminal that is gone raises errors."""
+    """Discard further output: writing to a closed terminal raises errors."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         if stat.S_ISCHR(os.fstat(stream).st_mode):

@@ -1,4 +1,4 @@
-"""Tables that fit what they are printed on, and the tables of retrieval metrics."""
+"""Tables that fit the width of the console, and the tables of retrieval metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

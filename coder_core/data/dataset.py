@@ -100,7 +100,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if annotations:
         names = ", ".join(file.name for file in annotations)
         raise InputError.at(path, f"several: {names}", LAYOUTS, "name one JSON file")
-    # pyarrow is loaded for those who have such data
+    # imports pyarrow
     from coder_core.data.captioned.layouts import recognise, unrecognised
 
     if recognised := recognise(path):

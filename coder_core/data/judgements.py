@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # NumPy is loaded after --help is answered
 
 EXPECTED = "caption⇥image as x.jpg#2⇥y.jpg or 412⇥y.jpg, or a line of Flickr8k's expert or crowd annotations"
 EXPERT_GRADE = 3.0  # mean of three grades: 3 is "describes the image with minor errors", 4 without
-CROWD_SHARE = 0.5  # of the judges who said yes, more than this
+CROWD_SHARE = 0.5  # more than this share of the judges said yes
 PACKAGE, DISTRIBUTION = "eccv_caption", "eccv-caption"
 COCO_JUDGEMENTS = {"eccv": "ECCV Caption", "cxc": "CxC"}
 NAMES = "391895, 000000391895.jpg or val2014/COCO_val2014_000000391895.jpg"

@@ -63,11 +63,11 @@ class Review:
     # "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
     # "none" is a remark: tags or a note alone.
     verdict: Verdict
-    reviewer: str  # reviewer, id, time: who, a name for undoing, and when (UTC)
+    reviewer: str
     tags: tuple[str, ...] = ()
     note: str = ""
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
-    time: str = field(default_factory=_now)
+    id: str = field(default_factory=lambda: secrets.token_hex(8))  # to undo the verdict
+    time: str = field(default_factory=_now)  # UTC
 
     @property
     def pair(self) -> Pair:

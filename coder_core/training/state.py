@@ -86,7 +86,7 @@ def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> li
 
 @dataclass
 class TrainingState:
-    """Everything that changes from step to step: the model, its optimizer, the parts and the position."""
+    """The state of training that changes from step to step: the model, its optimizer, the parts and the position."""
 
     model: Coder
     optimizer: torch.optim.Optimizer

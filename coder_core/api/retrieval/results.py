@@ -2,7 +2,7 @@
 
 The guesses are independent of any model: a result is a likely match of a query when a caption of its image is like a
 caption of the query's image, in a TF-IDF space of the split's captions. A guess stays a guess: it is shown beside the
-recall of the labels and never mixed into it. Of a split too large to look at whole, a sample of the queries is guessed
+recall of the labels and never mixed into it. Of a split too large to compute whole, a sample of the queries is guessed
 about, in a space fitted to a sample of the captions.
 """
 

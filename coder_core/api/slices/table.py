@@ -151,7 +151,7 @@ def slice_table(
     to a slice by any of its captions.
 
     Args:
-        runs: on the same samples; the last is the one that is judged.
+        runs: on the same samples; the last is compared with the others.
         split: name of the split. direction: of the queries. at: a query is answered within the first `at`.
         slices: to be listed; one with less than 20 queries in either half is left out.
         columns: of `slice_columns`.

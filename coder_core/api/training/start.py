@@ -37,7 +37,7 @@ class Option:
     kind: Kind  # "number" (whole), "decimal", "switch" or "choice"
     value: Any  # of the preset
     choices: tuple[str, ...]  # of a "choice"
-    about: str  # what it is and its source
+    about: str  # its purpose, and the source of its default
     # smallest, largest: the range of a number; a decimal's bound may itself be refused
     smallest: float | None = None
     largest: float | None = None

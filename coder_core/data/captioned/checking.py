@@ -19,7 +19,7 @@ from coder_core.data.split import Split, captions_checksum
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
 DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
-VERSION = 1  # of what is kept of a check
+VERSION = 1  # of the stored result of a check
 
 
 def read_picture_split(

@@ -50,7 +50,7 @@ class Layout:
     records: Callable[[list[Path], Path, list[Fault]], Iterator[Record]]
     # where picture files may lie in a data folder, the likeliest first
     folders: Callable[[Path], list[Path]] = lambda root: [root]
-    source: Callable[[list[Path]], dict[str, str]] = name_files  # what is read from which of its files
+    source: Callable[[list[Path]], dict[str, str]] = name_files  # its files, by their content
     packed: Literal["tar", "parquet"] | None = None  # "tar" or "parquet" where pictures lie inside its files
 
     def recognise(self, path: Path) -> str:
@@ -193,7 +193,7 @@ def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
 
 
 def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
-    """A warning about images or pictures of two splits: what is measured in one was seen in the other."""
+    """A warning about images or pictures of two splits: one measures samples that the other trains on."""
     cases = [shown(name) for name in sorted(names)]
     fix = "remove them from one of the two"
     return count_cases(where, f"{what} are in both", cases, f"different {what}", fix)

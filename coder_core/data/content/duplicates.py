@@ -1,4 +1,4 @@
-"""Near-duplicate pictures and captions, in groups of rows with how like they are, and how much a caption says."""
+"""Groups of near-duplicate pictures and captions with their likeness, and the words that carry a caption's content."""
 
 import re
 import unicodedata

@@ -93,7 +93,7 @@ class OwnTokeniser:
         return [[int(number) for number in numbers] for numbers in self._tokenise(list(texts))]
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """Nothing: the user's object does not report words it does not know."""
+        """[]: the user's object does not report unknown words."""
         return []
 
     def pieces(self, text: str) -> list[str]:

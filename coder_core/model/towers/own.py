@@ -47,7 +47,7 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
     try:
         module = importlib.import_module(module_name)
         user = getattr(module, function)()
-    except Exception as error:  # the user's code raises what it likes
+    except Exception as error:  # a user's code may raise anything
         problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
         advice = "start the command in the folder of the module, or set PYTHONPATH"
         raise InputError.at(where, problem, "a function that returns the towers", advice) from error

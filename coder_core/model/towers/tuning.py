@@ -73,7 +73,7 @@ class TunedTower(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TunedTower:
-        """A copy that shares what is not trained."""
+        """A copy that shares the weights that are not trained."""
         memo |= {id(tensor): tensor for name, tensor in _named_tensors(self) if name in self.shared}
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin

@@ -1,4 +1,4 @@
-"""A run's tuned towers blended with what they were before it (WiSE-FT, Wortsman et al. 2022), on one split."""
+"""A run's tuned towers blended with their weights before training (WiSE-FT, Wortsman et al. 2022), on one split."""
 
 import html
 from collections.abc import Sequence

@@ -120,7 +120,7 @@ def _write_ranked(
     samples: Mapping[str, Any],
     progress: Progress = silent,
 ) -> Metrics:
-    """Rank and write the analysis of a split; what is there of it without ranks goes."""
+    """Rank and write the analysis of a split; an unranked one is removed."""
     pair = EmbeddingPair(arrays["image_embeddings"], arrays["text_embeddings"])
     metrics, ranks = ranked([pair], arrays["image_of_text"], progress)
     named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
