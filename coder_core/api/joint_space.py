@@ -10,7 +10,7 @@ from coder_core.api.sides import BOTH, Array, first_captions
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import Distributions, Separation
-from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import FEWEST, MOST_TSNE, Layout, lay_out, layout_seconds
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
@@ -55,17 +55,12 @@ def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> float
 
 def score_separation(run: Run, split: str) -> Separation:
     """The means of the scores by which the run ranks, of all pairs of a split: both branches where it has two."""
-    return pairs_apart.separation([_scored(run, split)], run.image_of_text(split))
+    return pairs_apart.separation(run.analysis(split).sources, run.image_of_text(split))
 
 
 def score_distributions(run: Run, split: str) -> Distributions:
     """Histograms of the scores by which the run ranks."""
-    return pairs_apart.distributions([_scored(run, split)], run.image_of_text(split))
-
-
-def _scored(run: Run, split: str) -> Source:
-    scores = run.scores(split)
-    return EmbeddingPair(*run.scoring(split)) if scores is None else ScoreMatrix(scores)
+    return pairs_apart.distributions(run.analysis(split).sources, run.image_of_text(split))
 
 
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:

@@ -192,13 +192,11 @@ class Display:
         self.console, self.name, self.choose_on, self.quiet = console, name, choose_on, quiet
         self.steps, self.per_epoch = steps, per_epoch
         self.live = console.is_terminal and not quiet
-        texts = (TextColumn("[bold]{task.fields[name]}"), TextColumn("epoch {task.fields[epoch]}"))
+        titles = (TextColumn("[bold]{task.fields[name]}"), TextColumn("epoch {task.fields[epoch]}"))
+        done = (BarColumn(bar_width=24), bar.MofNCompleteColumn())
         times = (bar.TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(compact=True))
-        steps_done, facts = (
-            (BarColumn(bar_width=24), bar.MofNCompleteColumn()),
-            TextColumn("{task.fields[facts]}"),
-        )
-        self.progress = Bars(*texts, *steps_done, *times, facts, console=console, disable=not self.live)
+        facts = TextColumn("{task.fields[facts]}")
+        self.progress = Bars(*titles, *done, *times, facts, console=console, disable=not self.live)
         self.task = self.progress.add_task("train", total=steps, name=name, epoch=1, facts="", start=False)
         self._last_line = time.monotonic()
 
