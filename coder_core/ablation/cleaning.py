@@ -52,8 +52,12 @@ _NO_PARTS: dict[str, Any] = {
     "prototypes": 0,
     "prototype_recluster": 0,
     "concepts": 0,
+    "concept_list": "",
+    "scorer": "cosine",
+    "embeddings": 1,
+    "weight_heads": 0.0,
+    "weight_mmd": 0.0,
 }
-_NO_PARTS |= {"concept_list": "", "scorer": "cosine", "embeddings": 1, "weight_heads": 0.0, "weight_mmd": 0.0}
 
 
 @dataclass(frozen=True)
@@ -180,10 +184,10 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
         lines.append(Review(image, caption, verdict, CLEANING, tags, note).document())
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     done = "given less weight" if weigh else "left out"
-    expected = (
-        f"wrong pairs to expect: {table['probability'].mean():.1%} of all, {left:.1%} of those that stay"
+    expected = f"{table['probability'].mean():.1%} of all, {left:.1%} of those that stay"
+    say(
+        console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; wrong pairs to expect: {expected}"
     )
-    say(console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; {expected}")
 
 
 def _rule(config: Config) -> str:

@@ -140,11 +140,8 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
             faults.append(Fault(where, f"grades a pair {grade} that has {known} before", "one grade a pair"))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not grades:
-        fact, fix = (
-            f"none of its {lines:,} lines is about a query of this split",
-            "evaluate the split it is about",
-        )
-        raise InputError.at(path, fact, f"ids such as {example}", fix)
+        fact = f"none of its {lines:,} lines is about a query of this split"
+        raise InputError.at(path, fact, f"ids such as {example}", "evaluate the split it is about")
     pairs: dict[Way, GradedPairs] = {}
     for way in sorted(grades):
         rows = np.array([(*pair, grade) for pair, grade in grades[way].items()], np.int64)

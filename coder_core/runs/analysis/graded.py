@@ -58,10 +58,8 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     labelled matches come last. InputError: two images share a name, or the disk is full.
     """
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
-    tag, scores = (
-        re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name)),
-        row.scores,
-    )
+    tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
+    scores = row.scores
     with replacing(file) as temporary, temporary.open("w", encoding="utf-8") as lines:
         for by_image, (queries, documents) in ((False, ids[::-1]), (True, ids)):
             best, values = best_lists(scores, depth, by_image=by_image)
