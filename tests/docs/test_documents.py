@@ -92,7 +92,7 @@ def test_the_lines_that_download_a_model_name_patterns_and_no_files():
 
 def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():
     activated, without_gpu = ". .venv/bin/activate", "--index-url https://download.pytorch.org/whl/cpu"
-    steps = (activated, without_gpu, "    pip install . ", "python -m coder_core.embed")
+    steps = (activated, without_gpu, '    pip install ".[app]"', "python -m coder_core.embed")
     places = [README.index(step) for step in steps]
     assert places == sorted(places)
     assert "/build/" in (PROJECT / ".gitignore").read_text().splitlines()
