@@ -1,5 +1,3 @@
-"""Clusters page: groups of samples."""
-
 from app.frame import sidebar
 
 sidebar.page("clusters")

@@ -1,5 +1,3 @@
-"""Diversity page: ambiguous anchors."""
-
 from app.frame import sidebar
 
 sidebar.page("diversity")

@@ -1,5 +1,3 @@
-"""Train page: start, watch, stop and resume runs."""
-
 from app.frame import sidebar
 
 sidebar.page("train")

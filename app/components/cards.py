@@ -149,11 +149,11 @@ def sample_html(
     return f'<div class="cl-sample">{shown}{body}<div class="cl-body">{more}</div></div>'
 
 
-def metrics(items: Iterable[Metric], *, compact: bool = False) -> None:
-    """A row of numbers; `compact` fits four into half a page."""
+def metrics(items: Iterable[Metric]) -> None:
+    """A row of numbers."""
     shown = list(items)
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
-        look: dict[str, Any] = {"delta_arrow": item.arrow, "height": "stretch", "border": not compact}
+        look: dict[str, Any] = {"delta_arrow": item.arrow, "height": "stretch", "border": True}
         look |= {"delta_description": literal(item.note) or None, "help": TERMS.get(item.term)}
         column.metric(literal(item.label), item.value, item.delta, item.colour, **look)
 

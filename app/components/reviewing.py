@@ -80,12 +80,10 @@ def give(
     attempt(NOT_RECORDED, judging.give, run, review)
 
 
-def judge(
-    choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False, undo: bool = True
-) -> DeltaGenerator:
-    """Buttons for the verdicts on a pair, or without a caption on the image with all its captions, tags and a note;
-    returns their row, for more buttons. `key` is that of the widgets; `keys`: shortcuts give the verdicts, on the
-    Reviews page alone; `undo`: a button takes one back."""
+def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False) -> DeltaGenerator:
+    """Buttons for the verdicts on a pair, or without a caption on the image with all its captions, what takes one back,
+    tags and a note; returns their row, for more buttons. `key` is that of the widgets; `keys`: shortcuts give the
+    verdicts, on the Reviews page alone, which has an undo of its own."""
     try:
         review = current(choice, image, caption)
     except InputError as error:
@@ -101,9 +99,8 @@ def judge(
             shortcut = LABELS[verdict][2] if keys else None
             action = (give, *arguments, verdict)
             button(label, f"{key}-{verdict}", icon, *action, shortcut=shortcut, type=look)
-        if undo and review is not None:
-            action, shortcut = (give, *arguments, UNDO), "U" if keys else None
-            button("Undo", f"{key}-undo", "undo", *action, shortcut=shortcut, type="tertiary")
+        if review is not None and not keys:
+            button("Undo", f"{key}-undo", "undo", give, *arguments, UNDO, type="tertiary")
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))

@@ -5,6 +5,7 @@ and takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills wit
 reports is checked before use.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -52,6 +53,12 @@ class SampleCell:
 
 Columns = Mapping[str, Column]
 Samples = Callable[[np.ndarray], list[SampleCell]]
+_TABLES = tomllib.loads(HERE.with_name("columns.toml").read_text(encoding="utf-8"))
+
+
+def columns_of(table: str) -> dict[str, Column]:
+    """The columns of a table in columns.toml: name in its frame → label, format, term of the glossary and suffix."""
+    return {name: Column(*fields) for name, fields in _TABLES[table].items()}
 
 
 def picking_table(

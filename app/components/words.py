@@ -37,7 +37,7 @@ def gain_cell(mean: float, low: float, high: float) -> str:
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
 RECENT = 50  # records of steps that the time left follows from
-GROUPS = {"losses": "loss"}
+GROUPS, CURVES = {"losses": "loss"}, {"rsum": "R@sum", "md": "mean distance MD"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
@@ -91,10 +91,8 @@ def curves(frames: list[pd.DataFrame]) -> list[str]:
 def curve_label(column: str) -> str:
     """ "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
     group, _, name = column.rpartition(".")
-    if name == "rsum":
-        return "R@sum"
-    if name == "md":
-        return "mean distance MD"
+    if name in CURVES:
+        return CURVES[name]
     if name[:6] in ("i2t_r1", "i2t_r5", "t2i_r1", "t2i_r5"):
         return name.replace("_r", " R@")
     shown = name.replace("_", " ")

@@ -11,7 +11,6 @@ from app import charts, jobs, questions
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice, put, tone, value_of
 from app.components import cards, downloads
-from app.components.columns import columns_of
 from app.components.controls import (
     advanced,
     choose_one,
@@ -23,7 +22,7 @@ from app.components.controls import (
     whole_number,
 )
 from app.components.selection import selected_points
-from app.components.table import Column, picking_table, plain_table
+from app.components.table import Column, columns_of, picking_table, plain_table
 from app.components.words import count
 from app.views.samples import sample_card
 

@@ -6,16 +6,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from app import charts, questions
 from app.ask import BOTH, Modality, Run, RunSummary, ask, concept_attention, concepts
 from app.choice import UNITS, Choice, put, tone
 from app.components import cards, downloads
-from app.components.columns import columns_of
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.selection import selected_points
-from app.components.table import rows_table
+from app.components.table import columns_of, plain_table, rows_table
 from app.components.unavailable import runs_with
 from app.views.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 
@@ -29,6 +29,7 @@ BY: dict[concepts.Strength, str] = {"captions": "Captions", "edges": "Edges", "r
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
 DISAGREEMENTS = columns_of("disagreements")
 COLUMNS = columns_of("concepts")
+AMOUNTS, PAIR = columns_of("concepts read"), columns_of("concepts of a pair")
 
 
 def show(choice: Choice) -> None:
@@ -121,25 +122,19 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         fact = "The slice holds none of these captions."
         cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
+    amounts_of = []
     for run in runs:
-        if len(runs) > 1:
-            cards.label(run.name)
         image, text = (attention(run, side) for side in BOTH)
         shared, total = ask(concept_attention.shared_attention, run, choice.split), len(image.mean)
         rows = choice.inside("text", shared.texts)
         share, by_chance = (100 * values[rows].mean() for values in (shared.own, shared.other))
-        items = [
-            cards.Metric("per image", *_typical(image), "concepts read"),
-            cards.Metric("per caption", *_typical(text), "concepts read"),
-            cards.Metric("top, images", f"{image.named:,}", f"of {total:,}", "top concepts"),
-            cards.Metric("top, captions", f"{text.named:,}", f"of {total:,}", "top concepts"),
-            cards.Metric("shared attention", f"{share:.1f} %", f"{by_chance:.1f} % by chance", "shared"),
-        ]
-        cards.metrics(items)
+        named = (image.named, text.named, total)
+        amounts_of.append((run.name, _typical(image), _typical(text), *named, share, by_chance))
         if share - by_chance < LITTLE:
-            cards.note(AT_CHANCE)
+            cards.note(f"{run.name}: {AT_CHANCE}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
             cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
+    plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
     numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())
     for side, figure in side_by_side(zip(BOTH, figures, strict=True)):
@@ -147,9 +142,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} read")
 
 
-def _typical(attention: concepts.AttentionSummary) -> tuple[str, str]:
-    low, median, high = np.percentile(attention.perplexity, [5, 50, 95])
-    return f"{median:.1f}", f"5–95 %: {low:.1f}–{high:.1f}"
+def _typical(attention: concepts.AttentionSummary) -> str:
+    return "{1:.1f} ({0:.1f} to {2:.1f})".format(*np.percentile(attention.perplexity, [5, 50, 95]))
 
 
 def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
@@ -176,13 +170,8 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
         cards.label(run.name)
         rows, shared, perplexity = ask(concept_attention.pair_concepts, run, choice.split, number, STRONGEST)
         rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
-        items = [
-            cards.Metric("shared", f"{shared:.1f} %", "of the attention", "shared"),
-            cards.Metric("image reads", f"{perplexity['image']:.1f}", "concepts", "concepts read"),
-            cards.Metric("caption reads", f"{perplexity['text']:.1f}", "concepts", "concepts read"),
-            cards.Metric("rank", f"{rank:,}", "both branches", "rank"),
-        ]
-        cards.metrics(items, compact=True)
+        numbers = pd.DataFrame([{"shared": shared, **perplexity, "rank": rank}])
+        plain_table(numbers, PAIR, f"pair-numbers-{position}", "numbers of the pair")
         figure = charts.side_by_side(rows, tone())
         downloads.chart(figure, f"pair-{position}", f"concepts of the pair {position + 1}")
         downloads.table(rows[["word", "kind", "image", "text"]], f"concepts-caption-{number}-{run.name}")
@@ -198,10 +187,7 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
             cards.note(f"“{word}” is not a concept of this run.")
             continue
         concept = ask(questions.concept_table, run, choice.split).iloc[names.index(word)]
-        cards.note(
-            f"In {concept['count']:,} training captions ({concept['forms']}). It has {concept['image']:.2f} % of the "
-            f"images’ attention and {concept['text']:.2f} % of the captions’."
-        )
+        cards.note(cards.HOW_TO_READ["one concept"].format(concept=concept))
         for side in side_by_side(BOTH, "small"):
             _readers(run, choice, names.index(word), side)
 

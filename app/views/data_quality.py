@@ -15,9 +15,8 @@ from app.ask import data_quality as api
 from app.choice import Choice
 from app.choice import opened as opened_row
 from app.components import cards, downloads, links, opened, reviewing
-from app.components.columns import columns_of
 from app.components.controls import choose_one, row, show_work, step_through, switch
-from app.components.table import Column, Columns, picking_table
+from app.components.table import Column, Columns, columns_of, picking_table
 from app.components.words import count
 from app.views import samples
 from app.views.loss_values import slider
@@ -105,15 +104,10 @@ def _offer_cleaning(choice: Choice, run: RunSummary, probability: np.ndarray) ->
     above = slider("Leave out from this probability on", "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above")
     out = probability >= above
     if out.all():
-        cards.note(
-            "No pair would be left. The list cannot tell these pairs from random ones, or the threshold is too low."
-        )
+        cards.note(cards.HOW_TO_READ["no pair is left"])
         return
-    errors = 100 * probability[~out].mean()
-    cards.note(
-        f"{out.sum():,} of {count(len(out), 'pair')} would be left out; of the others {errors:.1f}% are probably wrong. "
-        "The training judges every pair anew with two runs of its own, which takes as long as one more run."
-    )
+    numbers = {"out": out.sum(), "pairs": count(len(out), "pair"), "errors": 100 * probability[~out].mean()}
+    cards.note(cards.HOW_TO_READ["pairs left out"].format(**numbers))
     if data := data_set(run):
         changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": round(above, 2)}
         show_link("Train without suspicious pairs", choice, run, data, "cleaned", **changes)

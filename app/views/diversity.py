@@ -11,10 +11,9 @@ from app import charts
 from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice, opened, tone
 from app.components import cards, downloads
-from app.components.columns import columns_of
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
 from app.components.selection import recall_by_tenth
-from app.components.table import Column, plain_table
+from app.components.table import Column, columns_of, plain_table
 from app.components.words import number
 from app.views import loss_values, samples
 from app.views.heat_maps import show_heat_maps

@@ -28,10 +28,9 @@ from app.ask import (
 )
 from app.choice import DIRECTIONS, QUERIES, Choice, tone
 from app.components import cards, downloads, links
-from app.components.columns import columns_of
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.selection import by_outcome
-from app.components.table import Column, SampleCell, plain_table, rows_table
+from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
 from app.components.words import count, curve_label, curves, gain_cell
 from app.views.samples import cells_of
 

@@ -11,10 +11,9 @@ from app import judging
 from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
 from app.components import cards, downloads, reviewing
-from app.components.columns import columns_of
 from app.components.controls import button, choose_one, pick, row, side_by_side
 from app.components.selection import matching
-from app.components.table import Column, SampleCell, plain_table, rows_table
+from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
 from app.components.words import count, gain_cell
 from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 from app.views.training import offer_evaluation
@@ -60,7 +59,7 @@ def show_queue(choice: Choice) -> None:
         return
     image, caption = remaining[0]
     _show_pair(choice, image, caption)
-    with reviewing.judge(choice, image, caption, "queue", keys=True, undo=False):
+    with reviewing.judge(choice, image, caption, "queue", keys=True):
         similar_button(choice, "text", caption, "queue")
     button("Skip", "queue-skip", "", skipped.update, {(image, caption): last}, shortcut="S")
 

@@ -98,9 +98,8 @@ def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
     """Note that a large split is looked at through a sample: `how`, as headings.toml describes it."""
     sample = ask(Run.sample, run, split)
     if sample is not None:
-        images, texts = len(sample.images), len(sample.texts)
-        numbers = {"of_images": sample.of_images, "of_texts": sample.of_texts}
-        cards.note(cards.HOW_TO_READ[f"sample {how}"].format(images=images, texts=texts, **numbers))
+        numbers = vars(sample) | {"images": len(sample.images), "texts": len(sample.texts)}
+        cards.note(cards.HOW_TO_READ[f"sample {how}"].format(**numbers))
 
 
 def note_slice(choice: Choice, modality: Modality) -> None:

@@ -30,15 +30,10 @@ SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 MATRICES = {"scaled": "Before and after", "change": "Difference", "share": "Negative probabilities"}
 BETWEEN = {"between": "Between the runs"}
-KINDS = {  # kind → heading, and name of a value
-    "similarity": ("Before: S", "S"),
-    "exponent": ("After: (S − γ) / (μ·div)", "x"),
-    "change": ("The difference: what diversity adds to (S − γ) / μ", "x − x without div"),
-    "share": ("Negative probabilities", "p"),
-}
 Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
-STEPS: dict[str, list[Step]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+STEPS, KINDS = _TEXTS["steps"], _TEXTS["kinds"]
 STEP_COLUMNS = {
     "symbol": Column("symbol"),
     "how": Column("how it follows"),
@@ -123,14 +118,11 @@ def choose_settings(choice: Choice) -> MatrixSettings:
                 seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
             loss = loss_values.choose_loss(choice)
             measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
-    cards.note(f"{loss_values.in_words(choice, loss)}{instance_branch(choice)}")
+    names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
+    instance = cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""
+    cards.note(loss_values.in_words(choice, loss) + instance)
     loss, samples = replace(loss, function=measure), (source, size, seed, chosen, order)
     return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)
-
-
-def instance_branch(choice: Choice) -> str:
-    names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
-    return cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""
 
 
 def choose_pair(shown: Matrices) -> Cell:

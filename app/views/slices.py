@@ -8,9 +8,8 @@ from app import charts
 from app.ask import Run, RunSummary, ask, slices
 from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
-from app.components.columns import columns_of
 from app.components.controls import FIRST, MODALITIES, choose_one, row
-from app.components.table import Column, rows_table
+from app.components.table import Column, columns_of, rows_table
 
 PICTURED = 12
 PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}

@@ -48,10 +48,7 @@ def show(choice: Choice | None) -> None:
         start = (attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
         button("Train the demo", "train-demo", "play_circle", *start, type="primary")
         cards.faults(run_faults())
-        st.html(
-            '<p class="cl-how cl-small">Your own data: <code>python -m coder_core.check_data PATH</code>, then '
-            "<code>python -m coder_core.train --data PATH --name NAME</code>; the run appears here.</p>"
-        )
+        cards.note(cards.HOW_TO_READ["your own data"])
         page_link("train", FIRST["train"])
 
 

@@ -11,9 +11,8 @@ from app import charts
 from app.ask import Runs, RunSummary, ask, sample_weights
 from app.choice import Choice, opened, tone
 from app.components import cards, downloads
-from app.components.columns import columns_of
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row, side_by_side
-from app.components.table import Column, plain_table
+from app.components.table import Column, columns_of, plain_table
 from app.components.unavailable import runs_with
 from app.questions import Rows
 from app.views.samples import note_slice, sample_card, sample_table, search_words, step_samples
@@ -62,15 +61,10 @@ def distribution(runs: Runs, split: str, tables: Mapping[str, pd.DataFrame], cap
         columns = {"run": Column("run")} if len(runs) > 1 else {}
         columns |= {"of": Column("of")} | {name: Column(name, ".4f", "raw scores") for name in ("μ", "σ")}
         plain_table(statistics, columns, "weight-statistics", "rows")
-        cards.note(" ".join(describe(name, weighting) for name, weighting in weightings.items()))
+        for name, used in weightings.items():
+            near = f", {used.neighbours} neighbours by {used.text_space}" if used.neighbours else ""
+            cards.note(f"{name}: {used.kind}, the weights of a batch sum to λ = {used.total:g}{near}.")
         downloads.table(statistics, f"weight-statistics-{split}", paper=True)
-
-
-def describe(name: str, weighting: sample_weights.Weighting) -> str:
-    text = f"{name}: {weighting.kind}, the weights of a batch sum to λ = {weighting.total:g}"
-    if weighting.neighbours:
-        text += f", {weighting.neighbours} neighbours by {weighting.text_space}"
-    return f"{text}."
 
 
 def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:

@@ -50,7 +50,8 @@ def test_every_control(root, opened):
     assert f"{view.readers(2, 'image', top=1)['attention'][0]:.3f}" in app.texts()
     app.change(slice="image == 4")
     read = np.median(summarise_attention(view, "text", np.arange(20, 25)).perplexity)
-    assert app.saying("per caption", f"{read:.1f}")
+    [amounts] = app.rows("shared attention")
+    assert amounts[0]["per caption: median (5–95 %)"].startswith(f"{read:.1f} ")
     [best] = view.readers(2, "image", within=np.array([4]))["attention"]
     assert [grid.count('class="cl-card') for grid in app.cards()] == [1, 5]
     assert f"{best:.3f}" in app.cards()[0]

@@ -13,10 +13,9 @@ from app import charts, judging, questions
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
 from app.components import cards, downloads, events
-from app.components.columns import columns_of
 from app.components.controls import choose_one, pick, row, switch
 from app.components.selection import by_outcome
-from app.components.table import Column, Columns, plain_table
+from app.components.table import Column, Columns, columns_of, plain_table
 from app.components.words import count
 from app.views.overview import show_gains
 from app.views.samples import of_run, sample_table, search_words

@@ -10,9 +10,8 @@ from app import charts, questions
 from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER, put, tone
 from app.components import cards, downloads, events
-from app.components.columns import columns_of
 from app.components.controls import FIRST, choose_one, whole_number
-from app.components.table import Column, plain_table
+from app.components.table import Column, columns_of, plain_table
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
 from app.views.samples import name_of, sample_table, search_words, show_sample

@@ -148,11 +148,8 @@ def query_with_text(choice: Choice) -> None:
         cards.empty("No query yet.", fix)
         return
     show_results(choice, "text", lambda run: _pictures_of(choice, run, query), {})
-
-    def search(run: RunSummary) -> pd.DataFrame:
-        return ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
-
-    show_heat_maps(choice, "Result", ("text", query), search)
+    by_text: dict[str, Any] = {"split": choice.split, "modality": "text", "top": RESULTS}
+    show_heat_maps(choice, "Result", ("text", query), lambda run: ask(Run.search, run, query, **by_text))
 
 
 def _saved_queries(saved: list[str], query: str) -> None:
@@ -212,22 +209,14 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         cards.note("This run encodes the picture from its pixels.")
         ask(heat_maps.load_encoders, run, split, pictures=True)
         return ask(questions.search_picture, run, split, content, RESULTS)
-    if run.imported:
-        reason = "It holds imported embeddings and no model, so it cannot encode a new picture."
-    elif ask(Run.scores, run, split) is None:
-        reason = "It reads region features from files, so it cannot encode a new picture."
-    else:
-        reason = "It scores pairs and stores no captions to score a new picture with."
-    similar = ask(questions.look_alike, run, split, content)
-    image = similar.image
-    nearest = (
-        f"of {similar.of:,} pictures of the split, image {image} is the most similar (likeness {similar.likeness:.2f}; "
-        f"{retrieval.ALIKE} is needed, 1 is the same picture)"
-    )
+    kind = "imported" if run.imported else "features" if ask(Run.scores, run, split) is None else "scores"
+    similar, reason = ask(questions.look_alike, run, split, content), cards.HOW_TO_READ[f"picture of {kind}"]
+    nearest = cards.HOW_TO_READ["picture nearly equal"].format(similar=similar, alike=retrieval.ALIKE)
     if similar.likeness < retrieval.ALIKE:
         fix = f"{reason} No picture of the split is nearly equal to yours: {nearest}."
         cards.empty("There is no answer.", fix)
         return None
+    image = similar.image
     cards.note(f"{reason} Using image {image} as the query instead: {nearest}.")
     title = f"Image {image} · {ask(Run.image_names, run, split)[image]}, used as the query"
     more = cards.opening_html("Open this image", "image", image)
