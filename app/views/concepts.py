@@ -21,7 +21,7 @@ from app.views.samples import note_sample, note_slice, sample_card, sample_table
 
 CONCEPT, CAPTION = "concept", "caption"
 LOOK, LOOKS = "concepts-of", {"words": "Concepts", "pairs": "Images and captions"}
-MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 6
+MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 5
 LITTLE = 2.0  # percentage points of shared attention above chance
 AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}

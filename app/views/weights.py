@@ -17,7 +17,7 @@ from app.components.unavailable import runs_with
 from app.questions import Rows
 from app.views.samples import note_slice, sample_card, sample_table, search_words, step_samples
 
-EXTREMES = 3
+EXTREMES = 5
 TARGET = "weighed"
 WEIGHT = sample_weights.WEIGHT
 COLUMNS = columns_of("weights")

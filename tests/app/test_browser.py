@@ -158,6 +158,9 @@ def test_results_fill_rows_choices_wrap_and_typed_words_are_not_lost(visit):
     for page in ("data", "reviews"):
         visit.open(page, charts=False, reload=False)
         assert visit.page.get_by_role("radiogroup").evaluate_all(CUT) == []
+    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    visit.open("diversity?run=imported-blurred&run=imported&anchors=Captions", reload=False)
+    assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= 3000
     visit.page.set_viewport_size(SIZE)
     field = visit.page.get_by_label("Search or slice", exact=True)
     field.fill("scene 4")

@@ -27,8 +27,7 @@ def show_hubs(shown: Queries) -> np.ndarray:
     k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
     counts = {name: table["count"].to_numpy() for name, table in tables.items()}
-    measured = {name: vars(retrieval.hubness(of_run, k)) for name, of_run in counts.items()}
-    rows = [{"run": name, "largest": counts[name].max(), **numbers} for name, numbers in measured.items()]
+    rows = [{"run": name, "largest": n.max(), **vars(retrieval.hubness(n, k))} for name, n in counts.items()]
     plain_table(pd.DataFrame(rows), HUBNESS, "hubness", "runs")
     kind = OTHER[shown.modality]
     target = "hub-image" if kind == "image" else "hub-caption"
