@@ -25,9 +25,8 @@ from coder_core.train import main
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import apply_reviews, named_reviews, reviews_of_run
-from tests.support.configs import changed
 from tests.support.run_folders import COLOURS as PAINTS
-from tests.support.tiny_runs import newest_state, quiet, tiny_config
+from tests.support.tiny_runs import changed, newest_state, quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 

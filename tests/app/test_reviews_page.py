@@ -11,8 +11,8 @@ from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, append_review, read_reviews
-from tests.support.configs import changed
 from tests.support.run_folders import write_configured, write_run
+from tests.support.tiny_runs import changed
 
 
 @pytest.fixture

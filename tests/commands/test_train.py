@@ -16,9 +16,8 @@ from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.train import main
 from coder_core.training.size_checks import with_fitting_warmup
-from tests.support.configs import changed
 from tests.support.pages import PAGES, open_page
-from tests.support.tiny_runs import newest_state, write_tiny_data
+from tests.support.tiny_runs import changed, newest_state, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = ["--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=8"]

@@ -7,7 +7,7 @@ import pytest
 
 from coder_core.config.checks import NOTHING_TRAINS, problems
 from coder_core.config.schema import Config, settings
-from tests.support.configs import changed
+from tests.support.tiny_runs import changed
 
 NUMBERS = {key: known for key, known in settings().items() if known.value_type in (int, float)}
 TOWERS = {"image_tower": "clip", "text_tower": "clip"}

@@ -15,11 +15,10 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived import compute as deriving
 from coder_core.runs.derived.neighbours import train_neighbourhood
 from coder_core.runs.derived.store import derived_folder
-from tests.support.configs import changed
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import cut, flip, synthetic, write_embeddings
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import WORDS
+from tests.support.tiny_runs import WORDS, changed
 
 PCA = LayoutSettings("pca")
 

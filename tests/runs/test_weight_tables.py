@@ -28,10 +28,9 @@ from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
-from tests.support.configs import changed
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import FINISHED_RUNS
-from tests.support.tiny_runs import quiet, write_tiny_data
+from tests.support.tiny_runs import changed, quiet, write_tiny_data
 from tests.support.weighted_runs import weighted
 
 pytestmark = pytest.mark.usefixtures("own_threads")

@@ -12,8 +12,8 @@ from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.tables import RANKS
-from tests.support.configs import changed
 from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic, write_configured, write_embeddings
+from tests.support.tiny_runs import changed
 
 NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "property"), ("run", "motion")]
 

@@ -20,9 +20,8 @@ from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
 from tests.support import loss_modules
-from tests.support.configs import changed
 from tests.support.processes import run_as_one_of_several
-from tests.support.tiny_runs import STILL, tiny_config
+from tests.support.tiny_runs import STILL, changed, tiny_config
 
 STEPS, MORE_STEPS = 3, {"prototypes": 10}  # prototypes exist from the sixth step on
 RATE, TOWER_RATE = 0.05, 1e-3  # of towers, a large one would grow the last bits of a step into the next

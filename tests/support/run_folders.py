@@ -19,7 +19,7 @@ from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
-from tests.support.configs import changed
+from tests.support.tiny_runs import changed
 
 FINISHED_RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")

@@ -9,15 +9,19 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, replaced
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save
 from coder_core.runs.saves import SaveStore
-from tests.support.configs import changed
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
 WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat"]
 WORDS += ["runs", "sits", "jumps", "near", "far", "from", "the"]
+
+
+def changed(config, **values):
+    """Replace settings by their keys, also by impossible values."""
+    return replaced(config, values)
 
 
 def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):

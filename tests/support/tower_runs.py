@@ -7,8 +7,8 @@ from itertools import cycle
 from PIL import Image
 
 from coder_core.config.schema import Config
-from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw, flickr8k
+from tests.support.tiny_runs import changed
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_naflex, write_tiny_siglip
 
 WORDS = sorted({*" ".join(text for texts in CAPTIONS.values() for text in texts).replace(",", " , ").split()})

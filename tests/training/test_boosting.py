@@ -19,10 +19,9 @@ from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum
 from coder_core.training.trainer import Trainer
 from tests.support.boosting import boosted, by_loops, same, scores, started, take, weights
-from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.precomp_folders import assert_refused
-from tests.support.tiny_runs import assert_same_run, quiet
+from tests.support.tiny_runs import assert_same_run, changed, quiet
 
 STEPS = 15
 FORMS = ("rs", "rm", "as", "am")

@@ -18,9 +18,8 @@ from coder_core.training.parts.make import ConceptLoss
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.step import compute_losses
 from tests.reference import step as reference
-from tests.support.configs import changed
 from tests.support.steps import embed, with_memory
-from tests.support.tiny_runs import STILL, events, quiet, tiny_config
+from tests.support.tiny_runs import STILL, changed, events, quiet, tiny_config
 
 CONCEPTS = 10
 

@@ -10,9 +10,8 @@ from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.support.boosting import take
-from tests.support.configs import changed
 from tests.support.steps import embed
-from tests.support.tiny_runs import quiet
+from tests.support.tiny_runs import changed, quiet
 from tests.support.weighted_runs import COUNT, SCALE, weighted
 
 BATCH = 8

@@ -12,9 +12,8 @@ from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
-from tests.support.configs import changed
 from tests.support.steps import embed
-from tests.support.tiny_runs import STILL, events, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, changed, events, printed, quiet, tiny_config
 
 PER_EPOCH, PROTOTYPES = 5, 6
 

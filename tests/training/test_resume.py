@@ -24,10 +24,10 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support import tiny_runs as tiny
-from tests.support.configs import changed
 from tests.support.interrupted import assert_resumes, begin, prepared_again, stop_during, train
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip
+from tests.support.tiny_runs import changed
 
 PER_EPOCH, STEPS = 5, 15
 SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch

@@ -15,10 +15,9 @@ from coder_core.training.prepare import prepare
 from coder_core.training.reporting import TENSORBOARD
 from tests.support import tiny_runs
 from tests.support.boosting import boosted
-from tests.support.configs import changed
 from tests.support.interrupted import stop_during
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import STILL, WORDS, assert_same_run, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, WORDS, assert_same_run, changed, printed, quiet, tiny_config
 from tests.support.weighted_runs import COUNT, weighted
 
 TWO = {"epochs": 2}

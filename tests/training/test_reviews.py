@@ -17,9 +17,8 @@ from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from coder_core.training.step import compute_losses
-from tests.support.configs import changed
 from tests.support.interrupted import stop_during
-from tests.support.tiny_runs import STILL, assert_same_run, events, printed, quiet, tiny_config
+from tests.support.tiny_runs import STILL, assert_same_run, changed, events, printed, quiet, tiny_config
 
 
 @pytest.fixture(scope="module")

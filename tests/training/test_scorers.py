@@ -15,8 +15,7 @@ from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.boosting import scores
-from tests.support.configs import changed
-from tests.support.tiny_runs import STILL, quiet, tiny_config
+from tests.support.tiny_runs import STILL, changed, quiet, tiny_config
 
 KINDS = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
 

@@ -27,11 +27,10 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.make import MomentumMemory, make_parts
 from coder_core.training.prepare import Inputs, prepare
-from tests.support.configs import changed
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.tiny_bert import write_tiny_bert
-from tests.support.tiny_runs import events, newest_state, quiet
+from tests.support.tiny_runs import changed, events, newest_state, quiet
 from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
 from tests.support.tower_runs import WORDS, tower_config, with_every_part, write_pictures_of_any_shape
 
