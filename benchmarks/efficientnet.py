@@ -26,6 +26,14 @@ from coder_core.ablate import main as ablate
 from coder_core.features import main as extract
 
 ROWS = Path(__file__).with_suffix(".toml")
+# Under the presets of version 0.2, of which the rows of the file are changes.
+RECIPE = [
+    "--dimension=256",
+    "--epochs=8",
+    "--learning-rate=1e-3",
+    "--image-dropout=0",
+    "--image-dropout-mask=region",
+]
 TOWER = "benchmarks.efficientnet:EfficientNetLite"
 SIDE = 224
 MIDDLE, SPREAD = 127.0, 128.0  # of a pixel, for the Lite networks alone
@@ -54,7 +62,7 @@ class EfficientNetLite:
         _fuse(self.model, "_conv_head", "_bn1")
         self.image_tower = Cells(
             self.model
-        )  # to train it: --image-tower benchmarks.efficientnet:EfficientNetLite
+        )  # trained by --image-tower benchmarks.efficientnet:EfficientNetLite
 
     def prepare(self, picture: Image) -> Tensor:
         """A picture -> (3, 224, 224), normalised as the weights were trained."""
@@ -98,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status:
         return status
     folders = [f"--data={features}", f"--pictures={parsed.data / 'images'}", f"--root={parsed.out / 'runs'}"]
-    return ablate([str(ROWS), *folders, *flags])
+    return ablate([str(ROWS), *folders, *RECIPE, *flags])
 
 
 if __name__ == "__main__":

@@ -204,8 +204,7 @@ def best_lists(
 
     Args:
         asking: (Q,) int64, the queries; None for all.
-        last: (P,) int64, sorted: query · C + candidate of the pairs that come last among equal scores; None for the
-            own ones.
+        last: (P,) int64, sorted: query · C + candidate of the pairs last among equal scores; None for the own ones.
         ties: "optimistic" puts the own ones first among equal scores.
 
     Returns:
@@ -217,14 +216,11 @@ def best_lists(
     queries, candidates = len(asking), len(candidate_image)
     width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
     lists, list_scores = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
-    delta = 2 * scores.error if width else 0.0
 
     def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
         if last is None:
             return (candidate_image[candidate] == query_image[query]) == (ties == "pessimistic")
-        pairs = query * candidates + candidate
-        position = torch.searchsorted(last, pairs).clamp_(max=len(last) - 1)
-        return last[position] == pairs
+        return _contains(last, query * candidates + candidate)
 
     for rows in slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
@@ -235,7 +231,7 @@ def best_lists(
         lists_of_rows, scores_of_rows = _best_of(exact, comes_last(query, candidate), candidate, width)
         if looked_at < candidates:
             # Score all candidates exactly where the list cannot be separated from unlisted ones.
-            level = (fast[:, -1] >= scores_of_rows[:, -1] - delta).nonzero()[:, 0]
+            level = (fast[:, -1] >= scores_of_rows[:, -1] - 2 * scores.error).nonzero()[:, 0]
             for part in level.split(max(1, _EXACT_PAIRS // candidates)) if len(level) else ():
                 close, every = some[part], torch.arange(candidates).expand(len(part), -1)
                 pieces = [
@@ -243,11 +239,17 @@ def best_lists(
                     for columns in slices(candidates, _SIDE)
                 ]
                 is_last = comes_last(close[:, None], every)
-                of_part = _best_of(torch.cat(pieces, 1), is_last, every, width)
-                lists_of_rows[part], scores_of_rows[part] = of_part
+                exact = torch.cat(pieces, 1)
+                lists_of_rows[part], scores_of_rows[part] = _best_of(exact, is_last, every, width)
         lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
         progress(rows.stop, queries)
     return lists, list_scores
+
+
+def _contains(numbers: Tensor, some: Tensor) -> Tensor:
+    """True for each of some numbers that is among sorted ones."""
+    position = torch.searchsorted(numbers, some).clamp_(max=len(numbers) - 1)
+    return numbers[position] == some
 
 
 def _likeliest(
