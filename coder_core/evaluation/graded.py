@@ -167,6 +167,12 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.nd
     """Reciprocal rank and nDCG@10 of every query with the labels as grades: "i2t" and "t2i" → (Q,) the image that each
     query shows or describes, and (Q, 2) values from 0 to 1.
 
+    >>> from types import SimpleNamespace
+    >>> best = np.array([[1, 0], [1, 0]])  # both images list caption 1 first, both captions image 1
+    >>> ranks = SimpleNamespace(image_ranks=(r := np.array([1, 0])), image_best=best, text_ranks=r, text_best=best)
+    >>> label_values(ranks, np.array([0, 1]))["t2i"][1].round(3).tolist()
+    [[0.5, 0.631], [1.0, 1.0]]
+
     Args:
         ranks: `Ranks` or an analysis, with lists of the ten best or of all candidates, in which own ones come last among
             equal scores.

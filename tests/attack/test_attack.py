@@ -18,7 +18,7 @@ from tests.attack import __main__, corruptions, restarts
 
 corruptions.RUNS = ("whole",)
 restarts.KILLS = 1
-for name in ("pictures", *restarts.SEVERAL):
+for name in ("pictures", "boosting", *restarts.SEVERAL):
     restarts.COMMANDS.pop(name)
 raise SystemExit(__main__.main())
 """

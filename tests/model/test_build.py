@@ -5,7 +5,13 @@ import torch
 from coder_core.config.model import ModelConfig
 from coder_core.model.build import build_model
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.pooling import GeneralisedPooling, MaxPooling, MeanPooling, PVSEPooling
+from coder_core.model.encoders.pooling import (
+    TEMPERATURE,
+    GeneralisedPooling,
+    MaxPooling,
+    MeanPooling,
+    PVSEPooling,
+)
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.support.tiny_bert import write_tiny_bert
@@ -24,7 +30,7 @@ def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
     assert (model.words.gru.hidden_size, model.words.gru.bidirectional) == (1024, True)
     for pooling in (model.image_pooling, model.text_pooling):
         assert isinstance(pooling, GeneralisedPooling)
-        assert (pooling.code_size, pooling.temperature) == (32, 0.1)
+        assert (pooling.code_size, TEMPERATURE) == (32, 0.1)
     assert model.image_pooling is not model.text_pooling
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
     settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
