@@ -202,6 +202,8 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
     visit.open("similarity")
     plot = visit.page.locator(f".st-key-matrix-similarity-1 {CHART} .nsewdrag").first
     plot.scroll_into_view_if_needed()
+    heights = "buttons => buttons.map(button => button.offsetHeight)"
+    assert min(visit.page.locator(".modebar-btn").evaluate_all(heights)) >= 24  # also in two rows
     box = plot.bounding_box()
     cell = box["x"] + box["width"] * 0.51, box["y"] + box["height"] * 0.26
     visit.page.mouse.move(*cell)
