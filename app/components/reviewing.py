@@ -124,8 +124,8 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, and in sight what takes one back; `enlarged`: in the dialog of the large
-    picture, which stays open."""
+    """The same verdicts as a menu on a card, with a visible Undo button; `enlarged`: in the dialog of the large picture,
+    which stays open."""
     try:
         review = current(choice, image, caption)
     except InputError:

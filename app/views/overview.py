@@ -213,7 +213,7 @@ def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
 
 
 def show_judged(choice: Choice) -> None:
-    """A table for every file of judgements that `evaluate --qrels` measured these runs by."""
+    """One table per qrels file that these runs were evaluated against (`evaluate --qrels`)."""
     split = choice.split
     read = retrieval.graded_evaluations
     evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))

@@ -208,8 +208,8 @@ def _check_rule(file: Path, config: Config) -> None:
 
 
 def read_cleaning(folder: Path) -> Cleaned | None:
-    """Return what the cleaning before a finished run cost and found; None without --clean. A number is NaN where its
-    judges are not beside the run any more, or no caption was exchanged or left out."""
+    """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. A number is NaN if
+    its judges were removed, or if no caption was exchanged or left out."""
     config, about = read_config(folder)
     settings, share = config.cleaning, config.data.wrong_captions
     if not settings.clean:

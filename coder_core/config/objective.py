@@ -170,7 +170,7 @@ class WeightingConfig:
     neighbours: int = setting(200, "[1, 1_000_000]")
     """N, semantic neighbours of a caption, none of its own image (the paper: 200)."""
     neighbours_of_neighbours: int = setting(1000, "[0, 1_000_000_000]")
-    """Neighbours of neighbours drawn for discrepancy each epoch, equally many of every neighbour (the paper: at most
+    """Neighbours of neighbours drawn for discrepancy each epoch, the same number per neighbour (the paper: at most
     1000 at a time); 0 takes all N²."""
     text_space: str = setting("")
     """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF

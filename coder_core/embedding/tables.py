@@ -82,7 +82,7 @@ def _columns(
 
 
 def _picture_files(names: list[str], folder: Path | None) -> tuple[list[str], Path | None]:
-    """The names inside their folder: the given one, or where all are files, the one they share."""
+    """File names relative to the given folder or, if all are existing files, to the folder they share."""
     if folder is None and all(os.path.isabs(name) and os.path.isfile(name) for name in names):
         folder = Path(os.path.commonpath([os.path.dirname(name) for name in names]))
     if folder is None:

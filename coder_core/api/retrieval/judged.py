@@ -120,8 +120,8 @@ def graded_evaluations(run: Run, split: str) -> list[GradedEvaluation]:
 def graded_tables(
     evaluations: Mapping[str, Sequence[GradedEvaluation]],
 ) -> list[tuple[GradedEvaluation, pd.DataFrame]]:
-    """A table for every file of qrels, with an evaluation by it: direction, run, queries, and (mean, low, high) in percent
-    of every metric; NaN where a run was evaluated without it. Two states of one file make two tables.
+    """One evaluation and one table per qrels file: direction, run, queries, and (mean, low, high) in percent for every
+    metric; NaN where a run was evaluated without it. Two states of one file make two tables.
 
     Args:
         evaluations: run → `graded_evaluations`.
