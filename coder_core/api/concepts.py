@@ -16,9 +16,9 @@ PIECE = 8_192  # rows of attention in memory at once
 
 Strength = Literal["captions", "edges", "read"]
 ROW = 10  # concepts without an edge in one row below the others
-LOW, STEP = 0.02, 0.085  # height of the lowest of these rows, and of one row
+LOW, STEP = 0.02, 0.115  # height of the lowest of these rows, and of one row
 APART = 3.0  # steps between parts of the graph: enough to tell them apart
-ROOM = (0.085, 0.072)  # width and height of a mark with its name
+ROOM = (0.085, 0.105)  # width and height of a mark with its name
 STEPS = 150
 _TINY = 1e-9
 
