@@ -38,6 +38,7 @@ RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
 RECENT = 50  # records of steps that the time left follows from
 GROUPS, CURVES = {"losses": "loss"}, {"rsum": "R@sum", "md": "mean distance MD"}
+OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
@@ -93,7 +94,6 @@ def curve_label(column: str) -> str:
     group, _, name = column.rpartition(".")
     if name in CURVES:
         return CURVES[name]
-    if name[:6] in ("i2t_r1", "i2t_r5", "t2i_r1", "t2i_r5"):
-        return name.replace("_r", " R@")
-    shown = name.replace("_", " ")
+    way, _, key = name.partition("_")
+    shown = f"{way} {OF_WAY[key]}" if key in OF_WAY else name.replace("_", " ")
     return shown if group in ("", "metrics", "dev") else f"{GROUPS.get(group, group)}: {shown}"

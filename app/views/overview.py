@@ -31,14 +31,13 @@ from app.components import cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.selection import by_outcome
 from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
-from app.components.words import count, curve_label, curves, gain_cell
+from app.components.words import OF_WAY, count, curve_label, curves, gain_cell
 from app.views.samples import cells_of
 
 Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
 Texts = Mapping[str, Sequence[str]]  # column → a text for every run
 
-OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
 METRICS = {f"{a}2{b}_{key}": f"{a}→{b} {name}" for a, b in ("it", "ti") for key, name in OF_WAY.items()}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
 HEADLINE = [("R@sum", "rsum", "R@sum")]  # label, key of the metrics, term

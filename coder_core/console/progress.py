@@ -247,9 +247,11 @@ class Display:
         line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
         if metrics is not None:
             i2t, t2i = (
-                " / ".join(f"{metrics[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")
+                " / ".join(f"{metrics[f'{way}_{key}']:.1f}" for key in ("r1", "r5", "r10", "mrr", "ndcg10"))
+                for way in ("i2t", "t2i")
             )
-            line += f", dev R@1/5/10 image→text {i2t}, text→image {t2i}, R@sum {metrics['rsum']:.1f}"
+            line += f", dev R@1/5/10, MRR, nDCG@10 image→text {i2t}, text→image {t2i}"
+            line += f", R@sum {metrics['rsum']:.1f}"
             if score is not None and self.choose_on == "half":
                 line += f",{OF_HALF} {score:.1f}"
             line += " (best)" if best else ""

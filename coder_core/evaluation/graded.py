@@ -168,27 +168,20 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.nd
     query shows or describes, and (Q, 2) values from 0 to 1.
 
     >>> from types import SimpleNamespace
-    >>> best = np.array([[1, 0], [1, 0]])  # both images list caption 1 first, both captions image 1
-    >>> ranks = SimpleNamespace(image_ranks=(r := np.array([1, 0])), image_best=best, text_ranks=r, text_best=best)
+    >>> best = np.array([1, 0])  # both images list caption 1 first, both captions image 1
+    >>> ranks = SimpleNamespace(image_ranks=best, text_ranks=best, image_hits=np.array([[0, 1], [1, 0]]))
     >>> label_values(ranks, np.array([0, 1]))["t2i"][1].round(3).tolist()
     [[0.5, 0.631], [1.0, 1.0]]
 
     Args:
-        ranks: `Ranks` or an analysis, with lists of the ten best or of all candidates, in which own ones come last among
-            equal scores.
+        ranks: `Ranks` or an analysis: ranks, and which of an image's first results are its own captions.
         image_of_text: (m,) the image of every caption.
     """
-    images, owner = np.arange(len(ranks.image_ranks)), np.asarray(image_of_text)
-    both = {}
-    for way, ranked, best, query_images, candidate_images in (
-        ("i2t", ranks.image_ranks, ranks.image_best, images, owner),
-        ("t2i", ranks.text_ranks, ranks.text_best, owner, images),
-    ):
-        asking = np.asarray(ranked) >= 0
-        hits = candidate_images[best[asking, :LISTED]] == query_images[asking, None]
-        counts = np.bincount(candidate_images, minlength=len(images))[query_images[asking]]
-        discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
-        ideal = np.cumsum(discounts)[np.minimum(counts, hits.shape[1]) - 1]
-        values = np.stack([1 / (ranked[asking] + 1), hits @ discounts / ideal], 1)
-        both[way] = query_images[asking], values
-    return both
+    owner, hits, of_text = np.asarray(image_of_text), ranks.image_hits, np.asarray(ranks.text_ranks)
+    asking = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
+    discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+    counts = np.bincount(owner, minlength=len(hits))[asking]
+    ideal = np.cumsum(discounts)[np.minimum(counts, len(discounts)) - 1]
+    of_image = np.stack([1 / (ranks.image_ranks[asking] + 1), hits[asking] @ discounts / ideal], 1)
+    found = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
+    return {"i2t": (asking, of_image), "t2i": (owner, np.stack([1 / (of_text + 1), found], 1))}

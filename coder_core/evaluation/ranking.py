@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from coder_core.console.progress import Progress, named, silent
+from coder_core.evaluation.graded import LISTED
 from coder_core.evaluation.sources import slices
 from coder_core.evaluation.tiles import ScoreTiles
 
@@ -44,6 +45,7 @@ class Ranks:
     text_ties: np.ndarray  # (m,) int64, other images that score exactly like the own one
     image_best: np.ndarray  # (n, min(best, m)) int32, the best captions of every image, best first
     text_best: np.ndarray  # (m, min(best, n)) int32, the best images of every caption, best first
+    image_hits: np.ndarray  # (n, 10) bool, which of an image's ten best captions are its own
 
 
 def rank(
@@ -67,7 +69,7 @@ def rank(
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
-    images, texts = _count(scores, named(progress, "counting"))
+    images, texts, nearest, delta = _count(scores, named(progress, "counting"))
     with_captions = torch.bincount(scores.image_of_text, minlength=scores.n) > 0
     counted = int(ties == "pessimistic")
     return Ranks(
@@ -77,6 +79,7 @@ def rank(
         texts.level.numpy(),
         best_lists(scores, best, by_image=True, ties=ties)[0],
         best_lists(scores, best, by_image=False, ties=ties)[0],
+        _own_hits(scores, nearest, delta, ties),
     )
 
 
@@ -103,19 +106,23 @@ class _Counts:
         self.level.index_add_(0, queries, (scores == own).long())
 
 
-def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts]:
-    """Count both directions: images as queries for captions, captions as queries for images."""
+def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np.ndarray, float]:
+    """Count both directions: images as queries for captions, captions as queries for images. Also returns the ten
+    largest fast scores of every image with captions of other images, and δ."""
     delta = 2 * scores.error
     while True:
         images, texts = _Counts(scores.best_by_image(), delta), _Counts(scores.own, delta)
-        error = _count_tiles(scores, images, texts, progress)
+        nearest = np.full((scores.n, LISTED), -np.inf, np.float32)
+        error = _count_tiles(scores, images, texts, nearest, progress)
         if _GUARD * error <= delta:
-            return images, texts
+            return images, texts, nearest, delta
         delta = 2 * _GUARD * error
 
 
-def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts, progress: Progress) -> float:
-    """Count all tiles; return the largest error of a right answer's fast score."""
+def _count_tiles(
+    scores: ScoreTiles, images: _Counts, texts: _Counts, nearest: np.ndarray, progress: Progress
+) -> float:
+    """Count all tiles and fill `nearest`; return the largest error of a right answer's fast score."""
     largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
     for rows in slices(scores.n, _ROWS):
@@ -127,6 +134,11 @@ def _count_tiles(scores: ScoreTiles, images: _Counts, texts: _Counts, progress: 
                 error = (tile[own] - scores.own[own[1] + columns.start]).abs().max()
                 largest = max(largest, float(error))
                 tile[own] = -torch.inf
+            for part in slices(height, _COUNTED_ROWS):
+                of_part = nearest[rows][part]
+                joined = np.concatenate([of_part, tile[part]], axis=1)
+                joined.partition(-LISTED, axis=1)
+                of_part[:] = joined[:, -LISTED:]
             if not _count_clear(scores, tile, images, texts, rows, columns):
                 exact = scores.exact(rows, columns)
                 exact[own] = -torch.inf
@@ -182,6 +194,25 @@ def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tenso
     image = scores.image_of_text[columns]
     inside = ((image >= rows.start) & (image < rows.stop)).nonzero()[:, 0]
     return image[inside] - rows.start, inside
+
+
+def _own_hits(scores: ScoreTiles, nearest: np.ndarray, delta: float, ties: Ties) -> np.ndarray:
+    """(n, 10) bool: which of the ten best captions of an image are its own; where rounding could decide, by exact scores.
+
+    Args:
+        nearest: (n, 10) the largest fast scores of other images' captions. delta: rounding that these may have.
+    """
+    owner, own = scores.image_of_text.numpy(), scores.own.numpy()
+    order = np.lexsort((-own, owner))
+    owner, own = owner[order], own[order]
+    gaps = nearest[owner] - own[:, None]
+    ranks = np.arange(len(own)) - np.searchsorted(owner, owner) + (gaps > 0).sum(1)
+    hits = np.zeros((scores.n, LISTED + 1), bool)
+    hits[owner, np.minimum(ranks, LISTED)] = True
+    unclear = np.unique(owner[(np.abs(gaps) <= delta).any(1)])
+    best, _ = best_lists(scores, LISTED, by_image=True, asking=torch.from_numpy(unclear), ties=ties)
+    hits[unclear, : best.shape[1]] = scores.image_of_text.numpy()[best] == unclear[:, None]
+    return hits[:, :LISTED]
 
 
 def best_lists(

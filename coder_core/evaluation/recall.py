@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.graded import LISTED, label_metrics
+from coder_core.evaluation.graded import label_metrics
 from coder_core.evaluation.ranking import Ranks, Ties, rank
 from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
@@ -49,10 +49,10 @@ def retrieval_metrics(
         weight: score = weight · first + (1 − weight) · second.
 
     Returns:
-        i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_mrr t2i_mrr (mean reciprocal rank in percent), i2t_medr i2t_meanr
-        t2i_medr t2i_meanr (1 is first), rsum (the sum of the six recalls), i2t_ties and t2i_ties: percent of queries whose
-        right answer ties with a wrong one; md, mean score of matching pairs minus that of all others (absent where there
-        are no others).
+        i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_mrr t2i_mrr (mean reciprocal rank) and i2t_ndcg10 t2i_ndcg10 in
+        percent, i2t_medr i2t_meanr t2i_medr t2i_meanr (1 is first), rsum (the sum of the six recalls), i2t_ties and
+        t2i_ties: percent of queries whose right answer ties with a wrong one; md, mean score of matching pairs minus that
+        of all others (absent where there are no others).
 
     Raises:
         InputError: NaN or infinite embeddings, shapes or owners that do not fit.
@@ -61,11 +61,8 @@ def retrieval_metrics(
     return ensemble_metrics(sources, image_of_text, ties=ties)
 
 
-def ensemble_metrics(
-    sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic", best: int = 0
-) -> Metrics:
-    """The metrics of several sources of scores added up, for example the mean of two runs; with `best=LISTED` also
-    nDCG@10, which takes about four times as long.
+def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
+    """The metrics of several sources of scores added up, for example the mean of two runs.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
     >>> runs = [EmbeddingPair(np.eye(2), np.eye(2), 0.5), ScoreMatrix(np.array([[0.0, 1.5], [0.0, 1.0]]), 0.5)]
@@ -73,11 +70,11 @@ def ensemble_metrics(
     50.0
     """
     scores = score_tiles(sources, image_of_text)
-    return all_metrics(scores, rank(scores, ties=ties, best=best))
+    return all_metrics(scores, rank(scores, ties=ties, best=0))
 
 
 def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
-    """The metrics of ranks already counted, MD, and nDCG@10 (percent) where the ranks hold lists of ten.
+    """The metrics of ranks already counted, nDCG@10 (percent) and MD.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
@@ -86,15 +83,14 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     """
     owner, own = scores.image_of_text.numpy(), scores.own.numpy()
     md = separation(scores.sources, owner, own).mean_distance
-    lists = label_metrics(ranks, owner) if ranks.image_best.size else {}
-    return metrics_from_ranks(ranks) | lists | ({} if math.isnan(md) else {"md": md})
+    return metrics_from_ranks(ranks) | label_metrics(ranks, owner) | ({} if math.isnan(md) else {"md": md})
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
     """The metrics of ranks already counted. Images without captions are not used as queries.
 
     >>> ties, lists = np.zeros(2, int), np.empty((2, 0), np.int32)
-    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists))["i2t_r5"]
+    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists, lists))["i2t_r5"]
     50.0
     """
     with_captions = ranks.image_ranks >= 0
@@ -140,7 +136,7 @@ def five_fold(
         expected = f"at least {folds * size:,}"
         raise InputError(Fault("five folds", f"the split has {images:,} images", expected))
     parts = np.arange(folds * size).reshape(folds, size)
-    every_fold = [_metrics_of(sources, image_of_text, part, ties=ties, best=LISTED) for part in parts]
+    every_fold = [_metrics_of(sources, image_of_text, part, ties=ties) for part in parts]
     means = {name: float(np.mean([metrics[name] for metrics in every_fold])) for name in every_fold[0]}
     return _with_rsum(means)
 

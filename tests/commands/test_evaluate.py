@@ -62,8 +62,7 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis_of_dev_or_val(ru
     assert analysis.fingerprint == loaded.fingerprint
     np.testing.assert_allclose(loaded.encode_text(analysis.captions), analysis.text_embeddings, atol=1e-6)
     again = retrieval_metrics(analysis.image_embeddings, analysis.text_embeddings, analysis.image_of_text)
-    assert again == {name: analysis.metrics[name] for name in again}
-    assert set(analysis.metrics) - set(again) == {"i2t_ndcg10", "t2i_ndcg10"}
+    assert again == analysis.metrics
     (runs[0] / "analysis" / "dev").rename(tmp_path / "dev")
     assert main([str(runs[0]), "--split", "val"]) == 0
     assert {"dev", "val"} & set(open_run(runs[0]).splits) == {"dev"}

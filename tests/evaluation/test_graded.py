@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.graded import LISTED, graded_values, judged_ranks, parse_metric
+from coder_core.evaluation.graded import graded_values, judged_ranks, label_metrics, parse_metric
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import ensemble_metrics, five_fold
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
@@ -92,11 +93,23 @@ def test_mrr_and_ndcg_of_the_labels_follow_the_loops_in_ensembles_and_in_folds(t
     whole = label_means(scores.tolist(), owner.tolist(), sign)
     means = {key: (folds[0][key] + folds[1][key]) / 2 for key in whole}
     for actual, expected in (
-        (ensemble_metrics(sources, owner, ties=ties, best=LISTED), whole),
+        (ensemble_metrics(sources, owner, ties=ties), whole),
         (five_fold(sources, owner, ties=ties, folds=2, size=12), means),
     ):
         assert {key: actual[key] for key in expected} == pytest.approx(expected, abs=1e-9)
-    assert "i2t_ndcg10" not in ensemble_metrics(sources, owner)  # the trainer does without
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ndcg_counted_without_lists_equals_that_of_graded_judgements(seed):
+    tiles, _ = judged(seed)
+    owner = tiles.image_of_text.numpy()
+    texts, grades = np.arange(len(owner)), np.ones(len(owner), int)
+    actual = label_metrics(rank(tiles, best=0), owner)
+    for way, queries, documents in (("i2t", owner, texts), ("t2i", texts, owner)):
+        ranks = judged_ranks(tiles, queries, documents, grades, by_image=way == "i2t")
+        _, values = graded_values(["mrr", "ndcg@10"], queries, grades, ranks)
+        of_way = [actual[f"{way}_mrr"], actual[f"{way}_ndcg10"]]
+        assert of_way == pytest.approx(100 * values.mean(0), abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])

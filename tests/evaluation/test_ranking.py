@@ -38,10 +38,13 @@ def duplicated(seed, n=20, m=60):
     return images, texts, owner
 
 
+def own_listed(image_best, owner):
+    return owner[image_best] == np.arange(len(image_best))[:, None]
+
+
 def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
-    optimistic = ranks(images, texts, owner, ties="optimistic", best=0)
-    pessimistic = ranks(images, texts, owner, best=0)
+    optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
     for actual, expected in (
         (optimistic.image_ranks, image_above),
         (optimistic.text_ranks, text_above),
@@ -49,6 +52,10 @@ def assert_agrees(images, texts, owner):
         (optimistic.text_ties, text_level),
         (pessimistic.image_ranks, image_above + image_level),
         (pessimistic.text_ranks, text_above + text_level),
+        *(
+            (r.image_hits[:, : len(texts)], own_listed(r.image_best, owner))
+            for r in (optimistic, pessimistic)
+        ),
     ):
         np.testing.assert_array_equal(actual, expected)
 

@@ -28,7 +28,7 @@ def test_median_ranks_and_ties_by_hand_and_five_folds_average_each():
     """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
     metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
     assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
-    keys = ("r1", "r5", "r10", "mrr", "medr", "meanr", "ties")
+    keys = ("r1", "r5", "r10", "mrr", "ndcg10", "medr", "meanr", "ties")
     assert set(metrics) == {*(f"{way}_{key}" for way in ("i2t", "t2i") for key in keys), "rsum", "md"}
     same = np.eye(2), np.full((2, 2), 0.6), np.arange(2)
     metrics = retrieval_metrics(*same)

@@ -10,7 +10,6 @@ from coder_core.config.model import Tuning
 from coder_core.console.faults import InputError
 from coder_core.console.progress import watching
 from coder_core.data.split import Split
-from coder_core.evaluation.graded import LISTED
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerprint
 from coder_core.model.towers.pretrained import OWN
@@ -58,7 +57,7 @@ def blend_rows(
             activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
             with watching(console, f"{folder.name}{ending(alpha)}: {activity} {split.name}") as watch:
                 sources, _ = score(loaded, split, progress=watch)
-            metrics = ensemble_metrics(sources, split.image_of_text, best=LISTED)
+            metrics = ensemble_metrics(sources, split.image_of_text)
             rows.append(RunRow(folder, {"alpha": alpha, **metrics}, sources, Samples.of(split), alpha))
     finally:
         for blend in blends:

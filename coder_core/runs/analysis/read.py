@@ -108,6 +108,11 @@ class Analysis(sealed.SealedFolder):
         return read_concept_tables(self._arrays, document, beta, str(self.path))
 
     @property
+    def image_hits(self) -> np.ndarray:
+        """(n, k) bool: which of an image's best captions are its own."""
+        return np.asarray(self.image_of_text[self.image_best] == np.arange(self.n_images)[:, None])
+
+    @property
     def sources(self) -> list[Source]:
         """The scores that the split was ranked by: its matrix, or the mixture of its embeddings."""
         if self.scores is not None:

@@ -21,7 +21,7 @@ from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.graded import LISTED, label_metrics
+from coder_core.evaluation.graded import label_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
@@ -157,7 +157,7 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     every = [source for row in rows for source in row.sources]
     sources: list[Source] = [replace(source, weight=source.weight * share) for source in every]
-    metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties, best=LISTED)
+    metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
     return RunRow(None, metrics, sources, first.split)
 
 
