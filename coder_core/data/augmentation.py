@@ -94,17 +94,8 @@ def cut(caption: str) -> str:
 
 
 def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
-    """Make a share of the captions vague; which ones, and how, follows from the seed.
-
-    A larger share holds every caption of a smaller one, made vague the same way.
-
-    Args:
-        captions: m strings; not changed.
-        share: of them, 0 to 1.
-        seed: of the run.
-
-    Returns:
-        m strings, round(share · m) of them vague.
+    """Copy the m captions and make round(share · m) of them vague; which ones, and how, follows from the seed. A larger
+    share holds every caption of a smaller one, made vague the same way.
 
     >>> make_vague(["two dogs in a lake", "a boy on a bike"], share=0.5, seed=1)
     ['two animals in a water', 'a boy on a bike']
@@ -119,17 +110,9 @@ def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
 def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.ndarray:
     """Exchange a share of the captions among images; which ones, and with which, follows from the seed.
 
-    A larger share exchanges every caption of a smaller one, with others. InputError: the share is so small, or the
-    captions belong to so few images, that one would have to stay.
-
-    Args:
-        image_of_text: (m,) int64 the image of every caption.
-        share: of the captions, 0 to 1.
-        seed: of the run.
-
-    Returns:
-        (m,) int64 the row whose caption every row gets: one of another image for round(share · m) rows, its own for
-        the rest.
+    A larger share exchanges every caption of a smaller one, with others. Returns the (m,) int64 row whose caption every
+    row gets: one of another image for round(share · m) rows, its own for the rest. InputError: the share is so small,
+    or the captions belong to so few images, that one would have to stay.
 
     >>> exchange_captions(np.array([0, 0, 1, 1]), share=0.5, seed=1)
     array([0, 2, 1, 3])
@@ -139,9 +122,8 @@ def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.
     images, sources = image_of_text[rows], generator.permutation(len(rows))
     if 2 * np.bincount(images, minlength=1).max() > len(rows) and share > 0:
         fact = f"exchanges {len(rows):,} captions, more than half of them of one image"
-        raise InputError.at(
-            f"--wrong-captions {share:g}", fact, "captions of more images", "give a larger share"
-        )
+        fix = "give a larger share"
+        raise InputError.at(f"--wrong-captions {share:g}", fact, "captions of more images", fix)
     for position in np.flatnonzero(images == images[sources]):
         if images[position] == images[sources[position]]:  # unless an earlier exchange moved it
             fits = (images != images[position]) & (images[sources] != images[position])

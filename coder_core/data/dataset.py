@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.captioned.annotated import AnnotatedImage, karpathy_files, read_annotations
+from coder_core.data.captioned.annotated import karpathy_files, read_annotations
 from coder_core.data.captioned.records import id_array
 from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
 from coder_core.data.lines import check_name, follow_link, shorten
@@ -35,14 +35,11 @@ PIECE_IMAGES = 256  # copied at once
 def read_split(
     path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True
 ) -> Split:
-    """Read one split of the data set at `path`, whatever its layout. InputError: the data cannot be trained on;
-    carries up to 20 faults, each with place and fix.
+    """Read one split of a data set, whatever its layout: "train", "dev" (or "val"), "test", "testall", or any name the
+    files have. InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
 
-    Args:
-        path: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON.
-        split: "train", "dev" (or "val"), "test", "testall", or any name the files have.
-        pictures: folder of the picture files; found by itself when it is images/ beside the data.
-        check_values: also read every feature once, for NaN, Inf and zero rows.
+    `path`: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON. `pictures`: found by itself
+    when it is images/ beside the data. `check_values`: read every feature once, for NaN, Inf and zero rows.
     """
     stop_on_errors([*check_name(Path(path).absolute()), *check_name(Path(pictures) if pictures else None)])
     root, layout = find_layout(path)
@@ -74,7 +71,8 @@ def read_split(
 def available_splits(path: str | Path) -> list[str]:
     """Names of the splits at `path`: train first, then dev, then the others in alphabetical order."""
     _, layout = find_layout(path)
-    names = splits_in(layout) if layout.is_dir() else _karpathy_splits(read_annotations(layout, [])[1])
+    annotated = [] if layout.is_dir() else read_annotations(layout, [])[1]
+    names = splits_in(layout) if layout.is_dir() else {image.split for image in annotated}
     first = {"train": 0, "dev": 1, "val": 1}
     return sorted(names, key=lambda name: (first.get(name, 2), name))
 
@@ -162,7 +160,7 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     rows = [row for row, image in enumerate(annotated) if image.split == name]
     images = [annotated[row] for row in rows]
     if not images:
-        raise _no_split(path, split, _karpathy_splits(annotated))
+        raise _no_split(path, split, sorted({image.split for image in annotated}))
     file, features, span = _features(root, path, len(annotated), name, rows, faults)
     source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
     source["captions belong to images"] = "sentences of images[i], images in imgid order"
@@ -182,10 +180,6 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
         return whole
     text = f'"test" is the first {SMALL_TEST_IMAGES:,} of COCO\'s {len(images):,}; all are "testall"'
     return whole.first_images(SMALL_TEST_IMAGES, Fault(str(path), text, severity="note"))
-
-
-def _karpathy_splits(images: list[AnnotatedImage]) -> list[str]:
-    return sorted({image.split for image in images})
 
 
 def _features(

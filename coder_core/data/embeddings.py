@@ -60,13 +60,9 @@ def read_embeddings(
     """Read and check the embeddings of a split, whatever model they come from. InputError: the files cannot be used
     together; up to 20 faults, each with its file, rows and how to fix it.
 
-    Args:
-        images: (n, D) floats in a .npy or any file that `read_matrix` reads; one row a caption, repeated, is understood.
-        texts: .npy of (m, D) floats, one row a caption.
-        captions: m lines.
-        ids: one id an image or one a caption, as in the precomp layout; names the pictures.
-        pictures: folder in which the ids are files.
-        queries: .npy of (q, D) floats, texts that are no captions. query_texts: those texts, q lines, all different.
+    Embeddings are floats in a .npy or any file that `read_matrix` reads: (n, D) images, also repeated for every caption,
+    (m, D) captions and (q, D) queries, texts that are no captions. `captions` has m lines, `query_texts` q different
+    ones, `ids` one id an image or a caption, as in the precomp layout; in `pictures` the ids are files.
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)

@@ -117,12 +117,8 @@ class UnreadableRowsError(InputError):
 
 
 class FeatureRows:
-    """The rows of features, read on demand.
-
-    Args:
-        features: (n, L, F) or (n, F): a memory map, a slice of its images, or an array in memory. Arrays in memory, and
-            maps in Fortran order, whose rows are scattered over the file, are indexed instead.
-    """
+    """The rows of features (n, L, F) or (n, F), read on demand from the file behind a memory map or a slice of its images.
+    Arrays in memory, and maps in Fortran order, whose rows are scattered over the file, are indexed instead."""
 
     def __init__(self, features: np.ndarray) -> None:
         self.features = features if features.ndim == 3 else features[:, None]

@@ -47,14 +47,9 @@ def read_word_vectors(
     """Read the vectors of `words` from a text file, line by line.
 
     A word2vec header ("400000 300") is accepted. A word may hold spaces: a line is split from the right. Of a word
-    that occurs twice the first vector counts. InputError: missing, not a text file of vectors, a line of another
-    width, or numbers that are not finite.
-
-    Args:
-        path: the file.
-        words: the words to find; "<pad>" and "<unknown>" get no vector.
-        counts: how often each word occurs, for the coverage of running text.
-        dimension: refuse a file of another width.
+    that occurs twice the first vector counts; "<pad>" and "<unknown>" get none. `counts` of the words give the coverage
+    of running text. InputError: missing, not a text file of vectors, a line of another width, a file of another width
+    than `dimension`, or numbers that are not finite.
     """
     path = Path(path)
     rows = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
@@ -165,18 +160,12 @@ def _assemble(
 def learn_word_vectors(
     captions: Sequence[str], vocabulary: Vocabulary, *, dimension: int, seed: int
 ) -> np.ndarray:
-    """Learn word vectors from the captions alone: positive pointwise mutual information and a truncated SVD.
+    """Learn word vectors from the TRAIN captions alone: positive pointwise mutual information and a truncated SVD.
 
     Levy, Goldberg & Dagan 2015, "Improving distributional similarity with lessons learned from word embeddings". Two
     words d places apart in a caption count 1/d. PPMI(w, c) = max(0, log P(w, c) / (P(w) P(c)^0.75)), U √Σ of its SVD.
-    Returns (len(vocabulary), D) float32; the <pad> row is zero, the rows' root mean square norm is 1. ValueError:
-    dimension is below 1.
-
-    Args:
-        captions: the TRAIN captions.
-        vocabulary: their words.
-        dimension: D; columns beyond the number of words are zero.
-        seed: of the randomised SVD.
+    Returns (len(vocabulary), dimension) float32; the <pad> row and columns beyond the number of words are zero, the
+    rows' root mean square norm is 1. ValueError: dimension is below 1.
     """
     from sklearn.decomposition import TruncatedSVD  # here, because it takes a second to import
     from threadpoolctl import threadpool_limits

@@ -88,15 +88,9 @@ def read_judgements(
 def read_positives(
     path: Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Positives:
-    """Read a file of positives for one split. InputError: a line fits no layout, names a caption by its id where no ids
-    are known, or has a name of several captions or images. OtherSplitError: no line is about this split.
-
-    Args:
-        path: of one of the layouts above.
-        image_names: n file names or ids, as the split names its images; folders before a name do not count.
-        image_of_text: (m,) the image of every caption; `x.jpg#2` is the third caption of x.jpg in this order.
-        caption_ids: (m,) ids of the captions in the data set, where they are known.
-    """
+    """Read a file of positives, of one of the layouts above, for one split; its samples are named as in `SampleIds`.
+    InputError: a line fits no layout, names a caption by its id where no ids are known, or has a name of several captions
+    or images. OtherSplitError: no line is about this split."""
     import numpy as np
 
     faults: list[Fault] = []
@@ -138,10 +132,6 @@ def read_positives(
     return Positives(unique, elsewhere, rejected, disagreement)
 
 
-def _without_folder(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
-
-
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
     """Caption, image, True if they belong together, and the standard deviation of experts' grades; ValueError for a
     line of another layout."""
@@ -164,16 +154,12 @@ def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
 def coco_judgements(
     name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Judgements:
-    """Read the judged pairs of a split of COCO's test images. Labels that the judges confirmed are among them.
+    """Read the pairs of a split of COCO's test images that "eccv" or "cxc" judged, labels that it confirmed among them.
     InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or has
     fewer captions than COCO and these have no ids.
 
-    Args:
-        name: "eccv" or "cxc".
-        image_names: n names or ids with COCO's numbers; folders before a name do not count.
-        image_of_text: (m,) the image of every caption; without ids, captions of an image in the order of theirs.
-        caption_ids: (m,) numbers of the captions. They count where one of them is COCO's id of a caption of its image:
-            a file may number its captions otherwise.
+    Folders before a name do not count. `caption_ids` count where one of them is COCO's id of a caption of its image: a
+    file may number its captions otherwise. Without ids the captions of an image are in the order of COCO's.
     """
     import numpy as np
 
@@ -188,9 +174,8 @@ def coco_judgements(
         text_rows = {number: row for row, (number, image) in numbered if number in ids_of[image]}
     fact = "captions are recognised by their COCO ids"
     if not text_rows:
-        text_rows = _rows_by_order(
-            flag, image_names, SampleIds(image_names, image_of_text).texts, rows, captions_of
-        )
+        texts_of = SampleIds(image_names, image_of_text).texts
+        text_rows = _rows_by_order(flag, image_names, texts_of, rows, captions_of)
         fact = "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
     by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
     by_image = _read_ids(folder / f"{name}_image_to_caption.json")
@@ -237,7 +222,7 @@ def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int,
     rows: dict[int, int] = {}
     for row, name in enumerate(image_names):
         where = f"{flag}: image {row} ({shown(name)})"
-        match = _NUMBER.fullmatch(_without_folder(name))
+        match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
         if match is None or int(match[1]) not in known:
             fact = "is not named by COCO's number" if match is None else "is none of COCO's 5,000 test images"
             fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
@@ -295,5 +280,5 @@ def picture_key(name: str) -> str:
     >>> picture_key("val2014/COCO_val2014_000000085329.jpg")
     '000000085329'
     """
-    stem = _without_folder(name).rsplit(".", 1)[0]
+    stem = name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     return stem.rsplit("_", 1)[-1] if stem.startswith(_COCO) else stem

@@ -83,18 +83,10 @@ def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
 
 
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
-    """Read the lines of a UTF-8 text file, stripped, one item each.
+    """Read the lines of a UTF-8 text file, stripped, an unreadable one as "". `what`: "caption" or "id", for messages.
 
-    Args:
-        path: the file.
-        what: one line's meaning, for messages: "caption" or "id".
-        faults: collects errors (empty line, invalid UTF-8, no line end but CR) and notes (a link, a byte order mark).
-
-    Returns:
-        One string a line, an unreadable line as "". Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not.
-
-    Raises:
-        InputError: the file cannot be opened.
+    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. `faults` gets errors (empty line, invalid UTF-8, no line
+    end but CR) and notes (a link, a byte order mark). InputError: the file cannot be opened.
     """
     data = plain_file(path, faults).read_bytes()
     expected = f"every line is one {what}"

@@ -76,13 +76,8 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     """Decode one picture completely, as upright RGB.
 
     CMYK and palettes are converted, transparency is laid over white, 16-bit grey is scaled to 8, EXIF rotation
-    applied. InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP:
-    20).
-
-    Args:
-        folder: the picture folder, which the file may not leave.
-        name: relative name, as in the data set.
-        size: longest side in pixels of the result, when the picture is larger.
+    applied; `size` is the longest side of a larger picture's result. InputError: missing, outside the folder, not JPEG,
+    PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     path = picture_path(Path(folder), name)
     if path is None:

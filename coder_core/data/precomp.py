@@ -71,7 +71,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
 def pair(
     features: np.ndarray, captions: int, ids: list[str] | None, files: PairingFiles, faults: list[Fault]
 ) -> Pairing:
-    """Find which image every caption belongs to, from the ids or from an exact ratio.
+    """Find which image every caption belongs to, from the ids or from an exact ratio. InputError: neither fits.
 
     With n rows of features, m captions and k ids:
 
@@ -80,9 +80,6 @@ def pair(
     - k = m: one id a caption; equal ids are one image, numbered in order of first appearance; they must be n;
     - n = m with rows (and ids, where given) repeated r times: the layout that stores an image once a caption; every
       r-th row is read.
-
-    Raises:
-        InputError: the counts fit none of these.
     """
     rows = len(features)
     if ids is not None and len(ids) not in (rows, captions):

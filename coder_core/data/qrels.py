@@ -44,12 +44,8 @@ class Qrels:
 
 
 class SampleIds:
-    """Find the images and captions of a split by their ids.
-
-    Args:
-        image_names: n names. image_of_text: (m,) the image of every caption.
-        caption_ids: (m,) numbers of the captions in the data set, where they are known.
-    """
+    """Find the n images and m captions of a split by their ids. Folders before the name of an image do not count, `x.jpg#2`
+    is the third caption of x.jpg; `caption_ids`: (m,) their numbers in the data set, where they are known."""
 
     def __init__(
         self, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None

@@ -74,12 +74,8 @@ class Vocabulary:
 
     @classmethod
     def build(cls, captions: Iterable[str], *, threshold: int = 4) -> Vocabulary:
-        """Words seen at least `threshold` times, most frequent first, equal counts in alphabetical order.
-
-        Raises:
-            ValueError: threshold is below 1.
-            InputError: no word is seen that often.
-        """
+        """Words seen at least `threshold` times, most frequent first, equal counts in alphabetical order. ValueError:
+        threshold is below 1. InputError: no word is seen that often."""
         if threshold < 1:
             raise ValueError(f"word threshold must be at least 1, got {threshold}")
         seen: Counter[str] = Counter()

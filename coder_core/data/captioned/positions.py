@@ -220,11 +220,8 @@ def picture_column(content: pq.ParquetFile) -> str:
 
 
 def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
-    """Record packed pictures for an analysis: a document, and (n, 3) int64 with the number of a file in the first
-    column, then offset and bytes in a tar file, row group and row in a parquet file. None for picture files.
-
-    positions: of all pictures. rows: (n,) the pictures of the split.
-    """
+    """Record the packed pictures of a split, (n,) rows of `positions`, for an analysis: a document, and (n, 3) int64 with
+    the number of a file, then offset and bytes in a tar file, row group and row in a parquet file. None for files."""
     if not isinstance(positions, TarMembers | ParquetRows):
         return None
     noted = positions.positions[rows]
@@ -292,13 +289,8 @@ Positions = Files | TarMembers | ParquetRows | PackedPictures
 def open_packed(
     document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], where: str
 ) -> PackedPictures:
-    """Open the pictures that `note_packed` recorded. InputError: a newer version, or values that no version writes.
-
-    Args:
-        document, positions: what it gave.
-        names: n names, for messages.
-        where: the file that holds the document.
-    """
+    """Open the pictures that `note_packed` recorded in `document`, which the file `where` holds, and `positions`. The n
+    names are for messages. InputError: a newer version, or values that no version writes."""
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
     check_values(document, kinds, where)
     version, kind = document.get("version"), document.get("kind")

@@ -106,15 +106,11 @@ def read_captioned(
     pictures: str | Path | None = None,
     only: str = "",
 ) -> CaptionedData:
-    """Read all splits of a data set of pictures with captions. No picture is opened. InputError: nothing can be read;
-    up to 20 faults, each with file, row and how to fix it.
+    """Read all splits of a data set of pictures with captions: a folder, or the file of the captions. No picture is
+    opened. InputError: nothing can be read; up to 20 faults, each with file, row and how to fix it.
 
-    Args:
-        path: the folder, or the file that holds the captions.
-        reading: its layout, how images are dealt out where it has no splits, and whether missing pictures are left
-            out with their captions; otherwise they are errors among the faults.
-        pictures: folder of the picture files, where it is not beside the captions.
-        only: the split whose pictures are looked for; "" looks for those of all.
+    Missing pictures are left out where `reading` says so, otherwise they are errors among the faults. `pictures`: the
+    folder of the picture files, where it is not beside the captions. `only`: the split whose pictures are looked for.
     """
     path, reading = Path(path), reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
