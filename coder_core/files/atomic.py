@@ -30,13 +30,8 @@ class WriteError(InputError):
 
 @contextmanager
 def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
-    """A temporary folder that becomes `path` at the end of the block, or goes when the block raises.
-
-    Args:
-        path: final path of the folder.
-        replace: an existing folder is replaced; otherwise it is an error.
-        needed: bytes that will be written, compared with the free space beforehand.
-    """
+    """A temporary folder that becomes `path` at the end of the block, or goes when the block raises. An existing folder is
+    an error without `replace`. `needed`: bytes that will be written, compared with the free space beforehand."""
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

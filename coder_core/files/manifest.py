@@ -38,12 +38,7 @@ def _is_intact(raw: bytes) -> bool:
 
 
 def parse_manifest(path: Path) -> dict[str, Any]:
-    """The manifest in a file.
-
-    Raises:
-        InputError: missing, damaged, or made up.
-        NewerFormatError: written by a newer version.
-    """
+    """The manifest in a file. InputError: missing, damaged, or made up. NewerFormatError: written by a newer version."""
     try:
         raw = read_plain(path)
         intact = _is_intact(raw)

@@ -45,17 +45,11 @@ _DTYPE = re.compile(r"[<|][biuf][1248]")
 def write_sealed(
     path: Path, files: Mapping[str, Content], *, about: Mapping[str, Any] | None = None, replace: bool = False
 ) -> Path:
-    """Write a folder with these files and seal it.
+    """Write a folder with these files, name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`), and seal it.
 
-    Args:
-        path: path of the folder; its parent is made when missing.
-        files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
-        about: further keys of the manifest. Shape and dtype of every array are added to them.
-        replace: an existing folder is replaced; otherwise it is an error.
-
-    Raises:
-        InputError: the folder exists and is not empty.
-        WriteError: disk full, read-only folder, file-size limit; one sentence with bytes needed and free.
+    `about` are further keys of the manifest, which also has shape and dtype of every array. InputError: the folder exists,
+    is not empty, and is not to be replaced. WriteError: disk full, read-only folder, file-size limit; one sentence with
+    bytes needed and free.
     """
     contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
     with appearing(path, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
@@ -69,12 +63,8 @@ def write_sealed(
 
 
 class SealedFolder:
-    """A sealed folder whose manifest is intact.
-
-    Attributes:
-        path: of the folder.
-        manifest: its manifest; "files" has bytes and sha256 of every file, "arrays" shape and dtype of every array.
-    """
+    """A sealed folder whose `manifest` is intact: "files" has bytes and sha256 of every file, "arrays" shape and dtype of
+    every array."""
 
     def __init__(self, path: Path) -> None:
         """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
@@ -84,15 +74,9 @@ class SealedFolder:
     def check(
         self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
     ) -> None:
-        """Compare files with the manifest: sizes, and with `digest` their sha256. InputError: names every file that
-        is missing, cut or damaged.
-
-        Args:
-            names: of the files; all when None.
-            digest: compare sha256 too. Large files are read in threads.
-            remember: a file that this process has read before, and whose size, time of change and inode are the same
-                since, is not read again.
-        """
+        """Compare files, all when None, with the manifest: sizes, and with `digest` their sha256; large ones are read in
+        threads. With `remember` a file that this process has read before, and whose size, time of change and inode are
+        the same since, is not read again. InputError: names every file that is missing, cut or damaged."""
         sha256 = (manifest.remembered_sha256 if remember else file_sha256) if digest else None
         check = partial(self._check, sha256=sha256)
         files = self.manifest["files"]

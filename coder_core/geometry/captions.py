@@ -34,12 +34,8 @@ def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
 
 
 def largest_cosine(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """(P,) the largest cosine between a caption of the first and one of the second; −1 where either has none.
-
-    Args:
-        vectors: (m, S) unit rows.
-        first, second: (P, a) and (P, b) rows of captions, −1 for none.
-    """
+    """(P,) the largest cosine between a caption of `first` (P, a) and one of `second` (P, b), which are rows of `vectors`
+    (m, S) or −1 for none; −1 where either has none."""
     cosines = np.einsum("pad,pbd->pab", vectors[first], vectors[second])
     missing = (first < 0)[:, :, None] | (second < 0)[:, None, :]
     return np.asarray(np.where(missing, -1, cosines).max((1, 2)))
@@ -68,17 +64,10 @@ def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: flo
 def caption_neighbours(
     vectors: np.ndarray, image_of_text: np.ndarray, count: int, *, progress: Progress = silent
 ) -> np.ndarray:
-    """Find the nearest captions of other images, nearest first: by inner products with all captions, from 50,000
-    captions on by HNSW.
+    """Find the `count` nearest captions of other images, nearest first, among (m, S) float32 unit rows: by inner products
+    with all captions, from 50,000 captions on by HNSW. Returns (m, count) int32 rows; −1 where a caption has fewer.
 
-    A zero row, a caption without a known word, has no neighbours and is no neighbour. Returns (m, N) int32 rows; −1
-    where a caption has fewer than N.
-
-    Args:
-        vectors: (m, S) float32 unit rows.
-        image_of_text: (m,) the image of every caption; it and its image's other captions are left out.
-        count: N.
-        progress: called with captions done and captions in all.
+    A zero row, a caption without a known word, has no neighbours and is no neighbour.
     """
     neighbours = np.full((len(vectors), count), -1, np.int32)
     nonzero = np.flatnonzero(vectors.any(1))

@@ -210,15 +210,9 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
 
     Procrustes' own best scale is below 1 wherever the two differ, and 0 where they have nothing in common: a run
     would look the more crowded the less it agrees with the other. So the root mean square distance from the centre is
-    made equal instead, and only the disparity is measured at the best scale. ValueError: the two hold different
-    numbers of points.
-
-    Args:
-        layout: (N, 2). reference: (N, 2), the same samples in the same order.
-
-    Returns:
-        (N, 2) float32, and the disparity: the share of the reference's variance that is left between the two at the
-        best scale, from 0 (the same picture) to 1 (nothing in common).
+    made equal instead, and only the disparity is measured at the best scale: the share of the reference's variance that
+    is left between the two, from 0 (the same picture) to 1 (nothing in common). Both are (N, 2), the same samples in the
+    same order. ValueError: they hold different numbers of points.
     """
     if layout.shape != reference.shape:
         raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be aligned")

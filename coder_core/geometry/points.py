@@ -15,16 +15,11 @@ TILE_ELEMENTS = 4_194_304  # 16 MiB of float32
 
 @dataclass(frozen=True)
 class Points:
-    """The joint space of one run on one split. Point p is image p, or caption p − n.
+    """The joint space of one run on one split. Point p is image p, or caption p − n."""
 
-    Args:
-        images: (n, D) unit rows, usually memory-mapped. texts: (m, D) unit rows.
-        centres: (2, D) mean image and mean caption, subtracted from every row before it gets length 1 again; None
-            leaves the rows as they are.
-    """
-
-    images: Array
-    texts: Array
+    images: Array  # (n, D) unit rows, usually memory-mapped
+    texts: Array  # (m, D) unit rows
+    # (2, D) mean image and mean caption, subtracted from every row before it gets length 1 again, or None
     centres: Array | None = None
 
     def only(self, modalities: Modalities) -> Points:
@@ -92,12 +87,9 @@ def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
 
 
 def modality_gap(images: np.ndarray, texts: np.ndarray) -> float:
-    """Distance between the mean image and the mean text. Liang et al. 2022, "Mind the gap", section 2.
+    """Distance between the mean of (n, D) images and of (m, D) texts. Liang et al. 2022, "Mind the gap", section 2.
 
     >>> round(modality_gap(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.6, 0.8]])), 4)
     1.1402
-
-    Args:
-        images: (n, D) unit rows. texts: (m, D) unit rows.
     """
     return float(np.linalg.norm(images.mean(0, dtype=np.float64) - texts.mean(0, dtype=np.float64)))
