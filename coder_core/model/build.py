@@ -35,17 +35,13 @@ def build_model(
     concepts: Concepts | None = None,
     towers: RunTowers | None = None,
 ) -> Coder:
-    """Build the model of a configuration.
+    """Build the model of a configuration, its concept branch where there are `concepts`; `towers` replace its encoders.
 
     Args:
-        feature_size: F of the region features.
-        words: size of the vocabulary (unused with BERT).
         vectors: (words, word_size) initial word vectors; random when None.
         checkpointing: recompute BERT's activations, and the towers'.
         pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
         download: allow transformers to download a BERT that is not on this machine.
-        concepts: of the concept branch; None builds the instance branch alone.
-        towers: replace the image encoder, the text encoder, or both.
     """
     image: nn.Module | None = None
     text: nn.Module | None = None
@@ -86,11 +82,9 @@ def build_model(
 def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
     threshold, rescaled = config.concept_threshold, config.concept_rescale
     graph = concepts.graph(threshold=threshold, rescaled=rescaled, norm=config.concept_graph)
-    vectors, layers = torch.from_numpy(concepts.vectors), config.gcn_layers
+    arrays = torch.from_numpy(graph), torch.from_numpy(concepts.vectors)
     narrow, unit_queries = config.gcn_form == "cvse", config.concept_query == "unit"
-    network = ConceptGraphNetwork(
-        torch.from_numpy(graph), vectors, config.dimension, layers=layers, narrow=narrow
-    )
+    network = ConceptGraphNetwork(*arrays, config.dimension, layers=config.gcn_layers, narrow=narrow)
     return ConceptBranch(network, smoothing=config.concept_smoothing, unit_queries=unit_queries)
 
 

@@ -41,15 +41,11 @@ class Branches(NamedTuple):
 
 
 class Coder(nn.Module):
-    """Two encoders, two poolings and, optionally, a concept branch.
+    """Two encoders, (B, L, F) features or (B, L) ids, (B,) lengths -> (B, L, D), two poolings to (B, …, D), a scorer of
+    pooled pairs (the cosine when None) and, optionally, a concept branch.
 
-    Args:
-        regions: (B, R, F), (B,) lengths -> (B, R, D).
-        words: (B, T) ids, (B,) lengths -> (B, T, D).
-        image_pooling, text_pooling: (B, L, D), (B,) lengths -> (B, …, D).
-        dropout: on regions and words just before they are pooled.
-        concept_text_pooling: pools the same words into the text's query; images share `image_pooling` (supplement A.2).
-        scorer: of pairs of pooled samples; the cosine when None.
+    `dropout` is on regions and words just before they are pooled. `concept_text_pooling` pools the same words into the
+    text's query; images share `image_pooling` (supplement A.2).
     """
 
     def __init__(

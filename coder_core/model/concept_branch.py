@@ -25,14 +25,8 @@ LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 def make_concepts(
     config: Config, captions: Sequence[str], *, progress: Progress = silent
 ) -> tuple[Concepts, list[Fault]]:
-    """Choose, count and embed the concepts of a run, the same on every process. InputError: the tagger is not
-    installed, the list is unusable, or the captions hold too few concepts.
-
-    Args:
-        config: of the run; `concepts` > 0.
-        captions: TRAIN captions only.
-        progress: of tagging, captions done and in all.
-    """
+    """Choose, count and embed the concepts of a run from its TRAIN captions, the same on every process. `progress` is of
+    tagging. InputError: the tagger is not installed, the list is unusable, or the captions hold too few concepts."""
     words = [tokenise(caption) for caption in captions]
     if config.model.concept_list:
         lists = read_concept_list(Path(config.model.concept_list))

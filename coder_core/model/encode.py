@@ -144,16 +144,11 @@ def score_split(
     progress: Progress = silent,
     attention: bool = False,
 ) -> tuple[list[Source], Encoded]:
-    """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them.
-    InputError: a matrix of scores would exceed 1 GiB.
+    """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them, with the concept
+    attention if it is asked for. InputError: a matrix of scores would exceed 1 GiB.
 
-    Args:
-        model: on `device`.
-        tokens: the split's captions as numbers.
-        beta: share of the instance branch in a score, where there is a concept branch.
-        precision: of the encoders, see `autocast`; scores are always float32.
-        progress: called with samples (or pairs) done and in all; may raise to stop.
-        attention: keep the concept attention too.
+    `beta`: share of the instance branch in a score, where there is a concept branch. `precision`: of the encoders, see
+    `autocast`; scores are always float32. `progress`: of samples or pairs; may raise to stop.
     """
     if model.scorer.by_pair:
         scored = score_pairs(model, split, tokens, device=device, precision=precision, progress=progress)

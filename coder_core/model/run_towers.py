@@ -80,11 +80,8 @@ def open_towers(
     """The towers of a configuration; None where it has none. InputError: a tower is not on this machine, unsafe,
     another than noted, or not an encoder of that kind.
 
-    Args:
-        config: of the run.
-        noted: what a run that began noted of its towers, which they must be.
-        moved: sides whose tower the configuration names anew: "image", "text".
-        run: its name, for messages; a run's own towers are imported only where a person allowed it.
+    Of a run that began, `noted` is what it noted of its towers, which they must be, but for the sides `moved` ("image",
+    "text"), whose tower the configuration names anew; its own towers are imported only where a person allowed it.
     """
     towers, projected = config.towers, config.towers.projection == "none"
     names = (towers.image_tower, towers.text_tower)

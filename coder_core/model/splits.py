@@ -58,16 +58,8 @@ def read_splits(
     *,
     progress: Progress = silent,
 ) -> Splits:
-    """Read splits of a data set as the model of a configuration reads them, train with its exchanged captions.
-    InputError: the data cannot be used.
-
-    Args:
-        config: of the run.
-        folder: of the data.
-        towers: of the run.
-        names: of the splits to read; of several, dev may be missing.
-        progress: of checking pictures.
-    """
+    """Read splits of a data set as the model of a configuration reads them, train with its exchanged captions. Of several
+    names, dev may be missing. `progress`: of checking pictures. InputError: the data cannot be used."""
     pictures = config.data.pictures or None
     if towers is None or towers.image is None:
         splits = {}

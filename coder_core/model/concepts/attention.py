@@ -20,19 +20,14 @@ def graph_convolution(graph: Tensor, nodes: Tensor, weight: Tensor, *, activate:
 
 
 class ConceptGraphNetwork(nn.Module):
-    """Y, one unit row a concept, from its word vector and its neighbours in the graph.
+    """Y, one unit row a concept, from its word vector and its neighbours in the graph: (g, F).
 
-    Args:
-        graph: (g, g) Â; fixed.
-        vectors: (g, C) word vectors of the concepts; fixed.
-        dimension: F, of Y.
-        layers: 1 (CODER) or 2 (CVSE).
-        narrow: of two layers, the hidden one has F / 2 units and the last one no activation, as in CVSE; otherwise F
-            units, and an activation after each. One layer is activated either way.
+    One layer (CODER) is activated; of two (CVSE), `narrow` gives the hidden one F / 2 units and the last one no activation,
+    as in CVSE, otherwise both have F units and an activation.
     """
 
-    graph: Tensor
-    vectors: Tensor
+    graph: Tensor  # (g, g) Â; fixed
+    vectors: Tensor  # (g, C) word vectors of the concepts; fixed
 
     def __init__(
         self, graph: Tensor, vectors: Tensor, dimension: int, *, layers: int = 1, narrow: bool = True
@@ -64,14 +59,10 @@ class ConceptEmbeddings(NamedTuple):
 
 
 def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:
-    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts. ValueError:
-    smoothing is not positive.
+    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts.
 
-    Args:
-        queries: (B, D) pooled vectors, not normalised.
-        nodes: (g, F) Y, unit rows.
-        weight: (D, F) W^v or W^w.
-        smoothing: λ_s > 0 (CODER: 10; not the λ of eq. 8). Larger is sharper.
+    (B, D) pooled queries, not normalised, (g, F) Y, (D, F) W^v or W^w -> (B, F), (B, g). `smoothing`: λ_s > 0, else a
+    ValueError (CODER: 10; not the λ of eq. 8). Larger is sharper.
     """
     if not smoothing > 0:
         raise ValueError(f"smoothing must be > 0, got {smoothing}")
@@ -80,14 +71,10 @@ def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float =
 
 
 class ConceptBranch(nn.Module):
-    """One graph network for both modalities, and an attention for each.
+    """One graph network for both modalities, and an attention for each; queries and embeddings have the network's dimension.
 
-    Args:
-        network: queries and embeddings have its dimension.
-        smoothing: of the attention.
-        unit_queries: scale every query to length 1 first. CODER queries with the pooled vector as it is: where region
-            features are large, its length alone makes the attention pick one concept, and small word vectors attend to
-            all alike.
+    `unit_queries` scales every query to length 1 first. CODER queries with the pooled vector as it is: where region features
+    are large, its length alone makes the attention pick one concept, and small word vectors attend to all alike.
     """
 
     def __init__(

@@ -56,15 +56,12 @@ def connect(probability: np.ndarray, *, threshold: float) -> np.ndarray:
 
 
 def normalise_graph(edges: np.ndarray, norm: GraphNorm = "columns") -> np.ndarray:
-    """H → Â, in one of three readings of D^(−1/2) H D^(−1/2) + I.
+    """(g, g) H → Â, in one of three readings of D^(−1/2) H D^(−1/2) + I: "columns", D_jj = Σ_i H_ij on both sides;
+    "rows-columns", row sums on the left and column sums on the right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums
+    of H + I.
 
     H is not symmetric: many rare concepts point at a frequent one, and nothing points back, so many columns have degree
     zero. D^(−1/2) of zero is zero, so "columns" drops every edge from such a concept; the other two keep all edges.
-
-    Args:
-        edges: (g, g) H.
-        norm: "columns", D_jj = Σ_i H_ij on both sides; "rows-columns", row sums on the left and column sums on the
-            right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums of H + I.
     """
     loops = np.eye(len(edges))
     if norm == "cvse":
@@ -99,13 +96,8 @@ class Concepts:
     def graph(
         self, *, threshold: float = 0.3, rescaled: bool = True, norm: GraphNorm = "columns"
     ) -> np.ndarray:
-        """Counts → Â, (g, g) float32.
-
-        Args:
-            threshold: ε of the graph, on the rescaled probability or, literally, on the raw one.
-            rescaled: rescale first, as CVSE does.
-            norm: as in `normalise_graph`.
-        """
+        """Counts → Â, (g, g) float32, by `normalise_graph`. `threshold`: ε of the graph, on the probability `rescaled` as in
+        CVSE or, literally, on the raw one."""
         probability = conditional(self.together, self.occurrences)
         edges = connect(rescale(probability) if rescaled else probability, threshold=threshold)
         return normalise_graph(edges, norm)

@@ -36,14 +36,8 @@ def kind_of_tag(tag: str) -> Kind | None:
 
 
 def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") -> str:
-    """The base form of a word.
-
-    Args:
-        word: in lower case.
-        kind: of the word.
-        seen: how often each possible base occurs in the captions; a noun's or adjective's base must be one of these.
-        tag: Penn Treebank tag; guessed from the ending when "".
-    """
+    """The base form of a word in lower case. `seen`: how often each possible base occurs in the captions; a noun's or
+    adjective's base must be one of these. `tag`: Penn Treebank tag; guessed from the ending when ""."""
     if kind == "object":
         return _action(word, seen) if word.endswith("ing") else _singular(word, seen)
     if kind == "property":

@@ -19,14 +19,8 @@ DETERMINERS, PAST = frozenset({"DT", "PRP$"}), frozenset({"VBD", "VBN"})
 def tag_captions(
     captions: Captions, tagger: Tagger = "textblob", *, progress: Progress = silent
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield each caption's (word, tag) pairs. InputError: the library or its model is not installed; the message says
-    how to get it.
-
-    Args:
-        captions: the words of every caption, in lower case.
-        tagger: the library.
-        progress: called with captions done and captions in all.
-    """
+    """Yield each caption's (word, tag) pairs; the words are in lower case. InputError: the library or its model is not
+    installed; the message says how to get it."""
     tag = {"textblob": _textblob, "spacy": _spacy, "nltk": _nltk}[tagger]()
     for start in range(0, len(captions), CAPTIONS_AT_ONCE):
         part = captions[start : start + CAPTIONS_AT_ONCE]

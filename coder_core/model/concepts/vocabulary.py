@@ -65,16 +65,11 @@ class ConceptVocabulary:
 def choose_concepts(
     captions: Iterable[Tagged], size: int, *, source: Source
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """The most frequent concepts of tagged captions, 7 : 2 : 1.
+    """The g most frequent concepts of captions tagged by `source`, 7 : 2 : 1; fewer, with a warning, where a kind has too few.
 
     A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
     ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical. InputError:
     fewer than two concepts.
-
-    Args:
-        captions: each a sequence of (word, Penn Treebank tag).
-        size: g; fewer, with a warning, where a kind has too few.
-        source: the tagger.
     """
     texts = [list(caption) for caption in captions]
     kinds, forms = _count([[word for word, _ in text] for text in texts], _forms(_majority(texts)))
@@ -104,14 +99,9 @@ def listed_concepts(
     tokens: Mapping[str, Sequence[str]],
     captions: Sequence[Sequence[str]],
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """Concepts from a hand-written list; other forms of a listed word in the captions belong to it too. Returns the
-    concepts, and a warning about those in no caption.
-
-    Args:
-        words: the words of each kind, in the order of their numbers.
-        tokens: every listed word as the words of a caption ("t-shirt" as "t", "shirt").
-        captions: the words of every caption.
-    """
+    """Concepts from a hand-written list, numbered in its order; other forms of a listed word in the captions belong to it
+    too. `tokens`: every listed word as the words of a caption ("t-shirt" as "t", "shirt"). Returns the concepts, and a
+    warning about those in no caption."""
     phrase = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
     seen = Counter(word for caption in captions for word in caption)
     owner: dict[str, tuple[str, Kind]] = {}

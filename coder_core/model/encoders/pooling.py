@@ -229,12 +229,8 @@ def _fill_padded(features: Tensor, lengths: Tensor, value: float) -> Tensor:
 class PVSEPooling(nn.Module):
     """K embeddings of a sample: what K attention heads select of its local features, as residuals of the pooled vector.
 
-    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)).
-
-    Args:
-        pooling: (B, L, D), (B,) -> (B, D), the vector all heads add to.
-        dimension: D.
-        count: K.
+    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)), `pooled` by any
+    `pooling` (B, L, D), (B,) -> (B, D).
     """
 
     def __init__(self, pooling: nn.Module, dimension: int, count: int) -> None:

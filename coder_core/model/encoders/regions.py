@@ -41,12 +41,10 @@ class RegionBatchNorm(nn.BatchNorm1d):
 
 
 class RegionEncoder(nn.Module):
-    """(B, R, F) region features -> (B, R, D).
+    """(B, R, F) region features -> (B, R, D), by a linear layer and an MLP, unless that has 0 layers, with D / 2 hidden units.
 
-    Args:
-        layers: of the MLP; 0 leaves the linear layer alone. Hidden layers have D / 2 units and batch normalisation.
-        dropout: on the input features; `one_mask` leaves out the same features of all regions of an image.
-        rms: divide every region's features by their root mean square first; a region of zeros stays zero.
+    `dropout` is on the input features; `one_mask` leaves out the same ones of all regions of an image. `rms` divides every
+    region's features by their root mean square first; a region of zeros stays zero.
     """
 
     def __init__(

@@ -16,16 +16,13 @@ METHODS = ("get_image_features", "get_text_features")
 
 
 class Towers(Protocol):
-    """A picture encoder and a text encoder with one space.
+    """A picture encoder and a text encoder with one space."""
 
-    Attributes:
-        about: description stored with a run, to find the same towers again: kind, model or tower, fingerprint …
-        device: where they compute.
-        prepare: what the picture tower reads of one upright RGB picture; called in worker processes.
-    """
-
-    about: dict[str, Any]
-    device: torch.device
+    about: dict[
+        str, Any
+    ]  # stored with a run, to find the same towers again: kind, model or tower, fingerprint …
+    device: torch.device  # where they compute
+    # what the picture tower reads of one upright RGB picture; called in worker processes
     prepare: Callable[[Image], Any]
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
@@ -36,14 +33,11 @@ class Towers(Protocol):
 
 
 class DualEncoder:
-    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. InputError: as
-    for `load_pretrained`, or the model is not a dual encoder.
+    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. Arguments and errors
+    as for `load_pretrained`, and an InputError where the model is not a dual encoder.
 
-    Args:
-        name, revision, expected, where: as for `load_pretrained`.
-        device: where it computes.
-        prompt: of the texts; {} is the caption.
-        precision: of a GPU's products: "bfloat16" (autocast) or "float32"; the CPU computes in float32.
+    `prompt`: of the texts; {} is the caption. `precision`: of a GPU's products, "bfloat16" (autocast) or "float32"; the CPU
+    computes in float32.
     """
 
     def __init__(

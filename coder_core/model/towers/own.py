@@ -61,17 +61,11 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
 
 
 class OwnTowers:
-    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code. InputError: as for
-    `load_own`, or a method is missing.
+    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code; arguments and errors as for
+    `load_own` and `DualEncoder`. InputError: a method is missing, `encode_texts` only where `texts` are needed.
 
-    Args:
-        name, expected: as for `load_own`.
-        prompt: of the texts; {} is the caption.
-        texts: they need `encode_texts`.
-
-    Attributes:
-        grid: (rows, columns) of the local features where the user gives it, or None.
-        view: part of a picture of this width and height that the picture tower sees.
+    `grid` is (rows, columns) of the local features where the user gives it, or None; `view` is the part of a picture of
+    this width and height that the picture tower sees.
     """
 
     def __init__(

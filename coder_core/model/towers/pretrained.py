@@ -30,10 +30,8 @@ ELSEWHERE = (
     "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
 )
 MOST_LAYERS = 1_000  # a model of 300,000 is built for minutes
-ATTENTION = (
-    "eager",
-    "sdpa",
-)  # implementations inside transformers; another name is fetched as a kernel and run
+# implementations inside transformers; another name is fetched as a kernel and run
+ATTENTION = ("eager", "sdpa")
 LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
@@ -92,10 +90,8 @@ class Tokeniser:
     def check(self, largest: int) -> None:
         """Refuse (InputError) an id that the model has no embedding for."""
         if 0 < self.known <= largest:
-            expected, fix = (
-                f"ids below the model's {self.known}",
-                "take tokenizer and model from the same place",
-            )
+            expected = f"ids below the model's {self.known}"
+            fix = "take tokenizer and model from the same place"
             raise InputError.at(self.where, f"its tokenizer gives the id {largest}", expected, fix)
 
     def cased(self, texts: Sequence[str]) -> list[str]:
@@ -156,13 +152,10 @@ def load_pretrained(
     """Load a model of transformers. InputError: not on this machine, unsafe, incomplete, or not the expected one.
 
     Args:
-        name: a folder, or the name of a downloaded model.
+        name: a folder, or the name of a downloaded model; its `revision` is a branch, tag or commit.
         where: who names the model, for messages; "" is the command line.
-        revision: of a name: a branch, tag or commit.
-        expected: fingerprint that the model must have; any when "".
-        fix: advice where it has another.
-        methods: of a dual encoder, which the model must have.
-        pictures: it must have settings of pictures.
+        expected: fingerprint that the model must have; any when "". `fix` is the advice where it has another.
+        methods, pictures: the model must have these methods (of a dual encoder), and settings of pictures.
         unread: beginning of the names of weights that may be missing, because nothing reads them.
     """
     where = where or f"--model {name}"
@@ -218,9 +211,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if status and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(plain_fault(file, status.st_mode))
         if status and any(map(file.match, FILES[1:])) and status.st_size > DOCUMENT:
-            raise InputError.at(
-                file, f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}", "download it again"
-            )
+            problem, expected = f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}"
+            raise InputError.at(file, problem, expected, "download it again")
     settings = _read_json(folder / "config.json")
     _check_settings(settings, folder / "config.json")
     for file in sorted(folder.glob("*config.json")):

@@ -41,14 +41,9 @@ def boxes(view: View, rows: int, columns: int) -> np.ndarray:
 
 
 class RegionTower:
-    """Pictures -> a grid of features. InputError: the tower gives no grid, or a smaller one.
-
-    Args:
-        about: description stored with the features, to find the same tower again.
-        prepare, view: of one upright RGB picture, and of its width and height; called in worker processes.
-        features: prepared pictures -> (B, rows, columns, F).
-        grid: cells a side to pool to; 0 keeps all.
-    """
+    """Pictures -> a grid of features, pooled to `grid` cells a side; 0 keeps all. `features`: prepared pictures -> (B, rows,
+    columns, F). `about` is stored with the features, to find the same tower again. `prepare` and `view` are called in
+    worker processes. InputError: the tower gives no grid, or a smaller one."""
 
     def __init__(
         self,
@@ -117,12 +112,7 @@ def transformers_regions(
     where: str = "",
 ) -> RegionTower:
     """The picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2, ResNet
-    …). InputError: as for `DualEncoder`, or the model gives no grid.
-
-    Args:
-        name, revision, device, precision, expected, where: as for `DualEncoder`.
-        grid: as for `RegionTower`.
-    """
+    …). Arguments and errors as for `DualEncoder` and `RegionTower`."""
     fix = "restore the model the features were made with"
     loaded = load_pretrained(name, where=where, revision=revision, expected=expected, fix=fix)
     target, prepare = torch.device(device), loaded.preparation

@@ -20,16 +20,9 @@ ADAPTER = ".lora_"  # in the names of an adapter's weights
 
 
 class TunedTower(nn.Module):
-    """A tower and the layer on top: (B, …) inputs, (B,) lengths -> (B, L, D). InputError: adapters are asked for and
-    the tower has no linear layer.
-
-    Args:
-        tower: inputs, lengths -> (B, L, F); changed in place. `structure_of` gives a copy that may be changed.
-        linear: F -> D, or the identity.
-        tuning: how the tower is trained.
-        config: rank, α and dropout of its adapters, with "lora".
-        where: who names the tower, for messages.
-    """
+    """A tower, inputs, (B,) lengths -> (B, L, F), which is changed in place (`structure_of` gives a copy that may be), and
+    the layer on top, F -> D, or the identity. `config` has rank, α and dropout of adapters; `where` is for messages.
+    InputError: adapters are asked for and the tower has no linear layer."""
 
     def __init__(
         self,
