@@ -70,13 +70,8 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 
 
 def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]:
-    """Warnings about damaged lines, which `read_history` leaves out, by their numbers, and about lost ones.
-
-    Args:
-        path: the run's `history.jsonl`.
-        step: the run's last; every tenth has a line.
-        epochs: that the run has finished; each has a line.
-    """
+    """Warnings about damaged lines, which `read_history` leaves out, by their numbers, and about lost ones: each of the run's
+    finished `epochs` has a line, and every tenth step up to its last."""
     events, faults = _read(Path(path))
     numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
     missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})

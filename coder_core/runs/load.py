@@ -111,13 +111,8 @@ class LoadedModel:
         return self.towers.image
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """(k, n) float32 scores of free texts with the images of an analysis, of a model that scores pair by pair.
-
-        Args:
-            captions: k free texts.
-            parts: (n, L, D) image_parts of the analysis.
-            lengths: (n,) image_part_lengths.
-        """
+        """(k, n) float32 scores of k free texts with the images of an analysis, of a model that scores pair by pair; `parts`
+        and `lengths` are its image_parts (n, L, D) and image_part_lengths (n,)."""
         tokens = self.reader.encode(list(captions))
         return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
 
@@ -212,12 +207,7 @@ def check_size(
     towers: RunTowers | None = None,
 ) -> Callable[..., Coder]:
     """Compare a save's weights with the model of a configuration before memory is taken for what it requests. Returns
-    `build_model` with all of this, for random weights.
-
-    Args:
-        config: of the run. save: of its model. feature_size, words, concepts, towers: as for `build_model`.
-        download: what this machine lacks of BERT.
-    """
+    `build_model` with all of these arguments, for random weights."""
     sizes: dict[str, Any] = {"feature_size": feature_size, "words": words, "concepts": concepts}
     build = partial(build_model, config.model, pretrained=False, download=download, towers=towers, **sizes)
     with shapes_only():

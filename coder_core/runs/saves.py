@@ -22,13 +22,8 @@ PROTOTYPES = "prototypes"
 
 
 class Save(sealed.SealedFolder):
-    """One verified save.
-
-    Attributes:
-        name: in its store, for example the step.
-        fingerprint: 12 hex digits that change with any byte of the save.
-        skipped: why newer saves of the same store were passed over.
-    """
+    """One verified save: its name in its store, the step; a fingerprint of 12 hex digits that change with any byte of it; and
+    why newer saves of the store were skipped."""
 
     def __init__(self, path: Path, skipped: list[Fault] | None = None) -> None:
         """Verify every file. InputError: a file is missing, cut or damaged (all of them named), or a newer version
@@ -72,24 +67,18 @@ class SaveStore:
     def write(
         self, name: str, tensors: Mapping[str, Mapping[str, Tensor]], documents: Mapping[str, Any]
     ) -> Path:
-        """Write one save, then prune.
+        """Write the save of a step, file stem → named tensors or anything JSON can hold, then prune.
 
         A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
         before them), go. Folders that no step names are left alone. atomic.WriteError: disk full, folder not writable,
         or the run was moved; earlier saves are intact.
-
-        Args:
-            name: the step.
-            tensors: file stem → named tensors of any shape, dtype and device.
-            documents: file stem → anything JSON can hold.
         """
         if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
         if not self.folder.parent.is_dir():
             fix = "put it back, and continue it with --resume: what was saved moved with it"
-            raise atomic.WriteError.at(
-                self.folder.parent, "has been moved or removed while it was trained", fix=fix
-            )
+            fact = "has been moved or removed while it was trained"
+            raise atomic.WriteError.at(self.folder.parent, fact, fix=fix)
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)

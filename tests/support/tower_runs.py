@@ -42,14 +42,8 @@ def write_pictures_of_any_shape(folder):
 
 
 def tower_config(folder, name="tuned", *, model="clip", **values):
-    """Both towers of a dual encoder in full, in their own space.
-
-    Args:
-        folder: from `write_towers_and_data`.
-        name: of the run.
-        model: "clip" or "siglip", or "naflex" of `write_pictures_of_any_shape`, whose pictures it reads.
-        values: settings of any section.
-    """
+    """Both towers of a dual encoder in full, in their own space: "clip" or "siglip" in a folder of `write_towers_and_data`,
+    or "naflex" of `write_pictures_of_any_shape`, whose pictures it reads."""
     tower, data = str(folder / model), str(folder / ("shapes" if model == "naflex" else "data"))
     settings = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
     settings |= dict.fromkeys(("image_tuning", "text_tuning"), "full")

@@ -26,12 +26,9 @@ _NAMES: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": l
 def concept_tables(
     embeddings: SplitEmbeddings, concepts: Concepts, graph: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and documents of a split under a model with a concept branch, whose `graph` is Â (g, g).
-
-    Returns:
-        The arrays `concept_…` of `tables.TABLES`: attention in full, or, above 256 MiB, the 32 strongest concepts of
-        every sample, the strongest first. The document `concepts`: words, kinds, counts, forms, source.
-    """
+    """Arrays and documents of a split under a model with a concept branch, whose `graph` is Â (g, g): the arrays `concept_…`
+    of `tables.TABLES`, of attention above 256 MiB only the 32 strongest concepts of every sample, the strongest first;
+    and the document `concepts`."""
     assert embeddings.second is not None
     assert embeddings.image_attention is not None
     assert embeddings.text_attention is not None

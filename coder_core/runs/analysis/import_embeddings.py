@@ -28,13 +28,8 @@ SAMPLES = "samples"  # document with the arguments of `write_analysis` besides a
 
 
 def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
-    """The folder an imported run has or will get. InputError: an impossible name of run or split, a folder that cannot
-    be written, a run of that name that was not imported, or a split that it has already.
-
-    Args:
-        root: folder of the runs. name: of the run. split: the name of the analysis.
-        overwrite: allow a split that was imported before.
-    """
+    """The folder an imported run has or will get in `root`. InputError: an impossible name of run or split, a folder that
+    cannot be written, a run of that name that was not imported, or, unless it may be overwritten, a split of its own."""
     stop_on_errors(name_faults(name))
     folder = Path(root) / name
     folder_of_split = tables.split_folder(folder, split)
@@ -62,18 +57,12 @@ def import_run(
     towers: Mapping[str, Any] | None = None,
     most_pairs: int | None = None,
 ) -> tuple[Path, Metrics]:
-    """Rank the embeddings both ways and write them as a split of the run `root/name`, in one step. InputError: as
-    `import_folder`; another width or other towers than the run's other splits have; disk full or read-only (nothing is
-    left behind then).
+    """Rank the embeddings both ways and write them as a split of a new run `root/name`, or of an imported one, whose other
+    splits are not touched, in one step. InputError: as `import_folder`; another width or other towers than the run's
+    other splits have; disk full or read-only (nothing is left behind then).
 
-    Args:
-        embeddings: checked embeddings.
-        root: folder of the runs; made when missing.
-        name: of a new run, or of an imported one that gets another split; its other splits are not touched.
-        split: the name of the analysis.
-        overwrite: replace a split of that name.
-        towers: description of the towers that made them, where they can be loaded again.
-        most_pairs: n · m beyond which the split waits for `rank_imported` and has no metrics; None ranks any.
+    `towers`: description of those that made them, where they can be loaded again. `most_pairs`: n · m beyond which the
+    split waits for `rank_imported` and has no metrics; None ranks any.
     """
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()

@@ -35,11 +35,7 @@ class Analysis(sealed.SealedFolder):
     """One split of one run; arrays are read-only, large ones mapped from a copy.
 
     Attributes:
-        path: the folder.
-        manifest: its manifest.
-        kind: what made the embeddings.
-        split: its name.
-        fingerprint: of the save the embeddings come from.
+        kind, fingerprint: what made the embeddings, and of the save they come from.
         metrics: the dictionary of `retrieval_metrics`.
         arrays: the names of the tables.
         n_images, n_texts: n and m.

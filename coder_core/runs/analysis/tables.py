@@ -46,15 +46,8 @@ def check_tables(
     place: str,
     sizes: Mapping[str, int] | None = None,
 ) -> None:
-    """Compare arrays with `TABLES` and with one another. InputError: names the first array that is missing, or has
-    another shape or dtype.
-
-    Args:
-        arrays: name → array; names that `TABLES` lacks are passed over.
-        required: names that have to be there.
-        place: the folder, for messages.
-        sizes: letter → size, where they are known.
-    """
+    """Compare arrays with `TABLES`, where it has them, and with one another. `place`: the folder. `sizes`: letter → size,
+    where they are known. InputError: names the first array that is required and missing, or has another shape or dtype."""
     bound = {str(number): number for number in range(4)} | dict(sizes or {})
     for name, (shape, dtype) in TABLES.items():
         file, letters = f"{place}/{name}.npy", shape.split()

@@ -37,21 +37,14 @@ def weight_settings(weighting: WeightingConfig) -> dict[str, Any]:
 def weight_tables(
     folder: Path, config: Config, known: Encoded, split: Split, progress: Progress = silent
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Sample weights of a split; empty for a run without weights. InputError: the text space is damaged or gone.
+    """Sample weights of a split; empty for a run without weights. `known`: its embeddings, or its scores with the means of
+    what they compare. `progress`: of the search for neighbours. InputError: the text space is damaged or gone.
 
-    Args:
-        folder: of the run, which holds its text space.
-        config: of the run.
-        known: the split's embeddings, or its scores with the means of what they compare.
-        split: the data.
-        progress: of the search for neighbours.
-
-    Returns:
-        Arrays: `sample_weight` (m,) float32, mean 1: of complementary samples as if the split were one batch, of HAL,
-        MITHUN and AMRANI in random batches of the training's size, because they depend on the batch. Of complementary
-        samples also `weight_diversity` and `weight_discrepancy` (m, 2) float32, DIV and DIS of image and caption: Γ
-        times the raw score (Γ = −1 for a run with 0), all N² neighbours of neighbours counted. Documents:
-        `weighting`, with mean and standard deviation of the raw scores, Γ left out, as in the paper's table 1.
+    Arrays: `sample_weight` (m,) float32, mean 1: of complementary samples as if the split were one batch, of HAL, MITHUN
+    and AMRANI in random batches of the training's size, because they depend on the batch. Of complementary samples also
+    `weight_diversity` and `weight_discrepancy` (m, 2) float32, DIV and DIS of image and caption: Γ times the raw score
+    (Γ = −1 for a run with 0), all N² neighbours of neighbours counted. Documents: `weighting`, with mean and standard
+    deviation of the raw scores, Γ left out, as in the paper's table 1.
     """
     weighting, batch_size = config.weighting, config.training.batch_size
     kind, scale = weighting.sample_weights, weighting.weight_scale

@@ -28,25 +28,18 @@ def write_analysis(
     source: str = "",
     **arrays: np.ndarray,
 ) -> Path:
-    """Write the analysis of one split; an earlier one is replaced in one step.
+    """Write the analysis of one split; an earlier one is replaced in one step. ValueError: shapes that do not fit together,
+    or an impossible name. InputError: the run holds a link, a pipe or a device. WriteError: disk full or read-only; an
+    earlier analysis is untouched.
 
     Args:
-        run_folder: the run.
-        split: lower-case letters, digits, ".", "_", "-"; the first a letter or digit.
-        captions: m strings.
-        image_names: n picture paths relative to `picture_folder`, or ids.
-        picture_folder: of the pictures, "" when unknown.
+        image_names: n picture paths relative to `picture_folder` ("" when unknown), or ids.
         packed: of pictures in tar or parquet files: `note_packed`, with the array picture_positions.
         documents: name → JSON value; becomes `<name>.json`.
         metrics: the dictionary of `retrieval_metrics`.
         beta: share of the embeddings in the ranked score; the rest is the concept branch's. None without one.
         fingerprint, kind, source: the save the embeddings come from, "coder" or an importer's name, and the data set.
         arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
-
-    Raises:
-        ValueError: shapes that do not fit together, or an impossible name.
-        InputError: the run holds a link, a pipe or a device.
-        WriteError: disk full or read-only; an earlier analysis is untouched.
     """
     folder = tables.split_folder(run_folder, split)
     check_plain(Path(run_folder))

@@ -51,14 +51,10 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
 def correct_hubs(
     run: Path, split: str, chosen_on: str, sources_of: Callable[[str], tuple[Sequence[Source], np.ndarray]]
 ) -> tuple[HubCorrection, list[Source]]:
-    """Correct the scores of a split, rank them and store the ranks. Returns the ranks, and the corrected scores.
-    InputError: the run scores pair by pair, so that train queries would have to be scored with every candidate.
-
-    Args:
-        run: its folder, with an analysis of the split.
-        split: to correct. chosen_on: the split that k and α are chosen on, the same one or another.
-        sources_of: the scores of a split, and (m,) the image of every caption, by the name of the split.
-    """
+    """Correct the scores of a split that the run has an analysis of, with k and α chosen on the same one or another, rank
+    them and store the ranks. Returns the ranks, and the corrected scores. `sources_of`: the scores of a split, and (m,)
+    the image of every caption, by its name. InputError: the run scores pair by pair, so that train queries would have to
+    be scored with every candidate."""
     from coder_core.evaluation.graded import label_metrics
     from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
     from coder_core.evaluation.ranking import rank
