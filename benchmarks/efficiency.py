@@ -7,22 +7,23 @@ processor time, medians over the rounds. The paper counts thousand pairs per sec
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 import torch
 import tyro
+from rich.table import Table
 from torch import Tensor
 
 from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import MISSING_RUN, check_folder
 from coder_core.console.runner import command
-from coder_core.console.tables import Column, FittingTable
 from coder_core.data.batches import text_chunks
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.model.encode import evaluating
@@ -31,6 +32,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel, load_model
 
 BEST = 10
+DIGITS = 1, 0, 0, 3, 3, 2  # after the point, of the numbers in the printed table
 
 
 @dataclass(frozen=True)
@@ -112,22 +114,12 @@ class Searched:
         return Answers(best, encoded - start, time.process_time() - encoded)
 
 
-@dataclass(frozen=True)
-class Efficiency:
-    """Figures of one run: queries and thousand pairs per second, milliseconds per query, time ÷ the first run's."""
+def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFrame:
+    """Ask every run the same captions, round by round; the first round warms up.
 
-    run: str
-    scored: str
-    rsum: float
-    queries: float
-    pairs: float
-    encoding: float
-    scoring: float
-    slower: float
-
-
-def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Efficiency]:
-    """Ask every run the same captions, round by round; the first round warms up."""
+    Returns:
+        A row per run: queries and thousand pairs per second, milliseconds per query, time ÷ the first run's.
+    """
     taken: list[list[Answers]] = [[] for _ in runs]
     random = np.random.default_rng(0)
     for turn in range(rounds + 1):
@@ -137,29 +129,26 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> list[Effi
             if turn > 0:
                 answers.append(answer)
     parts = np.array([[(answer.encoding, answer.scoring) for answer in answers] for answers in taken])
-    whole = parts.sum(2)
-    rows = []
-    for run, both, seconds in zip(runs, parts, whole, strict=True):
-        per_second = queries / float(np.median(seconds))
-        encoding, scoring = (1e3 * np.median(both, axis=0) / queries).tolist()
-        pairs, slower = per_second * len(run.images) / 1_000, float(np.median(seconds / whole[0]))
-        rows.append(Efficiency(run.name, run.scored, run.rsum, per_second, pairs, encoding, scoring, slower))
-    return rows
+    seconds, milliseconds = parts.sum(2), 1e3 * np.median(parts, axis=1) / queries
+    table = pd.DataFrame(
+        [(run.name, run.scored, run.rsum) for run in runs], columns=["run", "scored", "rsum"]
+    )
+    table["queries"] = queries / np.median(seconds, axis=1)
+    table["pairs"] = table["queries"] * len(runs[0].images) / 1_000
+    table[["encoding", "scoring"]] = milliseconds
+    return table.assign(slower=np.median(seconds / seconds[0], axis=1))
 
 
-def figure(rows: Sequence[Efficiency], split: str, images: int) -> go.Figure:
+def figure(table: pd.DataFrame, split: str, images: int) -> go.Figure:
     """R@sum against queries per second, on a logarithmic axis."""
-    picture = go.Figure(layout={"template": "plotly_white", "title": "Recall against speed", "height": 560})
-    for row in rows:
-        hover = f"R@sum {row.rsum:.1f}<br>{row.queries:,.0f} queries a second<br>"
-        hover += f"{row.pairs:,.0f} thousand pairs a second<br>{row.slower:.2f} times the first run's time"
-        style = {"mode": "markers", "marker": {"size": 13}, "name": f"{row.run}: {row.scored}"}
-        picture.add_scatter(x=[row.queries], y=[row.rsum], hovertemplate=hover, **style)
-    title = f"queries a second (captions asking for {images:,} images)"
-    picture.update_xaxes(type="log", title=title, dtick="D2", tickformat=",d")
-    picture.update_yaxes(title=f"R@sum on {split}")
-    picture.update_layout(font={"size": 14}, showlegend=True, legend={"orientation": "h", "y": -0.2})
-    return picture
+    asked = f"queries a second (captions asking for {images:,} images)"
+    axes, names = {"queries": asked, "rsum": f"R@sum on {split}"}, table["run"] + ": " + table["scored"]
+    options = {"log_x": True, "hover_data": ["pairs", "slower"], "template": "plotly_white", "height": 560}
+    picture = px.scatter(
+        table, "queries", "rsum", names, title="Recall against speed", labels=axes, **options
+    )
+    picture.update_traces(marker_size=13)
+    return picture.update_layout(font_size=14, legend={"orientation": "h", "y": -0.2, "title": ""})
 
 
 @command
@@ -177,22 +166,19 @@ def main(arguments: list[str]) -> int:
             problem = f"was evaluated on other captions than {runs[0].name}"
             raise InputError.at(run.name, problem, "the same data")
     queries = min(parsed.queries, len(runs[0].captions))
-    rows = measure(runs, queries=queries, rounds=parsed.rounds)
+    table = measure(runs, queries=queries, rounds=parsed.rounds)
     images, console = len(runs[0].images), open_console()
-    title = f"{queries} captions at a time against {images:,} images"
-    title += f", {parsed.threads} threads, {parsed.split}"
-    columns = [Column("run", text=True), Column("scored by", text=True), Column("R@sum"), Column("queries/s")]
-    columns += [Column("thousand\npairs/s"), Column("ms to\nencode", dropped=1)]
-    columns += [Column("ms to\nscore", dropped=1), Column(f"time ÷\n{runs[0].name}")]
-    table = FittingTable(title, columns)
-    for row in rows:
-        speeds = f"{row.queries:,.0f}", f"{row.pairs:,.0f}", f"{row.encoding:.3f}", f"{row.scoring:.3f}"
-        table.add_row(row.run, row.scored, f"{row.rsum:.1f}", *speeds, f"{row.slower:.2f}")
-    console.print(table)
+    title = f"{queries} captions of {parsed.split} at a time, {images:,} images, {parsed.threads} threads"
+    headings = "run", "scored by", "R@sum", "queries/s", "thousand pairs/s", "ms to encode", "ms to score"
+    shown = Table(*headings, f"time ÷ {runs[0].name}", title=title)
+    for row in table.itertuples(index=False):
+        figures = (f"{value:,.{digits}f}" for value, digits in zip(row[2:], DIGITS, strict=True))
+        shown.add_row(*row[:2], *figures)
+    console.print(shown)
     parsed.out.mkdir(parents=True, exist_ok=True)
     page, numbers = parsed.out / "efficiency.html", parsed.out / "efficiency.csv"
-    figure(rows, parsed.split, images).write_html(page, include_plotlyjs=True)
-    pd.DataFrame([asdict(row) for row in rows]).to_csv(numbers, index=False)
+    figure(table, parsed.split, images).write_html(page, include_plotlyjs=True)
+    table.to_csv(numbers, index=False)
     say(console, f"written: {page}, {numbers}")
     return 0
 
