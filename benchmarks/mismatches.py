@@ -101,10 +101,8 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
     pairs like a random one and of the doubtful ones."""
     whole = run.compared(SPLIT)
     owner = whole.owner
-    vectors = caption_vectors(run.captions(SPLIT))
-    spaces = [
-        space for space in (None if whole.scores is not None else whole.texts, vectors) if space is not None
-    ]
+    texts = None if whole.scores is not None else whole.texts
+    spaces = [space for space in (texts, caption_vectors(run.captions(SPLIT))) if space is not None]
     rows = []
     for seed in range(SEEDS):
         moved = np.random.default_rng(seed).choice(len(owner), int(SHARE * len(owner)), replace=False)
@@ -112,7 +110,7 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
         images[moved] = np.roll(owner[moved], 1)
         wrong = images != owner
         part = replace(whole, owner=images)
-        scores_of_pairs, random = suspicion(part, list(spaces))
+        scores_of_pairs, random = suspicion(part, spaces)
         similarity = part.sides("text").pairs(np.arange(len(images)), images)
         better = 100 * np.searchsorted(np.sort(random), scores_of_pairs) / len(random)
         values = [*detection(wrong, -similarity), *detection(wrong, scores_of_pairs)]
