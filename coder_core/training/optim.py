@@ -1,5 +1,6 @@
 """The optimizer: parameter groups, learning rate as a function of the step, clipping, its state as flat tensors."""
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -20,6 +21,16 @@ DECAY_FACTOR = 0.1
 BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
 """Parts of the names of pretrained weights."""
 SCALE = "scale."  # prefix of the names of the logits' scale and bias
+
+
+class EagerAdamW(torch.optim.AdamW):
+    """AdamW without the wrappers that hide it from torch.compile, whose import takes two seconds; it is not compiled."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    add_param_group, zero_grad, state_dict, load_state_dict = (
+        inspect.unwrap(getattr(torch.optim.AdamW, name))
+        for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    )
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
@@ -59,7 +70,7 @@ def make_optimizer(
     if not used:
         raise InputError(NOTHING_TRAINS)
     lr, decay, fused = config.learning_rate, config.weight_decay, device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(used, lr=lr, weight_decay=decay, fused=fused)
+    return EagerAdamW(used, lr=lr, weight_decay=decay, fused=fused)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -53,6 +53,20 @@ def test_the_rate_of_every_step(values, expected):
     assert rates == pytest.approx(expected)
 
 
+def test_steps_are_those_of_the_optimizer_that_may_be_compiled():
+    gradients = [torch.randn(3, 2, generator=torch.Generator().manual_seed(step)) for step in range(5)]
+    trained = []
+    for kind in (optim.EagerAdamW, torch.optim.AdamW):
+        parameter = nn.Parameter(torch.ones(3, 2))
+        optimizer = kind([parameter], lr=0.1, weight_decay=0.1, fused=True)
+        for gradient in gradients:
+            optimizer.zero_grad()
+            (parameter * gradient).sum().backward()
+            optimizer.step()
+        trained.append((parameter, optimizer.state_dict()["state"][0]["exp_avg_sq"]))
+    assert all(torch.equal(*pair) for pair in zip(*trained, strict=True))
+
+
 @pytest.fixture
 def bert(tmp_path):
     folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
