@@ -21,7 +21,7 @@ from app.training import data_sets, starting
 from coder_core.api import data_quality
 from coder_core.api import reviews as api
 from coder_core.api.report import gather, render
-from coder_core.api.retrieval import JUDGED, LABELLED, Judgements, OtherSplitError
+from coder_core.api.retrieval import Judgements, OtherSplitError
 from coder_core.api.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review, ReviewedSplit, Reviews, agreement
 
 State = tuple[int, ...]

@@ -32,9 +32,11 @@ from coder_core.data.reviews import (
     read_reviews,
 )
 from coder_core.evaluation.bootstrap import RANKS, Hits, differences
+from coder_core.evaluation.graded import listed_ndcg
 from coder_core.runs.analysis.reviewed import reviewed_positives
 
 QUEUE = 50  # pairs of a queue
+MEASURES = (*map(str, RANKS), "mrr", "ndcg10")
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def verdicts_on(split: CaptionedSplit, reviews: Reviews) -> int:
 def reviewed_recall(
     run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews, within: Array | None = None
 ) -> pd.DataFrame:
-    """R@1, 5 and 10 by the labels and by the reviewed labels, from the ten best results of every query.
+    """R@1, 5 and 10, MRR@10 and nDCG@10 by the labels and by the reviewed labels, from the ten best results of every query.
 
     "all" queries, and those of which a label was judged wrong or another match was found ("changed").
 
@@ -109,9 +111,9 @@ def reviewed_recall(
         within: captions that count as queries, and with them their images; None for all.
 
     Returns:
-        One row a direction ("i2t", "t2i") and group: direction, queries, count, labels_1, labels_5, labels_10,
-        reviewed_1, reviewed_5, reviewed_10 in percent, and of the difference of the two the ends of its 95% interval,
-        low_1, high_1, … (`differences`). A query whose labels are all wrong is not counted in either.
+        One row a direction ("i2t", "t2i") and group: direction, queries, count, and in percent labels_1, labels_5,
+        labels_10, labels_mrr, labels_ndcg10, the same with reviewed_, and of the differences of the recalls the ends of
+        their 95% intervals, low_1, high_1, … (`differences`). A query whose labels are all wrong is not counted.
     """
     judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
@@ -126,15 +128,15 @@ def reviewed_recall(
         queries = np.stack([part[:, -1] for part in hits], 1)
         by_labels, corrected = (
             Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
-            for columns in (slice(0, len(RANKS)), slice(len(RANKS), -1))
+            for columns in (slice(len(RANKS)), slice(len(MEASURES), len(MEASURES) + len(RANKS)))
         )
         changes = differences(corrected, by_labels)
         for direction, (right, groups) in zip(DIRECTIONS, answers, strict=True):
             count = int(groups[group].sum())
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
-            means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(RANKS), np.nan)
-            for k, by_label, by_review in zip(RANKS, *np.split(means, 2), strict=True):
-                row |= {f"labels_{k}": by_label, f"reviewed_{k}": by_review}
+            means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(MEASURES), np.nan)
+            for name, by_label, by_review in zip(MEASURES, *np.split(means, 2), strict=True):
+                row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
             for k in RANKS:
                 change = changes[f"{direction}_r{k}"]
                 row |= {f"low_{k}": change.low, f"high_{k}": change.high}
@@ -145,20 +147,23 @@ def reviewed_recall(
 def _reviewed_answers(
     run: Run, split: str, direction: Direction, judged: JudgedSplit, owner: Array, counted: Array
 ) -> tuple[Array, dict[str, Array]]:
-    """(Q, 6) bool: right within the first 1, 5, 10 by the labels, then by the reviews; and (Q,) the queries of "all" and
-    of "changed" among those `counted`."""
+    """(Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) the queries of "all" and of "changed"
+    among those `counted`."""
     ranks, best = run.ranks(split)[direction], run.best(split, direction).astype(np.int64)
-    pairs, wrong = reviewed_positives(judged, owner), np.flatnonzero(judged.labels == "wrong-caption")
-    matched = judged.matches[:, 0]
+    labels, pairs = np.stack([np.arange(len(owner)), owner], 1), reviewed_positives(judged, owner)
+    affected = np.concatenate([labels[judged.labels == "wrong-caption"], judged.matches])
     if direction == "i2t":
-        pairs, wrong, matched = pairs[:, ::-1], owner[wrong], judged.matches[:, 1]
-    query = np.arange(len(ranks))
-    width = max(len(owner), run.count(split, "image"))
-    hits = np.isin(query[:, None] * width + best, pairs[:, 0] * width + pairs[:, 1])
+        labels, pairs, affected = labels[:, ::-1], pairs[:, ::-1], affected[:, ::-1]
+    query, width = np.arange(len(ranks)), max(len(owner), run.count(split, "image"))
+    values: list[Array] = []
+    for positives in (labels, pairs):
+        keys = np.unique(positives @ (width, 1))
+        hits = np.isin(query[:, None] * width + best, keys)
+        first = np.where(hits.any(1), hits.argmax(1), np.inf)
+        ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query)))
+        values += [*(first < k for k in RANKS), 1 / (first + 1), ndcg]
     asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
-    changed = np.isin(query, np.concatenate([wrong, matched]))
-    right = np.stack([ranks < k for k in RANKS] + [hits[:, :k].any(1) for k in RANKS], 1)
-    return right, {"all": asks, "changed": asks & changed}
+    return np.stack(values, 1), {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}
 
 
 def ambiguous_pairs(

@@ -179,9 +179,20 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.nd
     """
     owner, hits, of_text = np.asarray(image_of_text), ranks.image_hits, np.asarray(ranks.text_ranks)
     asking = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
-    discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
-    counts = np.bincount(owner, minlength=len(hits))[asking]
-    ideal = np.cumsum(discounts)[np.minimum(counts, len(discounts)) - 1]
-    of_image = np.stack([1 / (ranks.image_ranks[asking] + 1), hits[asking] @ discounts / ideal], 1)
+    ndcg = listed_ndcg(hits, np.bincount(owner, minlength=len(hits)))
+    of_image = np.stack([1 / (np.maximum(ranks.image_ranks, 0) + 1), ndcg], 1)[asking]
     found = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
     return {"i2t": (asking, of_image), "t2i": (owner, np.stack([1 / (of_text + 1), found], 1))}
+
+
+def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(Q,) nDCG@k of queries with positives of one grade.
+
+    >>> listed_ndcg(np.array([[0, 1, 0], [1, 1, 0]]), np.array([1, 2])).round(3).tolist()
+    [0.631, 1.0]
+
+    Args:
+        hits: (Q, k) which of the first k results are positives. counts: (Q,) positives of each query.
+    """
+    discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+    return np.asarray(hits @ discounts / np.cumsum(discounts)[np.minimum(counts, len(discounts)) - 1])

@@ -11,6 +11,7 @@ from coder_core.api import list_runs, open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, append_review, read_reviews
+from tests.reference.graded import metric
 from tests.support.run_folders import write_configured, write_run
 from tests.support.tiny_runs import changed
 
@@ -123,6 +124,11 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     changed, row = table.loc[("t2i", "changed")], table.loc[("t2i", "all")]
     assert changed["count"] == 1, "the caption judged wrong has no positive left"
     assert (changed["labels_1"], changed["reviewed_1"]) == (0.0, 100.0)
+    best, own = run.best("dev", "t2i")[missed].tolist(), int(run.image_of_text("dev")[missed])
+    for by, matches in (("labels", [own]), ("reviewed", [own, best[0]])):
+        for name, key in (("mrr", "mrr"), ("ndcg", "ndcg10")):
+            expected = 100 * metric(name, 10, best, dict.fromkeys(matches, 1))
+            assert changed[f"{by}_{key}"] == pytest.approx(expected)
     [recall] = opened(root, "reviews", reviewer="ben").rows("R@1 labels")
     assert len(recall) == 4
     assert float(recall[2]["R@1 reviewed"]) == pytest.approx(row["reviewed_1"], abs=0.05)

@@ -163,8 +163,7 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
     values = [judged.judged_values(run, split, judgements) for run in runs]
     table = judged.judged_recall([run.name for run in runs], values)
     table["direction"] = table["direction"].map(DIRECTIONS)
-    names = {name: name.replace("_", " R@") for name in (*judged.LABELLED, *judged.JUDGED)}
-    names |= {"map_at_r": "mAP@R", "r_precision": "R-Precision"}
+    names = {**judged.LABELLED, **judged.JUDGED, "map_at_r": "mAP@R", "r_precision": "R-Precision"}
     table = table[["direction", "run", "queries", *names]].round(1).rename(columns=names)
     return Section(f"By the judgements of {Path(judgements.source).name}", JUDGED, [("table", table)])
 

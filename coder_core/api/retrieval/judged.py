@@ -26,10 +26,12 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.bootstrap import RANKS
+from coder_core.evaluation.graded import label_values
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
-LABELLED, JUDGED = [f"labels_{k}" for k in RANKS], [f"judged_{k}" for k in RANKS]
+LABELLED, JUDGED = ({f"{by}_{k}": f"{by} R@{k}" for k in RANKS} for by in ("labels", "judged"))
+LABELLED |= {"labels_mrr": "labels MRR", "labels_ndcg10": "labels nDCG@10"}
 JUDGED_VALUES = ("map_at_r", "r_precision", *JUDGED)
 
 
@@ -64,8 +66,8 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
 
     Returns:
         One row a query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,
-        judged_1, judged_5, judged_10 (any positive among the first K) and labels_1, labels_5, labels_10 (a labelled
-        one). Among exactly equal scores positives come last.
+        judged_1, judged_5, judged_10 (any positive among the first K), labels_1, labels_5, labels_10 (a labelled
+        one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last.
     """
     from coder_core.evaluation.extended import extended_values
     from coder_core.evaluation.tiles import score_tiles
@@ -77,11 +79,13 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
     # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
     judged["t2i"][alone] = np.stack([ranks["t2i"][alone] < k for k in (1, 1, *RANKS)], 1)
-    tables = []
+    tables, by_labels = [], label_values(run.analysis(split), owner)
     for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
-        for name, k in zip(LABELLED, RANKS, strict=True):
-            table[name] = ((ranks[direction] >= 0) & (ranks[direction] < k)).astype(float)
+        asking, of_labels = ranks[direction] >= 0, np.zeros((len(table), len(LABELLED)))
+        within = [ranks[direction][asking] < k for k in RANKS]
+        of_labels[asking] = np.column_stack([*within, by_labels[direction][1]])
+        table[list(LABELLED)] = of_labels
         table.insert(0, "query", np.arange(len(table)))
         table.insert(0, "direction", direction)
         tables.append(table[~np.isnan(values[:, 0])])
