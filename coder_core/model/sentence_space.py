@@ -10,14 +10,7 @@ import torch
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.geometry.text_space import unit_rows
-from coder_core.model.towers.pretrained import (
-    Tokeniser,
-    check_folder,
-    load_model,
-    load_tokenizer,
-    longest_text,
-    text_settings,
-)
+from coder_core.model.towers.pretrained import Pretrained, check_folder, load_model
 
 SENTENCES_AT_ONCE = 64
 
@@ -37,20 +30,15 @@ class SentenceSpace:
         """(m, S) float32 unit rows. InputError: transformers cannot load the folder."""
         where = f"--text-space {self.folder}"
         model = load_model(self.folder, where, unread="pooler.")
-        tokenizer = load_tokenizer(self.folder, where)
-        longest, known = (
-            longest_text(model, tokenizer),
-            getattr(text_settings(model), "vocab_size", None) or 0,
-        )
-        check = Tokeniser(tokenizer, longest, known=known, where=where).check
-        options = {"padding": True, "truncation": True, "max_length": longest, "return_tensors": "pt"}
+        tokeniser = Pretrained(self.folder, where, {}, {}, model).tokeniser
+        options = {"padding": True, "truncation": True, "max_length": tokeniser.longest}
         order = np.argsort([len(caption) for caption in captions], kind="stable")
         means = []
         with torch.inference_mode():
             for start in range(0, len(order), SENTENCES_AT_ONCE):
                 rows = order[start : start + SENTENCES_AT_ONCE]
-                pieces = tokenizer([captions[row] for row in rows], **options)
-                check(int(pieces["input_ids"].max()))
+                pieces = tokeniser.tokenizer([captions[row] for row in rows], return_tensors="pt", **options)
+                tokeniser.check(int(pieces["input_ids"].max()))
                 states = model(**pieces).last_hidden_state.float()
                 mask = pieces["attention_mask"].unsqueeze(-1)
                 means.append(((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy())

@@ -129,8 +129,11 @@ class Pretrained:
         """Tokenizer; InputError where the folder has none."""
         tokenizer = load_tokenizer(self.folder, self.where)
         lower_case = self.padded_whole and type(tokenizer).__name__ in LOWER_CASED
-        known = getattr(text_settings(self.model), "vocab_size", None) or 0
-        return Tokeniser(tokenizer, longest_text(self.model, tokenizer), lower_case, known, self.where)
+        settings = getattr(self.model.config, "text_config", self.model.config)
+        limits = getattr(settings, "max_position_embeddings", None), tokenizer.model_max_length
+        sound = [limit for limit in limits if isinstance(limit, int) and 0 < limit < 1 << 20]
+        longest, known = min(sound, default=LONGEST_UNKNOWN), getattr(settings, "vocab_size", None) or 0
+        return Tokeniser(tokenizer, longest, lower_case, known, self.where)
 
     @property
     def padded_whole(self) -> bool:
@@ -330,15 +333,3 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def text_settings(model: Any) -> Any:
-    """The configuration of a model's text tower."""
-    return getattr(model.config, "text_config", model.config)
-
-
-def longest_text(model: Any, tokenizer: Any) -> int:
-    """Tokens a text tower reads of a text."""
-    positions = getattr(text_settings(model), "max_position_embeddings", None)
-    limits = [limit for limit in (positions, tokenizer.model_max_length) if isinstance(limit, int)]
-    return int(min([limit for limit in limits if 0 < limit < 1 << 20], default=LONGEST_UNKNOWN))
