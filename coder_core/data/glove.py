@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 2**20
 LARGEST = float(np.finfo(np.float32).max)
 ENOUGH_COVERAGE = 0.8
+HEADER = re.compile(rb"\d+ (\d+)")  # of word2vec: the number of words and of dimensions
 LINE = "a text line: the word, then its numbers, separated by single spaces"
 CONTEXT_POWER = 0.75  # Levy, Goldberg & Dagan 2015, context distribution smoothing
 WINDOW = 5  # most places between two words
@@ -57,8 +59,8 @@ def read_word_vectors(
     faults: list[Fault] = []
     width = repeated = 0
     for number, line in _lines(path, faults):
-        if number == 1 and _is_header(line):
-            width = int(line.split()[1])
+        if number == 1 and (header := HEADER.fullmatch(line)) and int(header[1]) > 1:
+            width = int(header[1])
             faults.append(Fault(f"{path} line 1", "a word2vec header, which was skipped", severity="note"))
             continue
         spaces = line.count(b" ")
@@ -98,12 +100,6 @@ def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
             yield number, line.rstrip(b" \r\n")
         if number == 0:
             raise InputError.at(path, "the file is empty", LINE, "download it again")
-
-
-def _is_header(line: bytes) -> bool:
-    """True for "400000 300", the number of words and of dimensions."""
-    parts = line.split(b" ")
-    return len(parts) == 2 and all(part.isdigit() for part in parts) and int(parts[1]) > 1
 
 
 def _parse(line: bytes, width: int, words: Container[bytes]) -> tuple[bytes, np.ndarray | None]:

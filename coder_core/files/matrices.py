@@ -11,8 +11,6 @@ from coder_core.console.faults import InputError
 from coder_core.files.arrays import read_header
 
 WRITE_AGAIN = "write it again; only numbers are read, never Python objects"
-
-
 BLOCK = 16_384  # rows in memory beside the matrix while it is read
 PIECE_BYTES = 2**20  # of a Parquet column read at a time
 Blocks = Iterator[tuple[int, np.ndarray]]  # the number of all rows, and some of them in order
@@ -121,7 +119,8 @@ def _read_npz(path: Path, name: str) -> Blocks:
             if fortran or len(sizes) != 1 or dtype.hasobject:
                 yield rows, content[member]
                 return
-            for count in _counts(rows):
+            for start in range(0, rows, BLOCK):
+                count = min(BLOCK, rows - start)
                 data = file.read(count * sizes[0] * dtype.itemsize)
                 yield rows, np.frombuffer(data, dtype).reshape(count, sizes[0])
 
@@ -176,9 +175,8 @@ def _read_lance(path: Path, name: str) -> Blocks:
     try:
         import lance
     except ImportError:
-        raise InputError.at(
-            path, "is a Lance folder, and the package is missing", fix="pip install pylance"
-        ) from None
+        problem = "is a Lance folder, and the package is missing"
+        raise InputError.at(path, problem, fix="pip install pylance") from None
     content = lance.dataset(str(path))
     column, rows = _one_of(path, name, list_columns(content.schema)), content.count_rows()
     for batch in content.to_batches(columns=[column], batch_size=BLOCK):
@@ -188,11 +186,6 @@ def _read_lance(path: Path, name: str) -> Blocks:
 def list_columns(schema: Any) -> list[str]:
     """Names of an Arrow schema's columns of lists."""
     return [field.name for field in schema if "list" in str(field.type)]
-
-
-def _counts(rows: int) -> Iterator[int]:
-    """Lengths of the blocks of so many rows."""
-    return (min(BLOCK, rows - start) for start in range(0, rows, BLOCK))
 
 
 READERS: Mapping[str, Callable[[Path, str], Blocks]] = {
