@@ -114,9 +114,8 @@ class TrainingBatches:
         count, size = self.split.n_texts, self.batch_size
         if count < size:
             expected = f"at most the {count} captions of {self.split.name}"
-            raise InputError.at(
-                "--batch-size", f"is {size}", expected, f"add --batch-size {max(1, count // 4)}"
-            )
+            fix = f"add --batch-size {max(1, count // 4)}"
+            raise InputError.at("--batch-size", f"is {size}", expected, fix)
         if size % self.parts:
             expected = f"a multiple of the {self.parts} processes"
             raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")

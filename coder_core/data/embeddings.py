@@ -178,15 +178,13 @@ def unit_array(
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
             rows[part] = values
-    errors: list[Fault] = []
+    errors, fix = list[Fault](), f"embed these {what} again"
     for bad, problem, expected in (
         (~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers"),
         (lengths == 0, "are zero in every number and have no direction", "a vector of some length"),
     ):
-        fix = f"embed these {what} again"
-        errors += count_cases(
-            where, f"rows {problem}", numbers[bad].tolist(), expected, fix, "error", FROM_ZERO
-        )
+        cases = numbers[bad].tolist()
+        errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"

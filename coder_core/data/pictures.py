@@ -15,14 +15,8 @@ FORMATS = ("JPEG", "PNG", "WEBP")
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 OTHER_ENDINGS = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic")
 ACCEPTED = "a whole JPEG, PNG or WEBP file of at most 50 megapixels (WEBP: 20)"
-MARKS = {
-    b"BM": "BMP",
-    b"GIF8": "GIF",
-    b"II*\0": "TIFF",
-    b"MM\0*": "TIFF",
-    b"ftypavif": "AVIF",
-    b"ftyphei": "HEIC",
-}
+MARKS = {b"BM": "BMP", b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+MARKS |= {b"ftypavif": "AVIF", b"ftyphei": "HEIC"}
 CONVERT = "convert them to JPEG, for example with ImageMagick: mogrify -format jpg FILES"
 MOST_PIXELS = 50_000_000
 MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel

@@ -4,6 +4,7 @@ Section 12 of docs/data.md has the format. Every line is written in one call und
 before the call returns: several processes may write at once, and a machine that stops loses nothing.
 """
 
+import codecs
 import fcntl
 import hashlib
 import json
@@ -25,13 +26,7 @@ import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, sync
-from coder_core.data.lines import (
-    BYTE_ORDER_MARK,
-    LONGEST_CAPTION_CHARACTERS,
-    holds_half_character,
-    plain_file,
-    shown,
-)
+from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, holds_half_character, plain_file, shown
 
 FILE = "reviews.jsonl"
 CLEANING = "coder_core.train --clean"  # the reviewer of what a program judged: every person outweighs it
@@ -232,7 +227,7 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
     errors: list[Fault] = []
     notes, documents, reviews = list(faults), [], []
     undone: set[str] = set()
-    for number, line in enumerate(content.removeprefix(BYTE_ORDER_MARK.encode()).split(b"\n"), 1):
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         if not (line := line.strip()):
             continue
         where = f"{file} line {number}"

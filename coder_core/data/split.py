@@ -152,10 +152,8 @@ def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]
     The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's where, size, times and
     inode, so that an unchanged file is read once.
     """
-    return {
-        "features": _features_checksum(split, progress),
-        "captions": captions_checksum(split.captions, split.image_of_text),
-    }
+    captions = captions_checksum(split.captions, split.image_of_text)
+    return {"features": _features_checksum(split, progress), "captions": captions}
 
 
 def _features_checksum(split: Split, progress: Progress) -> str:

@@ -63,9 +63,8 @@ class InteractionScorer(Scorer):
         return max(1, BLOCK // max(1, min(len(images), ROWS) * longest * images.shape[2]))
 
     def _all_images(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
-        run = (
-            partial(checkpoint, self._block, use_reentrant=False) if torch.is_grad_enabled() else self._block
-        )
+        recomputed = partial(checkpoint, self._block, use_reentrant=False)
+        run = recomputed if torch.is_grad_enabled() else self._block
         parts = zip(images.split(ROWS), padded.split(ROWS), strict=True)
         return torch.cat([run(*part, words, lengths) for part in parts])
 

@@ -4,14 +4,8 @@ import torch
 
 from coder_core.config.model import ModelConfig
 from coder_core.model.build import build_model
+from coder_core.model.encoders import pooling
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.pooling import (
-    TEMPERATURE,
-    GeneralisedPooling,
-    MaxPooling,
-    MeanPooling,
-    PVSEPooling,
-)
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.scoring import InteractionScorer, PVSEScorer
 from tests.support.tiny_bert import write_tiny_bert
@@ -28,9 +22,9 @@ def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
     assert isinstance(model.words, RecurrentWords)
     assert model.words.vectors.weight.shape == (50, 300)
     assert (model.words.gru.hidden_size, model.words.gru.bidirectional) == (1024, True)
-    for pooling in (model.image_pooling, model.text_pooling):
-        assert isinstance(pooling, GeneralisedPooling)
-        assert (pooling.code_size, TEMPERATURE) == (32, 0.1)
+    for part in (model.image_pooling, model.text_pooling):
+        assert isinstance(part, pooling.GeneralisedPooling)
+        assert (part.code_size, pooling.TEMPERATURE) == (32, 0.1)
     assert model.image_pooling is not model.text_pooling
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
     settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
@@ -54,13 +48,14 @@ def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
 
 
 def test_poolings_scorers_and_bert_by_name(tmp_path):
-    for name, kind in (("gpo", GeneralisedPooling), ("mean", MeanPooling), ("max", MaxPooling)):
+    kinds = {"gpo": pooling.GeneralisedPooling, "mean": pooling.MeanPooling, "max": pooling.MaxPooling}
+    for name, kind in kinds.items():
         model = built(dimension=8, image_pooling=name, text_pooling="max")
         assert isinstance(model.image_pooling, kind)
-        assert isinstance(model.text_pooling, MaxPooling)
+        assert isinstance(model.text_pooling, pooling.MaxPooling)
     several = built(dimension=8, word_size=4, embeddings=3)
     assert isinstance(several.scorer, PVSEScorer)
-    assert isinstance(several.image_pooling, PVSEPooling)
+    assert isinstance(several.image_pooling, pooling.PVSEPooling)
     assert several.image_pooling.heads.weight.shape == (3, 4)
     local = built(dimension=8, word_size=4, scorer="interaction", interaction_size=5)
     assert isinstance(local.scorer, InteractionScorer)

@@ -23,12 +23,11 @@ def made():
     }
     calls = {name: (module, module) for name, module in plain.items()}
     boosting, prototypes = modules.BoostingLoss("rm-am"), modules.PrototypeLoss(3, WIDTH, BATCH)
-    calls["boosting"] = (
-        boosting,
-        lambda images, texts, ids: boosting(
-            images, texts, ids, teacher_images=texts + 0.3, teacher_texts=images
-        ),
-    )
+
+    def boosted(images, texts, ids):
+        return boosting(images, texts, ids, teacher_images=texts + 0.3, teacher_texts=images)
+
+    calls["boosting"] = boosting, boosted
     weights, hinge = modules.SampleWeights("hal"), modules.TripletLoss(hardest=False)
 
     def weighted(images, texts, ids):

@@ -87,10 +87,8 @@ class _Results(Dataset[Any]):
 
 def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
     """Yield make(number) in this order, computed in `workers` processes ahead of its use; here with 0."""
-    more: dict[str, Any] = {
-        "worker_init_fn": partial(_begin_worker, os.getpid()),
-        "generator": torch.Generator(),
-    }
+    begin = partial(_begin_worker, os.getpid())
+    more: dict[str, Any] = {"worker_init_fn": begin, "generator": torch.Generator()}
     more |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
     yield from DataLoader(_Results(make), None, sampler=list(numbers), num_workers=workers, **more)
 

@@ -93,8 +93,9 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         found.append(f"{_plain(file)} with columns {_names(table.titles)}")
     if arrow := of(".arrow"):
         found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
-    advice = ("parquet", ARROW.format(path)) if arrow else _advice(pictures, others, packed, texts, tables)
-    layout, fix = advice
+    layout, fix = _advice(pictures, others, packed, texts, tables)
+    if arrow:
+        layout, fix = "parquet", ARROW.format(path)
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else READ
     return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
@@ -137,10 +138,8 @@ def _advice(
         flags = "--image-column and --caption-column"
         return "table", f"name its columns with {flags}, each one of {_names(titles)}"
     if pictures and texts:
-        return (
-            "text-files",
-            f"name every .txt as its picture: {_plain(pictures[0])} and {_plain(Path(pictures[0]).stem)}.txt",
-        )
+        text = f"{_plain(Path(pictures[0]).stem)}.txt"
+        return "text-files", f"name every .txt as its picture: {_plain(pictures[0])} and {text}"
     if pictures:
         row = f'{_plain(pictures[0])},"a dog runs"'
         return "imagefolder", f"write metadata.csv: the line file_name,text, then one per caption as {row}"

@@ -44,11 +44,7 @@ def blend_rows(
     _check_originals(folder, "image", loaded.towers.image, settings.image_tuning)
     _check_originals(folder, "text", loaded.towers.text, settings.text_tuning)
     pairs = (model.regions, loaded.towers.image), (model.words, loaded.towers.text)
-    blends = [
-        encoder.blending(half.module)
-        for encoder, half in pairs
-        if half is not None and isinstance(encoder, TunedTower)
-    ]
+    blends = [side.blending(half.module) for side, half in pairs if half and isinstance(side, TunedTower)]
     rows = []
     try:
         for alpha in alphas:

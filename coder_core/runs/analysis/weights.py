@@ -107,11 +107,8 @@ def _in_batches(kind: str, known: Encoded, image_of_text: np.ndarray, size: int)
         owners = image_of_text[pairs]
         vectors = torch.from_numpy(np.asarray(images[owners])), torch.from_numpy(np.asarray(texts[pairs]))
         negatives = torch.from_numpy(owners[:, None] != owners[None, :])
-        scores = (
-            known.scores[np.ix_(owners, pairs)]
-            if isinstance(known, SplitScores)
-            else images[owners] @ texts[pairs].T
-        )
+        stored = known.scores[np.ix_(owners, pairs)] if isinstance(known, SplitScores) else None
+        scores = images[owners] @ texts[pairs].T if stored is None else stored
         between = torch.from_numpy(np.ascontiguousarray(scores))  # images `owners` and captions `pairs`
         weights[pairs] = batch_weights(kind, between, *vectors, negatives, scale=float(len(pairs))).numpy()
     return weights

@@ -103,9 +103,8 @@ def test_a_tokenizer_of_another_model_is_refused_when_it_gives_an_id_without_an_
     """A special token of another name is added behind the vocabulary, and ends every text."""
     folder = shutil.copytree(clip, tmp_path / "copy")
     settings = folder / "tokenizer_config.json"
-    settings.write_text(
-        settings.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "<|end|>"')
-    )
+    renamed = settings.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "<|end|>"')
+    settings.write_text(renamed)
     loaded = load_pretrained(str(folder))
     for encode in (DualEncoder(str(folder)).encode_texts, loaded.tokeniser):
         message = str(refusal(encode, ["a dog"]))
