@@ -20,6 +20,7 @@ from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import PairingFiles, pair
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
+Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
 PIECE_BYTES = 64 * 2**20
 UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
 PARTS = ("img_emb", "text_emb", "metadata")  # of clip-retrieval
@@ -92,11 +93,8 @@ def read_embeddings(
 
 
 def _saved_queries(
-    queries: str | Path | None,
-    texts: str | Path | None,
-    images: FeatureFile | MatrixFile | None,
-    faults: list[Fault],
-) -> tuple[FeatureFile | MatrixFile | None, list[str]]:
+    queries: str | Path | None, texts: str | Path | None, images: Matrix | None, faults: list[Fault]
+) -> tuple[Matrix | None, list[str]]:
     """The file of the saved queries and their texts, (None, []) without; their faults are added."""
     if (queries is None) != (texts is None):
         flag, missing = ("--queries", "--query-texts")[:: 1 if texts is None else -1]
@@ -111,12 +109,8 @@ def _saved_queries(
 
 
 def _matrix_with_lines(
-    rows: str | Path,
-    texts: str | Path,
-    what: str,
-    images: FeatureFile | MatrixFile | None,
-    faults: list[Fault],
-) -> tuple[FeatureFile | MatrixFile | None, list[str]]:
+    rows: str | Path, texts: str | Path, what: str, images: Matrix | None, faults: list[Fault]
+) -> tuple[Matrix | None, list[str]]:
     """A file of embedded texts and those texts, one a row; faults of either, and between them, are added."""
     file = collect(lambda: open_matrix(rows, faults), faults)
     lines = collect(lambda: read_lines(Path(texts), what, faults), faults) or []
@@ -129,7 +123,7 @@ def _matrix_with_lines(
     return file, lines
 
 
-def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile | MatrixFile:
+def open_matrix(path: str | Path, faults: list[Fault]) -> Matrix:
     """Open a matrix of floats; of a .npy the header is compared with the size before anything is read."""
     follow_link(Path(path), faults)
     if is_matrix(path):
@@ -144,9 +138,7 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> FeatureFile | MatrixFi
     return file
 
 
-def _compare_widths(
-    images: FeatureFile | MatrixFile, texts: FeatureFile | MatrixFile, what: str = "caption"
-) -> list[Fault]:
+def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
     widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a {what}"
@@ -154,7 +146,7 @@ def _compare_widths(
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
-def unit_rows(file: FeatureFile | MatrixFile, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
+def unit_rows(file: Matrix, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
     """Every stride-th row of a file, as `unit_array` makes them; a `MatrixFile` is changed."""
     in_place = isinstance(file, MatrixFile)
     return unit_array(file.map(), str(file.path), what, faults, stride, in_place=in_place)
@@ -265,7 +257,7 @@ def _part_numbers(folder: Path) -> list[int]:
 
 def _read_part(
     folder: Path, number: int, names: list[str], captions: list[str], faults: list[Fault]
-) -> tuple[FeatureFile | MatrixFile, FeatureFile | MatrixFile]:
+) -> tuple[Matrix, Matrix]:
     """The images and texts of a part; its names and captions are added."""
     image, text, metadata = (folder / part / f"{part}_{number}" for part in PARTS)
     images = open_matrix(image.with_suffix(".npy"), faults)
