@@ -12,7 +12,7 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import folder_names, locate
 from coder_core.files.manifest import MANIFEST
-from coder_core.files.sealed import SealedFolder, read_manifest, read_toml
+from coder_core.files.sealed import SealedFolder, read_toml
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.status import read_status
@@ -148,7 +148,7 @@ def summarise(path: Path) -> RunSummary:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest = read_manifest(folder)
+    manifest = SealedFolder(folder).manifest
     check_manifest(manifest, str(folder / MANIFEST))
     return manifest
 

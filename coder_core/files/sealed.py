@@ -90,7 +90,7 @@ class SealedFolder:
             raise InputError([fault for fault in faults if fault])
 
     def read(self, name: str, most: int = DOCUMENT) -> bytes:
-        """The bytes of one file of at most `most` bytes, verified."""
+        """The bytes of one file of at most `most` bytes, verified. InputError: names it if it is missing, cut or damaged."""
         self.check([name], digest=False)
         path = self.path / name
         try:
@@ -172,18 +172,8 @@ def _parsing(path: Path, form: str) -> Iterator[None]:
         raise InputError.at(path, f"cannot be read: {error}", form) from None
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a sealed folder; errors as for `SealedFolder`."""
-    return SealedFolder(path).manifest
-
-
-def read_checked(path: Path, name: str) -> bytes:
-    """The bytes of one file of a sealed folder, verified (InputError: missing, cut or damaged, with the file named)."""
-    return SealedFolder(path).read(name)
-
-
 def read_toml(path: Path, name: str) -> dict[str, Any]:
-    """The tables of a TOML file of a sealed folder, verified; errors as for `read_checked`, or it is not TOML, larger than
+    """The tables of a TOML file of a sealed folder, verified; errors as for `SealedFolder.read`, or it is not TOML, larger than
     64 KiB or nested too deeply."""
     with _parsing(path / name, "TOML"):
         text = SealedFolder(path).read(name, TOML_BYTES).decode()

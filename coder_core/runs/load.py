@@ -16,7 +16,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
-from coder_core.files.sealed import SealedFolder, read_checked, read_toml
+from coder_core.files.sealed import SealedFolder, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
@@ -151,7 +151,7 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
     """A run's vocabulary, verified; None for a run of BERT or of a text tower."""
     if not config.has_vocabulary:
         return None
-    text = read_checked(folder, "words.json").decode("utf-8", "replace")
+    text = SealedFolder(folder).read("words.json").decode("utf-8", "replace")
     return Vocabulary.from_text(text, str(folder / "words.json"))
 
 
@@ -173,7 +173,8 @@ def read_concepts(folder: Path, config: Config) -> Concepts | None:
     """A run's concepts, verified; None for a run without a concept branch."""
     if config.model.concepts == 0:
         return None
-    return Concepts.from_files(read_checked(folder, NAMES), read_checked(folder, ARRAYS), str(folder))
+    files = SealedFolder(folder)
+    return Concepts.from_files(files.read(NAMES), files.read(ARRAYS), str(folder))
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:

@@ -20,7 +20,7 @@ from coder_core.data.reviews import (
     verdicts_fingerprint,
 )
 from coder_core.data.split import Split
-from coder_core.files.sealed import read_checked
+from coder_core.files.sealed import SealedFolder
 from coder_core.ops import parallel
 
 CPU = torch.device("cpu")
@@ -97,7 +97,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         return None
     file = str(folder / FILE)
     try:
-        document = json.loads(read_checked(folder, FILE))
+        document = json.loads(SealedFolder(folder).read(FILE))
         rows, weights = document["verdicts"], _weights(document)
         unknown = {"version": 1, "time": "-", "reviewer": "-"}
         lines = [

@@ -27,7 +27,7 @@ from coder_core.api.clusters import offline_clusters
 from coder_core.api.joint_space import stored_layout
 from coder_core.console.faults import InputError
 from coder_core.files.manifest import MANIFEST
-from coder_core.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.files.sealed import SealedFolder, write_sealed
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import open_analysis
@@ -74,8 +74,8 @@ class Corruption:
 
 def three_epochs(name, folder):
     """The files that a run begins with, as the fixture has them, for three epochs."""
-    like = FIXTURE / "checkpoints" / name
-    files = {file: read_checked(like, file) for file in read_manifest(like)["files"]}
+    like = SealedFolder(FIXTURE / "checkpoints" / name)
+    files = {file: like.read(file) for file in like.manifest["files"]}
     files["config.toml"] = re.sub(rb"\nepochs = \d+", b"\nepochs = 3", files["config.toml"])
     return write_sealed(folder, files)
 

@@ -11,7 +11,7 @@ from coder_core.api import InputError, compare, facts, list_runs, open_run
 from coder_core.embed import main
 from coder_core.evaluate import main as evaluate
 from coder_core.files.manifest import render_manifest
-from coder_core.files.sealed import read_manifest
+from coder_core.files.sealed import SealedFolder
 from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines
@@ -123,7 +123,7 @@ def test_the_api_knows_it_as_imported(files, runs):
 def test_damage_is_named(files, runs):
     run_import(files)
     folder = runs / "clip" / "analysis" / "dev"
-    manifest = read_manifest(folder)
+    manifest = SealedFolder(folder).manifest
     assert manifest["kind"] == "embeddings"
     changed = render_manifest(manifest | {"kind": "coder"})  # a trained run has a configuration
     damaged = (folder / "imported.json").read_bytes().replace(b"clip", b"clap", 1)

@@ -12,7 +12,7 @@ import torch
 
 from coder_core.files import sealed
 from coder_core.files.atomic import WriteError, appearing
-from coder_core.files.sealed import read_checked, write_sealed
+from coder_core.files.sealed import SealedFolder, write_sealed
 from coder_core.runs import saves
 from coder_core.runs.saves import Save, SaveStore
 from tests.runs.conftest import in_a_child, save_step
@@ -144,12 +144,12 @@ def test_what_cannot_be_saved_leaves_nothing_behind_and_a_run_is_created_once(tm
         store.write("1", {}, {"bad": {1, 2}})
     assert list(tmp_path.rglob("*")) == []
     run = write_sealed(tmp_path / "checkpoints" / "one", {"config.toml": "a = 1\n", "glove.bin": b"\x00\xff"})
-    assert read_checked(run, "glove.bin") == b"\x00\xff"
+    assert SealedFolder(run).read("glove.bin") == b"\x00\xff"
     assert set(json.loads((run / "manifest.json").read_text())["files"]) == {"config.toml", "glove.bin"}
     assert_refused("exists and is not empty", write_sealed, run, {"config.toml": "a = 2\n"})
-    assert read_checked(run, "config.toml") == b"a = 1\n"
+    assert SealedFolder(run).read("config.toml") == b"a = 1\n"
     for name in ("words.json", "../../etc/passwd"):
-        assert_refused(f"{name}: is not listed", read_checked, run, name)
+        assert_refused(f"{name}: is not listed", SealedFolder(run).read, name)
 
 
 CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))

@@ -11,7 +11,7 @@ from coder_core.ablation.results import _hits
 from coder_core.api import open_run
 from coder_core.console.faults import InputError, collect
 from coder_core.files.manifest import render_manifest
-from coder_core.files.sealed import read_checked
+from coder_core.files.sealed import SealedFolder
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.saves import SaveStore
@@ -23,7 +23,7 @@ def read_everything(run):
     """Read the run as training and the app would; the faults that were raised or reported."""
     faults = []
     for name in ("config.toml", "words.json"):
-        collect(lambda name=name: read_checked(run, name), faults)
+        collect(lambda name=name: SealedFolder(run).read(name), faults)
     collect(lambda: read_status(run), faults)
     collect(lambda: open_analysis(run, "test", verify=True), faults)
     save = SaveStore(run / "state", keep=2).newest()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from coder_core.files.sealed import read_checked, read_manifest, write_sealed
+from coder_core.files.sealed import SealedFolder, write_sealed
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.runs.status import RunLock
@@ -18,8 +18,8 @@ from tests.support.tiny_runs import assert_same_run, quiet, stopping
 
 def begin(like, folder):
     """A run folder as `start_run` makes it, before the first step, and the inputs of its trainer."""
-    files = read_manifest(like)["files"]
-    write_sealed(folder, {name: read_checked(like, name) for name in files})
+    given = SealedFolder(like)
+    write_sealed(folder, {name: given.read(name) for name in given.manifest["files"]})
     return folder, *prepared_again(folder)
 
 

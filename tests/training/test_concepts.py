@@ -9,7 +9,7 @@ import torch
 
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.files.sealed import read_manifest
+from coder_core.files.sealed import SealedFolder
 from coder_core.model.encode import encode_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
@@ -102,7 +102,7 @@ def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
         assert np.array_equal(concepts.together, stored.together)
     assert np.array_equal(again.vectors, stored.vectors)
     assert sum(one.count for one in stored.vocabulary.concepts) > 0
-    assert {"concepts.json", "concepts.safetensors"} <= set(read_manifest(whole)["files"])
+    assert {"concepts.json", "concepts.safetensors"} <= set(SealedFolder(whole).manifest["files"])
 
 
 def test_a_list_may_move_or_vanish_once_the_run_has_begun(data, tmp_path):

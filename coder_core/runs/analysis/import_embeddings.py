@@ -129,7 +129,7 @@ def is_imported(folder: Path) -> bool:
     """True if a folder holds imported embeddings and nothing else of a run."""
     if (folder / "config.toml").exists():
         return False
-    kinds = {sealed.read_manifest(path).get("kind") for path in _split_folders(folder).values()}
+    kinds = {sealed.SealedFolder(path).manifest.get("kind") for path in _split_folders(folder).values()}
     return kinds == {tables.KIND_IMPORTED}
 
 

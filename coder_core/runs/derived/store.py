@@ -58,7 +58,7 @@ def list_derived(run_folder: Path, split: str, kind: str, analysis: Analysis) ->
     parent = Path(run_folder) / "derived" / split
     for name in atomic.folder_names(parent):
         if name.startswith(f"{kind}-"):
-            manifest = sealed.read_manifest(parent / name)
+            manifest = sealed.SealedFolder(parent / name).manifest
             with trusting(str(parent / name)):
                 folder = derived_folder(run_folder, split, kind, manifest["parameters"], [analysis])
             if folder.name == name:  # or it is of other embeddings
@@ -112,6 +112,6 @@ def _source(analysis: Analysis) -> dict[str, str]:
 def _first_source(path: Path) -> Any:
     """The run's own analysis that a stored result came from; None when it cannot be read."""
     try:
-        return sealed.read_manifest(path)["sources"][0]
+        return sealed.SealedFolder(path).manifest["sources"][0]
     except (InputError, KeyError, IndexError, TypeError):
         return None
