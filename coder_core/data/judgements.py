@@ -154,9 +154,9 @@ def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
 def coco_judgements(
     name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Judgements:
-    """Read the pairs of a split of COCO's test images that "eccv" or "cxc" judged, labels that it confirmed among them.
-    InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or has
-    fewer captions than COCO and these have no ids.
+    """Read the pairs of a split of COCO's test images judged in "eccv" or "cxc". Labels that the judges confirmed are among
+    them. InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or
+    has fewer captions than COCO and these have no ids.
 
     Folders before a name do not count. `caption_ids` count where one of them is COCO's id of a caption of its image: a
     file may number its captions otherwise. Without ids the captions of an image are in the order of COCO's.

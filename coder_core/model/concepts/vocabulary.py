@@ -65,7 +65,7 @@ class ConceptVocabulary:
 def choose_concepts(
     captions: Iterable[Tagged], size: int, *, source: Source
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """The g most frequent concepts of captions tagged by `source`, 7 : 2 : 1; fewer, with a warning, where a kind has too few.
+    """The `size` most frequent concepts of captions tagged by `source`, 7 : 2 : 1; fewer, with a warning, where a kind has few.
 
     A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
     ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical. InputError:

@@ -41,7 +41,8 @@ class RegionBatchNorm(nn.BatchNorm1d):
 
 
 class RegionEncoder(nn.Module):
-    """(B, R, F) region features -> (B, R, D), by a linear layer and an MLP, unless that has 0 layers, with D / 2 hidden units.
+    """(B, R, F) region features -> (B, R, D): a linear layer plus an MLP of `layers`, or none with 0. Hidden layers have D / 2
+    units and batch normalisation.
 
     `dropout` is on the input features; `one_mask` leaves out the same ones of all regions of an image. `rms` divides every
     region's features by their root mean square first; a region of zeros stays zero.

@@ -29,7 +29,7 @@ SAMPLES = "samples"  # document with the arguments of `write_analysis` besides a
 
 def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
     """The folder an imported run has or will get in `root`. InputError: an impossible name of run or split, a folder that
-    cannot be written, a run of that name that was not imported, or, unless it may be overwritten, a split of its own."""
+    cannot be written, a run of that name that was not imported, or a split that it has and that may not be overwritten."""
     stop_on_errors(name_faults(name))
     folder = Path(root) / name
     folder_of_split = tables.split_folder(folder, split)
