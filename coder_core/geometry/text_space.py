@@ -99,6 +99,7 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
     """Fit the space to a data set's train captions; `size` is S, fewer where captions and words do not suffice.
     InputError: hardly any word is in two captions."""
     from sklearn.decomposition import TruncatedSVD
+    from threadpoolctl import threadpool_limits
 
     vectorizer = _vectorizer(min_df=FEWEST_CAPTIONS)
     try:
@@ -110,7 +111,10 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         problem = f"hardly a word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
     # The share of the variance, which nothing reads here, is 0 / 0 where captions are alike.
-    with np.errstate(invalid="ignore"):
+    with (
+        np.errstate(invalid="ignore"),
+        threadpool_limits(1),
+    ):  # several threads wait for each other on busy cores
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back
