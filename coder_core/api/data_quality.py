@@ -82,9 +82,7 @@ def error_probability(random: Array) -> Array:
     Above `LIKE_RANDOM` hardly any other pair is, so the number there is that of half of them. The probability is their
     expected number over that of all pairs, whose density falls (a local false discovery rate, Efron 2004, with Grenander's
     estimate of the density). Its mean over the pairs that stay is the share of errors to expect among them.
-
-    Args:
-        random: (m,) column of `mismatches` or `cross_fitted`.
+    `random` is that column of `mismatches` or `cross_fitted`.
     """
     from sklearn.isotonic import IsotonicRegression
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from coder_core.api.sampling import SplitPart
 from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, Sides, slices
+from coder_core.evaluation.sources import column_sums
 from coder_core.ops.diversity_scaling import normalise_by_largest, sharpness, squash
 
 Measure = Literal["std", "entropy"]
@@ -76,10 +77,7 @@ def std_over_split(s: Sides) -> Array:
         return spread
     count, width = s.candidates.shape
     rows = TILE_ELEMENTS // width
-    centre = np.zeros(width)
-    for part in slices(count, rows):
-        centre += s.candidates[part].sum(0, dtype=np.float64)
-    centre /= max(count, 1)
+    centre = column_sums(s.candidates) / max(count, 1)
     scatter = np.zeros((width, width))
     for part in slices(count, rows):
         centred = s.candidates[part] - centre
@@ -286,7 +284,7 @@ def open_anchor(
 
     Args:
         split: all anchors and candidates. number: the anchor's row among them.
-        part: the split or a sample of it. settings, spreads: its diversities. loss: μ, γ and ε to use.
+        part: the split or a sample of it. settings, spreads: its diversities.
     """
     matches = np.flatnonzero(part.rows(settings.modality) == number)
     position = int(matches[0]) if len(matches) else -1

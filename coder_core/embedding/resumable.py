@@ -147,10 +147,8 @@ def put_pictures(
     repaired picture is read again.
 
     Args:
-        numbers: of the blocks.
         prepare: one picture, in a worker process.
         encode: the pictures of a block that could be read -> name → rows.
-        workers: decoding processes.
         progress: called with the number of pictures of every block.
     """
     broken: dict[int, str] = {}

@@ -57,7 +57,8 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
 
 
 def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS) -> Difference:
-    """Compare R@sum of `row` with `reference`, means over their seeds; the interval is one of 95%.
+    """Compare R@sum of `row` with `reference`, means over their seeds; the interval is one of 95%. ValueError: the runs were
+    not evaluated on the same captions.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
@@ -66,9 +67,6 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
     Args:
         row, reference: one a seed, all on the same images.
-
-    Raises:
-        ValueError: the runs were not evaluated on the same captions.
     """
     queries = row[0].queries
     if not all(np.array_equal(run.queries, queries) for run in (*row, *reference)):
@@ -92,15 +90,12 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
 
 def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
-    """Compare the six recalls and R@sum of two runs, each with its 95% interval; keys are RECALLS.
+    """Compare the six recalls and R@sum of two runs, with 95% intervals; keys are RECALLS. ValueError as for `difference`.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
     >>> differences(better, worse)["i2t_r5"].mean
     25.0
-
-    Raises:
-        ValueError: the runs were not evaluated on the same captions.
     """
     if not np.array_equal(row.queries, reference.queries):
         raise ValueError("the runs were evaluated on different captions")

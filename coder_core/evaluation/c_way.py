@@ -65,7 +65,7 @@ def c_way_accuracy(
     seed: int = 0,
     ties: Ties = "pessimistic",
 ) -> dict[int, Accuracy]:
-    """Accuracy among each number of options.
+    """Accuracy among each number c of options, the right answer included. InputError: see `option_faults`.
 
     Three images with one caption each and c = 3, so that nothing is left to chance: captions ask for images with 0 and
     1 wrong (.95 > .9, .8 > .7) and 2 right.
@@ -77,18 +77,8 @@ def c_way_accuracy(
     33.3
 
     Args:
-        scores: of all pairs.
-        options: each c, the right answer included; 2 or more.
-        direction: "i2t" asks images for captions, "t2i" captions for images.
         repeats: draws of the wrong options.
-        seed: of the draws.
         ties: "pessimistic": an option that scores exactly as the right answer is taken for the better one.
-
-    Returns:
-        c → accuracy.
-
-    Raises:
-        InputError: the split is too small for the largest c, c is below 2, or there are fewer than two repeats.
     """
     faults = option_faults(options, scores.image_of_text.numpy(), scores.n, direction, repeats)
     if faults:

@@ -28,9 +28,6 @@ def extended_metrics(
     >>> metrics = extended_metrics(tiles, np.array([[0, 0], [1, 1], [2, 1], [2, 0]]))  # caption 2 fits image 0 as well
     >>> metrics["i2t_map_at_r"], metrics["t2i_r_precision"]
     (100.0, 100.0)
-
-    Args:
-        scores, positives, of_images: as for `extended_values`.
     """
     return {
         f"{way}_{name}": 100 * float(of_queries.mean())

@@ -152,9 +152,6 @@ def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.9, 0.8], [0.1, 0.2]]))], [0, 1])  # caption 1 prefers image 0
     >>> label_metrics(rank(scores), np.array([0, 1]))["t2i_mrr"]
     75.0
-
-    Args:
-        ranks, image_of_text: as for `label_values`.
     """
     return {
         f"{way}_{name}": 100 * float(column.mean())

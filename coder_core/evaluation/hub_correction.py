@@ -29,7 +29,8 @@ class Strength:
 
 
 def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = NEIGHBOURS) -> np.ndarray:
-    """Mean score of every candidate with its k nearest reference queries, for several k.
+    """(N, K) float32 mean score of every candidate with its k nearest reference queries, for K values of k. ValueError: a k
+    below 1 or above the number of reference queries.
 
     >>> pair = EmbeddingPair(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
     >>> hub_biases([pair], (1, 2))
@@ -38,13 +39,6 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
     Args:
         candidates: `image` holds the N candidates, of either modality, `text` the reference queries of the other one;
             the scores of several pairs are added up.
-        neighbours: values of k, up to the number of reference queries.
-
-    Returns:
-        (N, len(neighbours)) float32.
-
-    Raises:
-        ValueError: a k below 1 or above the number of reference queries.
     """
     count, queries = candidates[0].shape
     most = max(neighbours)
@@ -71,10 +65,6 @@ def corrected(sources: Sequence[Source], image_bias: np.ndarray, text_bias: np.n
     >>> corrected([EmbeddingPair(np.eye(2), np.eye(2))], np.array([0.5, 0.0]), np.zeros(2))[1].rows(np.array([0, 1]))
     array([[-0.5, -0.5],
            [ 0. ,  0. ]], dtype=float32)
-
-    Args:
-        sources: of n images and m captions.
-        image_bias: (n,) what is subtracted from every image. text_bias: (m,) from every caption.
     """
     images = np.stack([-image_bias, np.ones(len(image_bias))], 1).astype(np.float32)
     texts = np.stack([np.ones(len(text_bias)), -text_bias], 1).astype(np.float32)
@@ -97,10 +87,7 @@ def choose_strengths(
     (Strength(k=1, alpha=0.0), Strength(k=1, alpha=0.0))
 
     Args:
-        sources: of the split to choose on, n images and m captions.
-        image_of_text: (m,).
-        image_biases: (n, len(neighbours)), text_biases: (m, len(neighbours)), of `hub_biases`.
-        neighbours: the values of k to choose from.
+        image_biases, text_biases: of `hub_biases`, for the values of k to choose from.
     """
     columns = {k: column for column, k in enumerate(neighbours)}
     tried = [Strength(neighbours[0], 0.0)]

@@ -29,7 +29,7 @@ def retrieval_metrics(
     second: tuple[Any, Any] | None = None,
     weight: float = 0.9,
 ) -> Metrics:
-    """The field's metrics of one model, both ways.
+    """The field's metrics of one model, both ways. InputError: embeddings or owners as `score_tiles` refuses them.
 
     Three images and three captions, caption j of image j. Image 0 finds its caption first; image 1 has one caption
     above its own; image 2 has none: i2t_r1 is 2/3. Caption 0 has image 1 above its own, caption 1 has image 0, caption
@@ -41,21 +41,15 @@ def retrieval_metrics(
     (66.7, 33.3, 100.0)
 
     Args:
-        image_embeddings: (n, D), unit rows for cosine scores.
-        text_embeddings: (m, D).
-        image_of_text: (m,) the image each caption belongs to.
+        image_embeddings, text_embeddings: (n, D) and (m, D), unit rows for cosine scores. image_of_text: (m,).
         ties: "pessimistic" counts equal scores above the right answer.
-        second: a second pair of embeddings, the concept branch.
-        weight: score = weight · first + (1 − weight) · second.
+        second, weight: embeddings of the concept branch; score = weight · first + (1 − weight) · second.
 
     Returns:
         i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_mrr t2i_mrr (mean reciprocal rank) and i2t_ndcg10 t2i_ndcg10 in
         percent, i2t_medr i2t_meanr t2i_medr t2i_meanr (1 is first), rsum (the sum of the six recalls), i2t_ties and
         t2i_ties: percent of queries whose right answer ties with a wrong one; md, mean score of matching pairs minus that
         of all others (absent where there are no others).
-
-    Raises:
-        InputError: NaN or infinite embeddings, shapes or owners that do not fit.
     """
     sources = mixture(image_embeddings, text_embeddings, second, weight)
     return ensemble_metrics(sources, image_of_text, ties=ties)
@@ -100,14 +94,10 @@ def metrics_from_ranks(ranks: Ranks) -> Metrics:
 
 
 def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
-    """The metrics of some queries by their ranks, without ties.
+    """The metrics of some queries, at least one each way, by their ranks, without ties; −1 is an image without captions.
 
     >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
     400.0
-
-    Args:
-        image_ranks: (k,) from 0; −1 for an image that asks no question. text_ranks: (l,) from 0. At least one asks
-            each way.
     """
     return _with_rsum(_one_way("i2t", image_ranks[image_ranks >= 0]) | _one_way("t2i", text_ranks))
 
@@ -120,16 +110,12 @@ def five_fold(
     folds: int = 5,
     size: int = 1000,
 ) -> Metrics:
-    """Each metric, nDCG@10 too, averaged over folds of `size` images and their captions; rsum sums the averages.
+    """Each metric averaged over consecutive folds of `size` images and their captions; rsum sums the averages.
+    InputError: fewer than folds · size images.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> five_fold([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4), folds=2, size=2)["rsum"]
     600.0
-
-    The folds are consecutive, from the front.
-
-    Raises:
-        InputError: fewer than folds · size images.
     """
     images = sources[0].shape[0]
     if images < folds * size:
@@ -142,7 +128,8 @@ def five_fold(
 
 
 def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics, Metrics]:
-    """Each metric on two halves of the images with their captions: one to choose a model on, one to report.
+    """Each metric on two halves of the images with their captions: one to choose a model on, and one to report, which has
+    the odd image. InputError: fewer than two images.
 
     The halves depend on the number of images alone, so all runs on a split have the same. A half has fewer candidates
     than the whole, hence higher recall: compare halves with halves.
@@ -151,12 +138,6 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     >>> first, second = half_metrics([EmbeddingPair(np.eye(4), np.eye(4))], np.arange(4))
     >>> first["rsum"], second["rsum"]
     (600.0, 600.0)
-
-    Returns:
-        The metrics of the half to choose on, and of the other, which has the odd image.
-
-    Raises:
-        InputError: fewer than two images.
     """
     images = sources[0].shape[0]
     if images < 2:

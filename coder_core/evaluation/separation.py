@@ -50,8 +50,6 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
     (0.8, 0.3, 0.5)
 
     Args:
-        sources: one model's embeddings or scores, or several that are mixed (the concept branch, an ensemble).
-        image_of_text: (m,) the image each caption belongs to.
         own: (m,) the score of every caption with its image, where it is known already.
     """
     images, texts = sources[0].shape
@@ -83,8 +81,6 @@ def distributions(
     [0.7, 0.9]
 
     Args:
-        sources: as for `separation`.
-        image_of_text: (m,).
         pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
     """
     all_images, count_texts = sources[0].shape[0], len(image_of_text)

@@ -119,15 +119,10 @@ def column_sums(matrix: Any) -> Array:
 def mixture(
     image: Any, text: Any, second: tuple[Any, Any] | None = None, weight: float = 0.9
 ) -> list[Source]:
-    """Sources of one model: one pair of embeddings, or β · first + (1 − β) · second (CODER eq. 8: β = 0.9).
+    """Sources of one model: one pair of embeddings, or β · first + (1 − β) · second, the concept branch. CODER eq. 8.
 
     >>> [source.weight for source in mixture(np.eye(2), np.eye(2), second=(np.eye(2), np.eye(2)), weight=0.75)]
     [0.75, 0.25]
-
-    Args:
-        image: (n, D). text: (m, D).
-        second: embeddings of a second branch, the concepts.
-        weight: β.
     """
     if second is None:
         return [EmbeddingPair(image, text)]
@@ -135,17 +130,10 @@ def mixture(
 
 
 def mixed_embeddings(instance: np.ndarray, concept: np.ndarray, beta: float) -> np.ndarray:
-    """Both branches of k samples as one vector each, whose inner products are the score of CODER eq. 8.
+    """(k, D + E) float32 unit rows: both branches of k samples, unit rows too, as one vector each, whose inner products are
+    the score of CODER eq. 8. `beta` is the share of the instance branch.
 
     [√β · v^I, √(1 − β) · v^C] · [√β · w^I, √(1 − β) · w^C] = β · cos(v^I, w^I) + (1 − β) · cos(v^C, w^C).
-
-    Args:
-        instance: (k, D) unit rows.
-        concept: (k, E) unit rows.
-        beta: share of the instance branch, from 0 to 1.
-
-    Returns:
-        (k, D + E) float32 unit rows.
 
     >>> image = mixed_embeddings(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), beta=0.9)
     >>> caption = mixed_embeddings(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), beta=0.9)

@@ -71,15 +71,8 @@ class Reporter:
         learning_rate: float,
         rate: float,
     ) -> None:
-        """Report a step.
-
-        Args:
-            position: after the step.
-            norm: of the gradient before clipping.
-            part_reports: fields of the optional parts.
-            part_facts: the same in words, for the terminal.
-            rate: pairs per second.
-        """
+        """Report a step: `norm` of the gradient before clipping, `rate` in pairs per second, and fields of the optional
+        parts, which `part_facts` puts in words for the terminal."""
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
         fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm)}
         fields["pairs_per_second"] = round(rate, 1)

@@ -61,15 +61,12 @@ def gather(
     positives: Sequence[str | Path] = (),
     verdict: Verdict | None = None,
 ) -> Report:
-    """Gather the report on one or several runs of the same samples; the last is the one that is judged.
+    """Gather the report on one or several runs of the same samples; the last is the one that is judged. InputError: a run
+    lacks the split, the samples differ, or a source of judgements cannot be read.
 
     Args:
         positives: sources of judgements beyond the labels, see `run_judgements`.
         verdict: of `judge`, shown first.
-
-    Raises:
-        InputError: the split is missing in a run, the runs were evaluated on different samples, or a source of
-            judgements cannot be read.
     """
     first, last = runs[0], runs[-1]
     several = len(runs) > 1

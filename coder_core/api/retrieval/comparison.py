@@ -65,9 +65,6 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
 def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
     """Changes of every anchor's diversity from one run to another. InputError: the tables are of different anchors.
 
-    Args:
-        table_a, table_b: from `Run.diversity`, of the same anchors.
-
     Returns:
         anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
         order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous to the

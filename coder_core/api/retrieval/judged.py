@@ -98,7 +98,6 @@ def judged_recall(
     """Recall by the labels and by the judgements over the same queries, mAP@R and R-Precision, in percent.
 
     Args:
-        names: of the runs. values: `judged_values` of each.
         queries: direction → numbers of the queries that count; None for all.
 
     Returns:
@@ -125,11 +124,7 @@ def graded_tables(
     evaluations: Mapping[str, Sequence[GradedEvaluation]],
 ) -> list[tuple[GradedEvaluation, pd.DataFrame]]:
     """One evaluation and one table per qrels file: direction, run, queries, and (mean, low, high) in percent for every
-    metric; NaN where a run was evaluated without it. Two states of one file make two tables.
-
-    Args:
-        evaluations: run → `graded_evaluations`.
-    """
+    metric; NaN where a run was evaluated without it. Two states of one file make two tables."""
     files: dict[tuple[str, str], tuple[GradedEvaluation, list[dict[str, object]]]] = {}
     for direction, (name, results) in product(DIRECTIONS, evaluations.items()):
         for result in results:
@@ -146,11 +141,8 @@ def probe_run(
     the pictures, or cannot embed new texts.
 
     Args:
-        run: with an analysis of `split`, whose images are recognised by their file names.
-        probes: from `read_probes`.
         pictures: folder of the pictures that are not of the split, for a run that reads pictures; empty takes the
             split's own.
-        progress: called with the pictures done and all there are.
 
     Returns:
         One row a probe: kind, picture, score, negative (that of the wrong caption), right (score above negative; a tie

@@ -186,10 +186,7 @@ class PlainWords:
 
 
 def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
-    """The words and phrases of a plain text; None where it is an expression, or an attempt at one.
-
-    Args:
-        names: of the columns that an expression may ask for.
+    """The words and phrases of a plain text; None where it is an expression, or an attempt at one, on columns of `names`.
 
     >>> str(plain_words('Dog "on the grass"', ["length"]))
     '“dog” and “on the grass”'

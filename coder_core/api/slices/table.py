@@ -152,9 +152,8 @@ def slice_table(
 
     Args:
         runs: on the same samples; the last is compared with the others.
-        split: name of the split. direction: of the queries. at: a query is answered within the first `at`.
+        at: a query is answered within the first `at`.
         slices: to be listed; one with less than 20 queries in either half is left out.
-        columns: of `slice_columns`.
 
     Returns:
         One row a slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of them),

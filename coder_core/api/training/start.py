@@ -203,7 +203,7 @@ def arguments(
     in its words; or a setting that is not an option.
 
     Args:
-        preset: its name. name: of the run. data: from `find_data_sets`. changes: option key → value.
+        changes: option key → value.
         teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
     """
     offered = {option.key: option for option in options(preset)}

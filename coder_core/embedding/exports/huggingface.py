@@ -50,13 +50,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
 
 def write_huggingface(run: Path, folder: Path, split: str) -> None:
     """Write model.safetensors, config.json, processor, tokenizer and README.md. InputError: as for `check_run`; the
-    files of a tower are missing; the folder exists.
-
-    Args:
-        run: with two towers of transformers, of one model or of two.
-        folder: appears when it is complete.
-        split: whose metrics the card names, where it is analysed.
-    """
+    files of a tower are missing; the folder exists. The card names the metrics of `split`, where it is analysed."""
     config, notes = check_run(run)
     loaded = load_model(run)
     towers = loaded.towers

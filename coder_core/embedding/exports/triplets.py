@@ -97,16 +97,14 @@ class Matches:
 def write_triplets(
     run: Path, split: str, folder: Path, form: Form, mining: Mining, reviews: Reviews, progress: Progress
 ) -> dict[str, Any]:
-    """Write text_to_image and image_to_text, and triplets.json with settings and counts, which it returns.
+    """Write text_to_image and image_to_text, and triplets.json with settings and counts, which it returns. InputError: the
+    split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
 
     A row is a labelled pair whose label nobody judged wrong; pairs with too few negatives are left out.
 
     - parquet, jsonl: anchor, positive, negative_1 … as sentence-transformers reads them; images are paths of files.
     - open_clip: tables with tabs, columns filepath and title, which its `--dataset-type csv` reads, and the negatives
       (negative_filepath_1 …, negative_title_1 …) for loops of your own.
-
-    Raises:
-        InputError: the split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
     """
     opened = open_run(run)
     analysis = opened.analysis(split)

@@ -27,13 +27,7 @@ PARTNER_STREAM = 7  # of the random numbers that draw every pair a neighbour
 
 
 class Neighbourhoods(NeighbourWeights, Part):
-    """Weigh samples by their neighbourhoods and add the within-modality losses.
-
-    Args:
-        neighbours: (m, N) int32 of the train captions.
-        image_of_text: (m,) the image of every train caption.
-        images: n.
-    """
+    """Weigh samples by their neighbourhoods, (m, N) int32 of the train captions, and add the within-modality losses."""
 
     state_file = "neighbourhoods"
 

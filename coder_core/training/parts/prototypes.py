@@ -178,13 +178,7 @@ def in_words(report: Mapping[str, Any]) -> str:
 
 
 def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
-    """Return (K, D) new centroids of all pairs with the old numbers: the better of a random start and the old ones.
-
-    Args:
-        vectors: (pairs, D) unit rows.
-        centroids: (K, D) old centroids, unit rows.
-        seed: of faiss.
-    """
+    """Return (K, D) new centroids of all pairs, in the order of the old ones: the better of a random start and the old."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     candidates = []
     for start in (None, centroids):
