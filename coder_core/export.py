@@ -74,10 +74,8 @@ def main(arguments: list[str]) -> int:
             report = write_triplets(parsed.run, parsed.split, path, parsed.form, mining, reviews, progress)
         counts = [*report["rows"].items(), ("left out", report["left out as negatives"])]
         for name, numbers in counts:
-            say(
-                console,
-                f"{path}, {name}: {', '.join(f'{count:,} {fact}' for fact, count in numbers.items())}",
-            )
+            facts = ", ".join(f"{count:,} {fact}" for fact, count in numbers.items())
+            say(console, f"{path}, {name}: {facts}")
         return 0
     if kind == "huggingface":
         from coder_core.embedding.exports.huggingface import write_huggingface

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from sys import intern
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
     in the number of captions: those that differ in one word share the hash of the others."""
     from rapidfuzz.fuzz import ratio
 
-    words = [tuple(word for word in plain_words(caption) if word not in ARTICLES) for caption in captions]
+    words = [tuple(intern(word) for word in plain_words(text) if word not in ARTICLES) for text in captions]
     distinct: dict[tuple[str, ...], int] = {}
     owner = np.array([distinct.setdefault(key, len(distinct)) for key in words], np.int64)
     keys = list(distinct)
@@ -97,15 +98,15 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
 
 def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:
     """Captions that share all words but the one at some position."""
-    signatures, numbers = [], []
-    for number, key in enumerate(keys):
-        if FEWEST_WORDS <= len(key) <= MOST_WORDS:
-            signatures += [hash((k, key[:k], key[k + 1 :])) for k in range(len(key))]
-            numbers += [number] * len(key)
-    order = np.argsort(np.array(signatures, np.int64), kind="stable")
-    values, members = np.array(signatures, np.int64)[order], np.array(numbers, np.int64)[order]
-    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
-    return [part[:MOST_WORDS_COMPARED].tolist() for part in np.split(members, starts[1:]) if len(part) > 1]
+    some = [number for number, key in enumerate(keys) if FEWEST_WORDS <= len(key) <= MOST_WORDS]
+    hashes = (hash((k, keys[n][:k], keys[n][k + 1 :])) for n in some for k in range(len(keys[n])))
+    signatures = np.fromiter(hashes, np.int64)
+    order = np.argsort(signatures, kind="stable")
+    members = np.repeat(some, [len(keys[number]) for number in some])[order]
+    _, starts, sizes = np.unique(signatures[order], return_index=True, return_counts=True)
+    several = sizes > 1
+    ends = starts + np.minimum(sizes, MOST_WORDS_COMPARED)
+    return [members[start:end].tolist() for start, end in zip(starts[several], ends[several], strict=True)]
 
 
 def _different(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, str]:

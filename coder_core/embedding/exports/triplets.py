@@ -52,10 +52,8 @@ class Mining:
     """Choice of the negatives."""
 
     negatives: int = 5  # of a pair
-    ranks: tuple[int, int] = (
-        1,
-        50,
-    )  # first and last rank among the candidates of other images, 1 is the hardest
+    # first and last rank among the candidates of other images, 1 is the hardest
+    ranks: tuple[int, int] = (1, 50)
     margin: float | None = None  # a negative scores at least this much below the positive; None: at any score
     seed: int = 0
 
