@@ -2,8 +2,10 @@
 
 import getpass
 import html
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import streamlit as st
@@ -12,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app import judging
 from app.ask import InputError
 from app.choice import REVIEWER, Choice, attempt, bound, value_of
-from app.components import cards, events
+from app.components import cards, events, opened
 from app.components.controls import button
 from app.components.table import ENLARGED
 
@@ -26,11 +28,15 @@ LABELS: dict[str, tuple[str, str, str]] = {
     "duplicate": ("Duplicate", "Duplicate", "D"),
     "label-right": ("Label is right", "No match", "L"),
 }
+WORDS = {verdict: verdict.replace("-", " ") for verdict in LABELS}
+WORDS |= {"label-right": "label is right", "none": "remark"}
 OF_CAPTION = ("wrong-caption", "too-vague")
 UNDO = "undo"
+GIVEN, TOAST_SECONDS = "verdict-given", 20  # page, time, run and review; style.css hides it sooner
 Review = judging.Review
 
 
+@cache
 def login() -> str:
     """The login name of the person who started the app: the reviewer until another is given."""
     with suppress(OSError, KeyError, ImportError):
@@ -78,6 +84,23 @@ def give(
         image = int(split.image_of_text[caption])
     review = Review(*split.pair(image, caption), verdict, reviewer(), tags, note)  # type: ignore[arg-type]
     attempt(NOT_RECORDED, judging.give, run, review)
+    st.session_state[GIVEN] = opened.state().page, time.monotonic(), run, review
+
+
+def in_words(review: Review) -> str:
+    """ "wrong caption: a dog runs"."""
+    return f"{WORDS[review.verdict]}: {review.caption or review.image}"
+
+
+def show_toast() -> None:
+    """The verdict given last on this page, in the corner of the window, with a button to undo it, while it stands."""
+    page, given, run, review = st.session_state.get(GIVEN, ("", 0.0, None, None))
+    if page != opened.state().page or time.monotonic() - given > TOAST_SECONDS:
+        st.session_state.pop(GIVEN, None)
+    elif judging.own_verdicts(run, review.reviewer).get(review.pair) == review:
+        with st.container(key=f"toast-{review.id}", horizontal=True, vertical_alignment="center"):
+            st.html(f'<p class="cl-text" role="status">{html.escape(in_words(review))}</p>')
+            button("Undo", "undo-given", "undo", attempt, NOT_RECORDED, judging.undo, run, review)
 
 
 def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False) -> DeltaGenerator:
@@ -124,7 +147,7 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, with a visible Undo button; `enlarged`: in the dialog of the large picture,
+    """The same verdicts as a menu on a card, with Undo of a present one; `enlarged`: in the dialog of the large picture,
     which stays open."""
     try:
         review = current(choice, image, caption)
@@ -133,10 +156,10 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
     labels = offered(choice, image, caption)
     present = "" if review is None else labels.get(review.verdict, "remark")
     start, pair = '<button type="button" data-review=', f'data-pair="{image} {caption} {int(enlarged)}"'
+    labels |= {UNDO: "Undo"} if present else {}
     buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
-    undo = f'<div class="cl-review">{start}"{UNDO}" {pair}>Undo</button></div>' if present else ""
-    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>{undo}'
+    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
 
 
 def record_clicked(choice: Choice) -> None:

@@ -252,6 +252,7 @@ def page(name: str) -> None:
             reviewing.record_clicked(choice)
             enlarged.open_clicked(choice)
             events.listen()
+            reviewing.show_toast()
     except InputError as error:
         cards.empty("The rest of this page cannot be shown.", str(error))
 

@@ -12,6 +12,7 @@ from app.ask import Modality, Run, read_each
 from app.choice import DIRECTIONS, Choice, attempt
 from app.components import cards, downloads, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
+from app.components.reviewing import WORDS
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
 from app.components.words import count, gain_cell
@@ -21,8 +22,6 @@ from app.views.training.form import data_set, show_link
 
 SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
-WORDS = {verdict: verdict.replace("-", " ") for verdict in reviewing.LABELS}
-WORDS |= {"label-right": "label is right", "none": "remark"}
 RECALLS = columns_of("reviewed-recall")
 AGREEMENT = columns_of("agreement")
 
@@ -53,34 +52,33 @@ def show_queue(choice: Choice) -> None:
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
-    last = _offer_undo(choice, skipped)
-    if not remaining:
-        cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
-        return
-    image, caption = remaining[0]
-    _show_pair(choice, image, caption)
-    with reviewing.judge(choice, image, caption, "queue", keys=True):
-        similar_button(choice, "text", caption, "queue")
-    button("Skip", "queue-skip", "", skipped.update, {(image, caption): last}, shortcut="S")
-
-
-def _offer_undo(choice: Choice, skipped: Skipped) -> str:
-    """A button that takes back the last verdict, or the skip after it; returns the verdict's id, "" for none."""
-    given = list(judging.own_verdicts(choice.last, reviewing.reviewer()).values())
+    given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
     last = given[-1].id if given else ""
+    if remaining:
+        _show_pair(choice, *remaining[0])
+        with reviewing.judge(choice, *remaining[0], "queue", keys=True):
+            similar_button(choice, "text", remaining[0][1], "queue")
+    else:
+        cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if remaining:
+            button("Skip", "queue-skip", "", skipped.update, {remaining[0]: last}, shortcut="S")
+        _offer_undo(choice, skipped, given)
+
+
+def _offer_undo(choice: Choice, skipped: Skipped, given: list[judging.Review]) -> None:
+    """A button that takes back the last verdict given, or the skip after it."""
     pair = next(reversed(skipped), None)
-    if pair is not None and skipped[pair] == last:
+    if pair is not None and skipped[pair] == (given[-1].id if given else ""):
         undo: Any = partial(skipped.pop, pair)
         note = f"skipped: {choice.ask(Run.captions)[pair[1]]}"
     elif given:
         undo = partial(attempt, reviewing.NOT_RECORDED, judging.undo, choice.last, given[-1])
-        note = f"{WORDS[given[-1].verdict]}: {given[-1].caption or given[-1].image}"
+        note = reviewing.in_words(given[-1])
     else:
-        return last
-    with st.container(horizontal=True, vertical_alignment="center"):
-        button("Undo the last", "queue-undo-last", "undo", undo, shortcut="U")
-        cards.note(note[:220])
-    return last
+        return
+    button("Undo the last", "queue-undo-last", "undo", undo, shortcut="U")
+    cards.note(note[:220])
 
 
 def _is_judged(choice: Choice, image: int, caption: int) -> bool:
@@ -155,11 +153,8 @@ def _filtered(reviews: list[judging.Review]) -> list[judging.Review]:
         by = pick("By", names, "by", 180)
         words = search_words("words", "of captions, tags and notes")
     texts = [f"{review.caption} {review.image} {' '.join(review.tags)} {review.note}" for review in reviews]
-    return [
-        reviews[row]
-        for row in matching(texts, words)
-        if verdict in ("all", reviews[row].verdict) and by in ("all", cards.literal(reviews[row].reviewer))
-    ]
+    found = [reviews[row] for row in matching(texts, words) if verdict in ("all", reviews[row].verdict)]
+    return [review for review in found if by in ("all", cards.literal(review.reviewer))]
 
 
 def _pair_cell(choice: Choice, review: judging.Review, pair: tuple[int, int] | None) -> SampleCell:

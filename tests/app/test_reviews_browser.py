@@ -12,6 +12,7 @@ from tests.app.conftest import IMAGES
 CAPTIONS = 5 * IMAGES
 RUN = {"run": "demo", "versus": "—", "split": "dev"}
 TAGS = ("wvdl <b>m</b>", "<img src={to}/t>", "![w]({to}/u)")
+EDGES = "all => all.map(part => part.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"
 NOTE = "<img src={to}/a> ![w]({to}/b) [v]({to}/c) \u202ewml"
 
 
@@ -32,6 +33,17 @@ def press(visit, key, done):
     visit.page.bring_to_front()
     visit.page.keyboard.press(key)
     visit.show(re.compile(rf"^{done} of \d+ "))
+
+
+def toast(visit, verdict):
+    """The toast of a verdict, which covers no control of the panel."""
+    shown = visit.page.locator("[class*=st-key-toast-]")
+    shown.get_by_role("status").filter(has_text=verdict).wait_for()
+    visit.settle()
+    [[left, top, right, bottom]] = shown.evaluate_all(EDGES)
+    controls = visit.page.locator(".st-key-opened :is(a, button)").evaluate_all(EDGES)
+    assert all(c[0] >= right or c[2] <= left or c[1] >= bottom or c[3] <= top for c in controls)
+    return shown
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +102,38 @@ def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged, visit):
     queue(visit, "ben", "Near misses")
     progress = visit.page.get_by_text(re.compile(r"^\d+ of \d+ ")).first.inner_text()
     press(visit, "m", int(progress.split()[0]) + 1)
+    toast(visit, "also matches")
     visit.open(f"retrieval?{urlencode(RUN | {'reviewer': 'ben', 'query-text': 5})}", charts=False)
     card = visit.page.locator(".cl-card:not(.cl-is-match) .cl-review").first
     card.locator("summary").click()
     card.get_by_role("button", name="Also matches").click()
     visit.page.get_by_text("✓ Also matches").first.wait_for()
     assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 2
-    card.locator("+ .cl-review").get_by_role(
-        "button", name="Undo"
-    ).click()  # in sight, beside the closed menu
+    toast(visit, "also matches").get_by_role("button").click()
     card.get_by_text("Judge").wait_for()
     assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 1
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_toast_takes_a_verdict_back_and_goes_with_the_page(judged, visit, width):
+    visit.page.set_viewport_size({"width": width, "height": 844})
+    panel = visit.page.locator(".st-key-opened")
+    for page in ("data", "retrieval"):
+        visit.open(f"{page}?{urlencode(RUN | {'reviewer': 'eve'})}", charts=False)
+        panel.get_by_role("button", name="Too vague").click()
+        shown = toast(visit, "too vague")
+        assert [r.verdict for r in read_reviews(judged).by_reviewer["eve"].values()] == ["too-vague"]
+        shown.get_by_role("button").click()
+        shown.wait_for(state="detached")
+        assert "eve" not in read_reviews(judged).by_reviewer
+    panel.get_by_role("button", name="Duplicate").click()
+    shown = toast(visit, "duplicate")
+    assert visit.violations(".stMain") == []
+    panel.get_by_role("link", name="diversity").click()
+    visit.titled("Diversity")
+    assert shown.count() == 0
+    panel.get_by_role("button", name="Undo").click()  # also later
+    panel.get_by_role("button", name="Undo").wait_for(state="detached")
 
 
 def test_a_report_requests_nothing(judged, runs, visit, to, tmp_path):
