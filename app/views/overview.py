@@ -189,14 +189,17 @@ def show_table(choice: Choice) -> None:
     origins = list(listing.ORIGINS)
     for rows in groups.values():
         rows.sort(key=lambda row: origins.index(row["from"]) if row["from"] in origins else len(origins))
+    here, others = st.container(), len(groups) - 1
+    elsewhere = st.expander(f"Runs on {others} other sets of samples") if others > 1 else st.container()
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
-        if samples is None:
-            cards.label(f"Without a sound evaluation on {split}")
-        else:
-            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
-            cards.label(f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}")
-        key = f"runs-{samples.digest}-{samples.images}" if samples else "runs-"
-        plain_table(pd.DataFrame(rows), COLUMNS, key, "runs")
+        name, key = f"Without a sound evaluation on {split}", "runs-"
+        if samples is not None:
+            names, key = {str(row["data"]): 0 for row in rows}, f"{key}{samples.digest}-{samples.images}"
+            sizes = f"{count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
+            name = f"{', '.join(names)}: {sizes}"
+        with here if samples == of_choice else elsewhere:
+            cards.label(name)
+            plain_table(pd.DataFrame(rows), COLUMNS, key, "runs")
     everything = pd.DataFrame([row for rows in groups.values() for row in rows])
     downloads.table(everything, f"runs-{split}", paper=True)
 
@@ -212,16 +215,15 @@ def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
 
 
 def show_judged(choice: Choice) -> None:
-    """One table per qrels file that these runs were evaluated against (`evaluate --qrels`)."""
-    split = choice.split
-    read = retrieval.graded_evaluations
+    """A table per qrels file that these runs were evaluated against (`evaluate --qrels`), several in tabs."""
+    split, read = choice.split, retrieval.graded_evaluations
     evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))
     cards.faults(faults)
-    for number, (result, table) in enumerate(retrieval.graded_tables(evaluations)):
+    tables = retrieval.graded_tables(evaluations)
+    names = [f"Judged by {result.file}" for result, _ in tables]
+    tabs = st.tabs([*map(cards.literal, names)]) if len(names) > 1 else [st.container() for _ in names]
+    for number, (result, table) in enumerate(tables):
         of = f"the whole of {split}" if choice.slice else split
-        cards.heading(
-            f"Judged by {result.file}", cards.HOW_TO_READ["judged by"].format(of=of, fact=result.fact)
-        )
         table["direction"] = table["direction"].map(DIRECTIONS)
         columns, numbers = columns_of("judged"), table.iloc[:, :3].copy()
         for name in table.columns[len(columns) :]:
@@ -229,8 +231,10 @@ def show_judged(choice: Choice) -> None:
             numbers[[name, f"{name} low", f"{name} high"]] = ends
             table[name] = table[name].map("{0[0]:.1f} [{0[1]:.1f}, {0[2]:.1f}]".format, na_action="ignore")
             columns[name] = Column(name, term=name.partition("@")[0], right=True)
-        plain_table(table, columns, f"judged-{number}", "rows")
-        downloads.table(numbers, f"judged-{split}-{downloads.file_name(result.file)}", paper=True)
+        with tabs[number]:
+            cards.heading(names[number], cards.HOW_TO_READ["judged by"].format(of=of, fact=result.fact))
+            plain_table(table, columns, f"judged-{number}", "rows")
+            downloads.table(numbers, f"judged-{split}-{downloads.file_name(result.file)}", paper=True)
 
 
 def show_differences(runs: Runs) -> None:

@@ -20,11 +20,8 @@ from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, pictu
 SHOTS = PROJECT / "artifacts" / "screenshots"
 CORNERS = 12
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
-PAIRS = {
-    "concepts": ("concepts", "more-concepts"),
-    "weights": ("combined", "opposite"),
-    "split": ("holder", "run"),
-}
+PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
+PAIRS |= {"split": ("holder", "run")}
 SECTIONS = {  # a page → its sections
     "overview?": 8,
     "diversity?": 6,
@@ -109,10 +106,11 @@ def test_start_page_popovers_and_dialogs_are_accessible(visit):
     visit.open("retrieval?run=imported-blurred&versus=imported")
     for dark in (False, True):
         if dark:
-            page.emulate_media(color_scheme="dark")
+            visit.darken()  # until the script has run through: meanwhile Streamlit fades what it draws anew
         for name in ("Download table", "Save figures"):
             page.get_by_role("button", name=name).first.click()
             page.get_by_test_id("stPopoverBody").wait_for()
+            visit.settle()
             assert visit.violations("[data-testid=stPopoverBody]", colours_only=dark) == []
             page.keyboard.press("Escape")
         thumbnail = page.locator(".cl-card img").first
@@ -159,8 +157,9 @@ def test_results_fill_rows_choices_wrap_and_typed_words_are_not_lost(visit):
         visit.open(page, charts=False, reload=False)
         assert visit.page.get_by_role("radiogroup").evaluate_all(CUT) == []
     visit.page.set_viewport_size({"width": 1440, "height": 900})
-    visit.open("diversity?run=imported-blurred&run=imported&anchors=Captions", reload=False)
-    assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= 3000
+    for page in ("overview?", "diversity?anchors=Captions&"):
+        visit.open(f"{page}run=imported-blurred&run=imported", reload=False)
+        assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= 3000
     visit.page.set_viewport_size(SIZE)
     field = visit.page.get_by_label("Search or slice", exact=True)
     field.fill("scene 4")
