@@ -99,7 +99,7 @@ def similarity_histograms(
     for (name, (_, own), colour), (counts, edges), (_, top) in of_runs:
         bars = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
         heights, hover = np.full(len(own), 0.12 * top), "own match: %{x:.3f}"
-        matches = draw.points(own, heights, "own matches", hover, marker)
+        matches = draw.points(own, heights, "own matches", hover, marker, cliponaxis=False)
         axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
         size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
         figures.append(draw.figure(colours, [bars, matches], x, y, **size, **axes, **layout))

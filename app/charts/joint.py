@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import plotly.graph_objects as go
 from app.charts.colouring import Kinds, Ramp
 from app.charts.figure import Part, Tone, cells, colour_bar, figure, middles, plain, points, rings
 
-MAP_HEIGHT = 520
+MAP_HEIGHT, NAME_LINE = 520, 24  # letters that fit above one of two maps on a phone
 GROUND_CELLS = 120
 DIM, FAINT_LINE = 0.10, 0.55
 SYMBOLS = ("diamond", "circle")
@@ -75,8 +76,8 @@ def _points(
     for group in np.unique(groups)[::-1].tolist():
         members = np.flatnonzero(groups == group)
         numbers = plotted[members]
-        kind = is_caption[members]
-        marker = {"size": size[kind], "symbol": symbols[kind], "opacity": 0.85, "line": {"width": 0}}
+        kind = is_caption[members] if np.ptp(is_caption[members]) else int(is_caption[members[0]])
+        marker: Part = {"size": size[kind], "symbol": symbols[kind], "opacity": 0.85, "line": {"width": 0}}
         name = ""
         if isinstance(colouring, Kinds):
             name = colouring.names[group]
@@ -84,7 +85,8 @@ def _points(
         else:
             marker |= {"color": colouring.values[numbers], "coloraxis": "coloraxis"}
         x, y = panel.plane[numbers].T
-        trace = points(x, y, name, "%{text}", marker, customdata=numbers, text=texts[members])
+        more: Part = {"customdata": numbers.astype(np.int32), "text": texts[members]}
+        trace = points(x, y, name, "%{text}", marker, **more)
         trace |= {
             "type": "scattergl",
             "legendgroup": plain(name),
@@ -127,14 +129,16 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
         if number < len(maps):
             path, suffix = "L".join(f"{x:g},{y:g}" for x, y in corners), str(number + 1) if number else ""
             shapes.append(dots | {"path": f"M{path}Z", "xref": f"x{suffix}", "yref": f"y{suffix}"})
+    names = [wrap(panel.name, NAME_LINE) for panel in maps]
     layout: dict[str, Any] = {
+        "font": {"color": colours.ink, "size": 13, "family": "Source Sans, sans-serif"},
         "xaxis": {**bare, "domain": [0, width], "range": x_range},
         "yaxis": {**bare, "scaleanchor": "x", "range": y_range},
         "dragmode": "lasso",
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": -0.02, "yanchor": "top", "itemsizing": "constant"},
-        "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
-        "annotations": [_name(panel, 1 - width if n else 0, colours) for n, panel in enumerate(maps)],
+        "margin": {"l": 4, "r": 4, "t": 12 + 18 * max(map(len, names)), "b": 8},
+        "annotations": [_name(lines, 1 - width if n else 0, colours) for n, lines in enumerate(names)],
         "shapes": shapes,
     }
     if len(maps) > 1:  # one zoom for both
@@ -149,7 +153,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
     return layout
 
 
-def _name(panel: Map, x: float, colours: Tone) -> dict[str, Any]:
+def _name(lines: Sequence[str], x: float, colours: Tone) -> dict[str, Any]:
     above = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
-    font = {"size": 14, "color": colours.ink}
-    return {"text": f"<b>{plain(panel.name)}</b>", "showarrow": False, "font": font, **above}
+    look: Part = {"showarrow": False, "align": "left", "font": {"size": 14, "color": colours.ink}}
+    return {"text": f"<b>{'<br>'.join(map(plain, lines))}</b>", **look, **above}

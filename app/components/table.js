@@ -76,8 +76,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
       const open = (enlarge) =>
         addresses[index] && !enlarge ? follow(addresses[index]) : setTriggerValue("row", { row: index, enlarge })
       if (sample) line.append(sampleCell(row.sample, (event) => { event.stopPropagation(); open(true) }))
-      row.cells.forEach((cell, column) =>
-        line.append(make("td", { class: columns[column].number && "number", title: columns[column].number ? null : cell }, cell)))
+      row.cells.forEach((cell, column) => {
+        const kind = columns[column].number ? "number" : /[^\s-]{17}/.test(cell) ? null : "whole" // words are short
+        line.append(make("td", { class: kind, title: kind === "number" ? null : cell }, cell))
+      })
       if (opens) listen(line, index, body, open)
       body.append(line)
     })
