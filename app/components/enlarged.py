@@ -53,9 +53,8 @@ def captions_html(choice: Choice, image: int) -> str:
     heads, columns = "<td>query</td>", []
     for run in choice.runs:
         ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], numbers, split=split)[0]
-        heads += "".join(
-            f"<th scope=col>{what} in {html.escape(run.name)}</th>" for what in ("rank", "similarity")
-        )
+        name = html.escape(run.name)
+        heads += f"<th scope=col>rank in {name}</th><th scope=col>similarity in {name}</th>"
         positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]
         columns.append([f"{rank + 1:,}" for rank in positions])
         columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
@@ -65,7 +64,6 @@ def captions_html(choice: Choice, image: int) -> str:
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         names.append(f"{text} <small>caption {caption}</small>{menu}")
     rows = zip(names, *columns, strict=True)
-    body = "".join(
-        f"<tr><th scope=row>{name}</th><td>{'</td><td>'.join(cells)}</td></tr>" for name, *cells in rows
-    )
+    lines = (f"<th scope=row>{name}</th><td>{'</td><td>'.join(cells)}</td>" for name, *cells in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<table class="cl-own"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'

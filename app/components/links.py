@@ -57,11 +57,9 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
         has_concepts = any(run.config.get("model", {}).get("concepts") for run in choice.runs)
         labels |= {"concepts": "concepts"} if has_concepts else {}
         labels["data"] = "data"
-    pages = {
-        label: address(page, choice, **opening(page, *sample))
-        for page, label in labels.items()
-        if (opened.state().page, opened.state().own) != (page, sample)
-    }
+    about = opened.state().page, opened.state().own
+    shown = [(page, label) for page, label in labels.items() if about != (page, sample)]
+    pages = {label: address(page, choice, **opening(page, *sample)) for page, label in shown}
     if has_embeddings and (cluster := _cluster_of(choice, *sample)) is not None:
         pages["cluster"] = address("clusters", choice, cluster=cluster, **opening("clusters", *sample))
     if modality == "text":

@@ -200,11 +200,9 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
         cards.empty(f"No {reader} reads it at all.", "Choose another concept.")
         return
-    more: dict[str, Any] = {"term": "attention", "pictured": side == "image"}
-    items = []
-    for rank, (sample, share) in enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1):
-        items.append(sample_card(choice, run, side, int(sample), rank, share, **more))
-    cards.results(items)
+    card = partial(sample_card, choice, run, side, term="attention", pictured=side == "image")
+    shares = enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1)
+    cards.results([card(int(sample), rank, share) for rank, (sample, share) in shares])
 
 
 def all_concepts(runs: Sequence[RunSummary], split: str) -> None:

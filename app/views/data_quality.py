@@ -22,13 +22,8 @@ from app.views import samples
 from app.views.loss_values import slider
 from app.views.training.form import data_set, show_link
 
-VIEWS = {
-    "pairs": "Mismatched pairs",
-    "pictures": "Duplicate pictures",
-    "captions": "Duplicate captions",
-    "bad": "Bad pictures",
-    "empty": "Empty captions",
-}
+VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
+VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
 BOTH = "+"  # no run has this name
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN, PICTURE = 12, 280
@@ -120,11 +115,8 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     with row():
         by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
         words = samples.search_words(f"{CAPTION}-words")
-    columns = {
-        "content": Column("content words", ",d", "content words"),
-        "words": Column("words", ",d"),
-        "diversity": Column(f"diversity in {run.name}", ".4f", "diversity"),
-    }
+    columns = {"content": Column("content words", ",d", "content words"), "words": Column("words", ",d")}
+    columns |= {"diversity": Column(f"diversity in {run.name}", ".4f", "diversity")}
     if by == "generic":
         fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:

@@ -261,7 +261,5 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     some = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
     cards.heading("Their pictures", some=some)
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
-    items = []
-    for image in images[:PICTURES_SHOWN].tolist():
-        items.append(sample_card(choice, choice.last, "image", image, image, float(best[image])))
-    cards.results(items)
+    rows = images[:PICTURES_SHOWN].tolist()
+    cards.results([sample_card(choice, choice.last, "image", row, row, float(best[row])) for row in rows])

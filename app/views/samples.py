@@ -28,11 +28,6 @@ def name_of(modality: Modality, number: int) -> str:
     return f"{'caption' if modality == 'text' else 'image'} {number}"
 
 
-def ids_of(run: RunSummary, split: str, modality: Modality, number: int) -> str:
-    image = int(images_of(run, split, modality, np.array([number]))[0])
-    return ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
-
-
 def ids_text(modality: Modality, number: int, image: int, file: str) -> str:
     """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
     return " · ".join(dict.fromkeys((name_of(modality, number), name_of("image", image), file)))
@@ -68,8 +63,8 @@ def sample_card(
     if modality == "image":
         captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
         text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
-    fields = {"sample": (modality, number), "ids": ids_of(run, split, modality, number)}
-    fields |= {"caption": text, "hover": first}
+    fields = {"sample": (modality, number), "caption": text, "hover": first}
+    fields["ids"] = ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
     return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
 
 
@@ -118,10 +113,10 @@ def similar_button(choice: Choice, modality: Modality, number: int, key: str) ->
 
 def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, int, str]]) -> list[SampleCell]:
     """The first cells of a table's rows: the modality, number, image and text of every sample as a cell."""
-    cells = []
+    cells, names = [], ask(Run.image_names, run, split)
     for modality, number, image, text in rows:
         picture = cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE))
-        ids = ids_of(run, split, modality, number)
+        ids = ids_text(modality, number, image, names[image])
         cells.append(SampleCell(image, name_of(modality, number), text, ids, picture))
     return cells
 

@@ -34,11 +34,8 @@ Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
 _TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 STEPS, KINDS = _TEXTS["steps"], _TEXTS["kinds"]
-STEP_COLUMNS = {
-    "symbol": Column("symbol"),
-    "how": Column("how it follows"),
-    "value": Column("value", right=True),
-}
+STEP_COLUMNS = {"symbol": Column("symbol"), "how": Column("how it follows")}
+STEP_COLUMNS |= {"value": Column("value", right=True)}
 
 
 @dataclass(frozen=True)
@@ -198,10 +195,7 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
         share = 100 * getattr(pair, name)
         numbers[name] = f"{share:.2f} %" if share >= 0.01 else f"{share:.1g} %"
     rows = [row for part, of_part in STEPS.items() if parts[part] for row in of_part]
-    return [
-        (symbol.format(**numbers), how.format(**numbers), value.format(**numbers))
-        for symbol, how, value in rows
-    ]
+    return [(*(part.format(**numbers) for part in row),) for row in rows]
 
 
 def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:

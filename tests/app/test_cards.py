@@ -24,11 +24,8 @@ def test_nothing_from_outside_becomes_markup(tmp_path):
         cards.sample_html(None, [EVIL, EVIL], EVIL, highlighted=0),
         cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
     ):
-        assert [clue in markup for clue in ("<img src=http", "&lt;img src=http", "\"'")] == [
-            False,
-            True,
-            False,
-        ]
+        clues = ("<img src=http", "&lt;img src=http", "\"'")
+        assert [clue in markup for clue in clues] == [False, True, False]
     texts = {"captions": [EVIL] * 20, "picture_names": [EVIL[5:9]] * 4}
     write_run(tmp_path / "runs", "a", images=4, pictures=False, **texts)
     [run] = list_runs(tmp_path / "runs")

@@ -69,9 +69,8 @@ def test_the_chosen_concept_is_in_the_graph_and_attention_at_chance_is_said(root
     view = open_run(root / "one").concepts("dev")
     table = view.table().assign(read=0.0)
     weakest = int(strongest(table, "captions", "", 5)[-1])
-    graph, total = concept_graph(
-        open_run(root / "one"), "dev", weakest, around=False, by="captions", kind="", count=3
-    )
+    run, settings = open_run(root / "one"), {"around": False, "by": "captions", "kind": "", "count": 3}
+    graph, total = concept_graph(run, "dev", weakest, **settings)
     assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 
 

@@ -29,12 +29,8 @@ def halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-FAULTS = {
-    "cut": ("image_ranks.npy", cut),
-    "flipped": ("text_embeddings.npy", flip),
-    "halved": ("captions.json", halve),
-    "torn": ("images.json", halve),
-}
+FAULTS = {"cut": ("image_ranks.npy", cut), "flipped": ("text_embeddings.npy", flip)}
+FAULTS |= {"halved": ("captions.json", halve), "torn": ("images.json", halve)}
 """A run → a file of its analysis, and how it is damaged."""
 
 

@@ -123,11 +123,8 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
     assert "train-start" in app.keys("button")
     words = shlex.split(app.code[0].value)[3:]
     config = read_arguments(words[1:], find_preset(words[0])).config
-    assert (config.name, config.cleaning.clean, config.cleaning.clean_above) == (
-        "other-half-cleaned",
-        True,
-        0.95,
-    )
+    cleaning = (config.cleaning.clean, config.cleaning.clean_above)
+    assert (config.name, *cleaning) == ("other-half-cleaned", True, 0.95)
     before = read_config(second)[0]
     changed = {"data.train_part", "data.other_part", "cleaning.clean", "cleaning.clean_above"}
     assert set(differences(before, config)) == changed

@@ -116,9 +116,8 @@ ZERO_SHOT = {"state": "imported", "documents": frozenset({"towers"})}
 
 
 def run(name, created="2026-01-01", **values):
-    return RunSummary(
-        name, Path(name), **{"state": "finished", "config": {"about": {"created": created}}} | values
-    )
+    values = {"state": "finished", "config": {"about": {"created": created}}} | values
+    return RunSummary(name, Path(name), **values)
 
 
 @pytest.mark.parametrize(

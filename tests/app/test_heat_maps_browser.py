@@ -46,7 +46,7 @@ def drawn(visit, position=0):
     visit.settle()
     visit.page.locator(f"{chart} .plot-container").wait_for()
     visit.settle()
-    figure = visit.page.evaluate(
+    return visit.page.evaluate(
         """chart => {
           const { _fullData, layout } = document.querySelector(chart)
           const rows = Array.from(_fullData[0].z || [_fullData[0].y], row => Array.from(row))
@@ -54,7 +54,6 @@ def drawn(visit, position=0):
         }""",
         chart,
     )
-    return figure
 
 
 def picked(visit):

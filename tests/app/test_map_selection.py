@@ -8,8 +8,6 @@ from app.components import map_selection, selection
 from app.components.map_selection import Area, Selection
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
-
-
 HOURGLASS = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
 HOLLOW = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
 

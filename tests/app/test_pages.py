@@ -73,11 +73,8 @@ def test_the_sidebar_has_entries_of_what_the_runs_have_and_pairs_of_pages_share_
     folder = tmp_path / "runs"
     write_concept_run(folder, "concepts", images=12)
     write_run(folder, "plain", images=12)
-    for name, page, more in (
-        ("plain", "clusters", []),
-        ("plain", "weights", ["weights"]),
-        ("concepts", "data", ["concepts"]),
-    ):
+    expected = (("plain", "clusters"), ("plain", "weights", "weights"), ("concepts", "data", "concepts"))
+    for name, page, *more in expected:
         app = opened(folder, page, run=name)
         entries = [entry.proto.page for entry in app.sidebar.get("page_link")]
         assert entries == [*ENTRIES, *more]

@@ -12,13 +12,8 @@ from tests.support.pages import PROJECT
 
 UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
 UPGRADE["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
-PAGES = {
-    "/": 307,
-    "/overview?run=../../etc&versus=x": 307,
-    "/overview?run=../../etc": 200,
-    "/_stcore/health": 200,
-    "/_stcore/stream": 101,
-}
+PAGES = {"/": 307, "/overview?run=../../etc&versus=x": 307, "/overview?run=../../etc": 200}
+PAGES |= {"/_stcore/health": 200, "/_stcore/stream": 101}
 """An address → the status of its answer; 307 leads to the address with its runs."""
 
 

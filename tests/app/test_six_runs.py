@@ -90,9 +90,8 @@ def test_diversity_of_six_runs(six, opened):
     negatives = [name for name in traces if name.startswith("negatives · ")]
     assert negatives == [f"negatives · {name}" for name in NAMES]
     weights = app.change(anchor_figure="weights").figures()
-    assert [name for figure in weights for name in names_of_traces(figure)].count("with diversity") == len(
-        NAMES
-    )
+    traces = [name for figure in weights for name in names_of_traces(figure)]
+    assert traces.count("with diversity") == len(NAMES)
     [rows] = app.rows("μ·div")
     anchors = [open_run(six / name).anchor(app.value("caption"), split="dev") for name in NAMES]
     expected = [(name, f"{anchor.diversity:.4f}") for name, anchor in zip(NAMES, anchors, strict=True)]

@@ -52,9 +52,8 @@ def test_a_slice_narrows_tables_and_figures(root, opened):
     app = opened(root, "retrieval", slice=DOGS)
     inside = np.flatnonzero(slice_mask(last.summary, "dev", DOGS))
     assert gain_in_words(base, last, "dev", "t2i_r1", inside) in app.texts()
-    assert (
-        app.change(look="hubs").rows("skewness")[0][0]["mean"] == "20.0"
-    )  # ten results of 120 queries over 60 images
+    hubness = app.change(look="hubs").rows("skewness")[0][0]
+    assert hubness["mean"] == "20.0"  # ten results of 120 queries over 60 images
     app = opened(root, "similarity", slice=DOGS)
     assert app.saying(64, 120, "seed 0")
     assert "a dog in scene" in str(app.figures()[0])

@@ -29,10 +29,8 @@ VIEWS = [
 ]
 NOUNS = "images|captions|pairs|points|runs|clusters|negatives|concepts|edges"
 WRONG = re.compile(rf"\b(nan|inf|Traceback|cannot be shown)\b|(?<![\d,.])1 ({NOUNS})\b", re.IGNORECASE)
-STEPS = {
-    "similarity": [{"batch-of": source} for source in ("hardest", "split")],
-    "joint": [{"modalities": shown} for shown in ("images", "captions", "centred")],
-}
+STEPS = {"similarity": [{"batch-of": source} for source in ("hardest", "split")]}
+STEPS |= {"joint": [{"modalities": shown} for shown in ("images", "captions", "centred")]}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -62,8 +62,7 @@ def test_the_page_names_the_run_now_and_those_after_it(root, opened):
     write_training(root, 40, time.time())
     assert [entry.name for entry in training.training_runs() if entry.alive] == [SECOND]  # one process
     app = opened(root, "start")
-    assert [bar.proto.value for bar in app.get("progress")] == [
-        int(sum((*COSTS.values(),)[:2]) + 0.4 * COSTS[SECOND])
-    ]
+    percent = int(sum([*COSTS.values()][:2]) + 0.4 * COSTS[SECOND])
+    assert [bar.proto.value for bar in app.get("progress")] == [percent]
     assert app.saying(SECOND, 40, 100)
     assert app.saying(THIRD)

@@ -190,12 +190,10 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     splits = {split.name: split for split in data_quality.data_splits(str(data))}
 
     def judge(split):
-        keys = image_keys(
-            None, splits[split].captions, splits[split].image_of_text, len(splits[split].image_names)
-        )
-        append_review(
-            data / "reviews.jsonl", Review(keys[0], splits[split].captions[0], "wrong-caption", "anna")
-        )
+        part = splits[split]
+        keys = image_keys(None, part.captions, part.image_of_text, len(part.image_names))
+        review = Review(keys[0], part.captions[0], "wrong-caption", "anna")
+        append_review(data / "reviews.jsonl", review)
         return opened(root, "reviews", run="again", versus="first", slice="length > 2")
 
     app = judge("dev")
@@ -208,11 +206,8 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     values = parse_qs(html.unescape(link))
     assert all(values[key][0] in app.query_params[key] for key in ("run", "split", "slice"))
     app = opened(root, "train", **values)
-    assert (app.value("data"), app.value("name"), app.value("use-reviews")) == (
-        "tiny",
-        "first-reviewed",
-        True,
-    )
+    values = [app.value(key) for key in ("data", "name", "use-reviews")]
+    assert values == ["tiny", "first-reviewed", True]
     words = shlex.split(app.code[0].value)[3:]
     config = read_arguments(words[1:], find_preset(words[0])).config
     assert config.data.reviews == str(data / "reviews.jsonl")

@@ -91,11 +91,9 @@ def position(folder):
 def events(folder, kind=""):
     """Steps and epochs in the history, or the ones of a kind, without times."""
     timed = {"time", "seconds", "pairs_per_second"}
-    return [
-        {key: value for key, value in event.items() if key not in timed}
-        for event in read_history(folder / HISTORY)
-        if event["event"] in ([kind] if kind else ["step", "epoch"])
-    ]
+    kinds = [kind] if kind else ["step", "epoch"]
+    events = [event for event in read_history(folder / HISTORY) if event["event"] in kinds]
+    return [{key: value for key, value in event.items() if key not in timed} for event in events]
 
 
 def assert_same_run(actual, expected):
