@@ -244,9 +244,6 @@ def marking(run: Run, split: str, clusters: Clusters) -> Marking:
 def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking:
     """Log-odds of every word but stop words in a group against all other captions, with an informative Dirichlet prior.
 
-    Args:
-        captions: m strings. groups: (m,) the group of each, from 0. count: K groups.
-
     For word w in group i against the rest j, with prior α_w proportional to the word's frequency everywhere:
     δ = log((y_wi + α_w) / (n_i + α_0 − y_wi − α_w)) − the same for j; z = δ / √(1 / (y_wi + α_w) + 1 / (y_wj + α_w)).
     """

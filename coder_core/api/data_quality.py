@@ -55,10 +55,7 @@ HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-par
 
 
 def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
-    """Score every caption with its image; the most suspicious pair first.
-
-    Args:
-        sample: of a large split: only its pairs, compared with its images and captions.
+    """Score every caption with its image, or, of a large split, the pairs of a sample; the most suspicious pair first.
 
     Returns:
         caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random other

@@ -43,7 +43,6 @@ def choose_samples(
     """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that is not there.
 
     Args:
-        run: whose split; "hardest" also uses its ranks.
         source: "seed": random pairs, as training draws them; "chosen": what `chosen` says; "hardest": the captions
             furthest behind another image, each followed by the image that beats it; "split": all samples, or as many
             random images with their captions as keep the matrix below 2,500 × 12,500.

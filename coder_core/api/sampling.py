@@ -85,7 +85,6 @@ def draw_sample(
     """Random images with their captions; None for a split small enough to compute whole.
 
     Args:
-        images: n. image_of_text: (m,).
         scores: the most similarities to compute; None for SCORES_AT_MOST.
         points, texts: about so many images and captions together, or captions; None for as many as `scores` allows.
     """

@@ -238,7 +238,6 @@ def scaled_matrix(
     ValueError: μ or ε is not positive.
 
     Args:
-        samples: from `choose_samples`, perhaps `ordered`. loss: μ, γ, ε, measure of diversity.
         cells: a side; a larger matrix is shown as the means of blocks.
         spread: from `spread_over` of the same sides, when it is known.
     """

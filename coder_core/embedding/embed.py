@@ -50,7 +50,6 @@ def embed_split(
     Args:
         root, name, split_name, overwrite: as for `import_run`.
         batch_size: samples computed at once on a GPU; the CPU computes blocks of 32.
-        workers: decoding processes.
         skip_broken: leave out pictures that cannot be read, with their captions.
         notes: on the data, kept with the run.
         tell: called with a sentence on the work that is continued.

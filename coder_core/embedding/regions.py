@@ -76,7 +76,6 @@ class RegionFolder:
         """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
 
         Args:
-            workers: decoding processes.
             skip_broken: leave out pictures that cannot be read, with their captions.
             tell: called with a sentence on the work that is continued.
 

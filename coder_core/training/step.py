@@ -119,7 +119,6 @@ def compute_losses(
     """Compute the losses of a batch: the instance branch's first, then those of every part, in order.
 
     Args:
-        parts: optional parts of the step.
         embed: the model as it trains (in pieces, in several processes, compiled); None uses the bare model.
         autocast: for every forward pass with gradients; None uses float32.
     """

@@ -120,12 +120,9 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     Only the pairs in question are multiplied: the closest wrong candidate is among the best ten the analysis keeps, or,
     where these are all true matches, found by one product of that query with all candidates.
 
-    Args:
-        sample: only its queries.
-
     Returns:
-        One row a query that has a match: query, match, wrong (the two candidates), match_score, wrong_score, margin
-        (below 0: the wrong one ranks above the match), rank (from 1).
+        One row a query (of `sample`, if there is one) that has a match: query, match, wrong (the two candidates),
+        match_score, wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1).
     """
     s, best = run.sides(split, QUERIES[direction]), run.best(split, direction)
     ranks = run.ranks(split)[direction]

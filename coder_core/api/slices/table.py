@@ -35,7 +35,6 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
     """The columns of a split that slices are made of.
 
     Args:
-        run: whose clusters, concepts and diversity they are.
         tags: caption → tags, from reviews.
 
     Returns:

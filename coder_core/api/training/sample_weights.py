@@ -56,10 +56,7 @@ def weighting(run: Run, split: str) -> Weighting:
 
 
 def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
-    """One row a caption-image pair.
-
-    Args:
-        modality: whose DIVERSITY, DISCREPANCY and CODER diversity are listed beside the weight.
+    """One row a caption-image pair; `modality` is that of DIVERSITY, DISCREPANCY and CODER.
 
     Returns:
         text (the caption's number), image, weight (mean 1), rank (of the caption's image, from 1), CODER (standard

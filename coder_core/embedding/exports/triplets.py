@@ -59,11 +59,7 @@ class Mining:
 
 
 class Matches:
-    """Recognises candidates that may match an image or caption, though no label says so.
-
-    Attributes:
-        counts: pairs left out, by reason.
-    """
+    """Recognises candidates that may match an image or caption, though no label says so; `counts` them by reason."""
 
     def __init__(self, analysis: Analysis, judged: JudgedSplit, groups: Sequence[np.ndarray]) -> None:
         self._owner, n = np.asarray(analysis.image_of_text), analysis.n_images
