@@ -41,7 +41,7 @@ def show_image(choice: Choice, image: int) -> None:
     st.html(cards.opening_html("Open this image", "image", image))
     if len(numbers):
         table = captions_html(choice, image)
-        st.html(f'<div class="cl-wide">{table}</div>' if choice.between else table)
+        st.html(f'<div class="{"cl-wide" if choice.between else "cl-two"}">{table}</div>')
     else:
         cards.note("The image has no caption.")
 

@@ -220,8 +220,8 @@ def show_judged(choice: Choice) -> None:
     evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))
     cards.faults(faults)
     tables = retrieval.graded_tables(evaluations)
-    names = [f"Judged by {result.file}" for result, _ in tables]
-    tabs = st.tabs([*map(cards.literal, names)]) if len(names) > 1 else [st.container() for _ in names]
+    files = [cards.literal(result.file) for result, _ in tables]
+    tabs = st.tabs(files) if len(files) > 1 else [st.container() for _ in files]
     for number, (result, table) in enumerate(tables):
         of = f"the whole of {split}" if choice.slice else split
         table["direction"] = table["direction"].map(DIRECTIONS)
@@ -232,7 +232,8 @@ def show_judged(choice: Choice) -> None:
             table[name] = table[name].map("{0[0]:.1f} [{0[1]:.1f}, {0[2]:.1f}]".format, na_action="ignore")
             columns[name] = Column(name, term=name.partition("@")[0], right=True)
         with tabs[number]:
-            cards.heading(names[number], cards.HOW_TO_READ["judged by"].format(of=of, fact=result.fact))
+            how = cards.HOW_TO_READ["judged by"].format(of=of, fact=result.fact)
+            cards.heading(f"Judged by {result.file}", how)
             plain_table(table, columns, f"judged-{number}", "rows")
             downloads.table(numbers, f"judged-{split}-{downloads.file_name(result.file)}", paper=True)
 
