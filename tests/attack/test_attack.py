@@ -28,9 +28,9 @@ raise SystemExit(__main__.main())
 @pytest.mark.timeout(900)
 def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
     """All in one process, apart from the tests': a fork of one that has trained may hang."""
-    command = [sys.executable, "-c", SAMPLE, *CAMPAIGNS, "--cases=5", "--jobs=2"]
+    command = [sys.executable, "-c", SAMPLE, *CAMPAIGNS, "--cases=3", "--jobs=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for name in CAMPAIGNS:
-        assert re.search(rf"^{name}: [5-9] in ", ended.stdout, re.MULTILINE)
+        assert re.search(rf"^{name}: [3-9] in ", ended.stdout, re.MULTILINE)
