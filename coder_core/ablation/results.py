@@ -19,6 +19,8 @@ from coder_core.runs.status import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
+_OF_WAY = ("r1", "r5", "r10", "mrr", "ndcg10")
+METRICS = (*(f"{way}_{name}" for way in ("i2t", "t2i") for name in _OF_WAY), SUM)
 QUERIES = ("captions.json", "image_of_text.npy")
 Runs = Mapping[int, Path]  # seed → run folder
 
@@ -37,7 +39,7 @@ class ResultRow:
 
     row: Row
     seeds: tuple[int, ...]  # that are finished
-    metrics: dict[str, Measured]  # of RECALLS and rsum, in percent
+    metrics: dict[str, Measured]  # of METRICS, in percent; without those that not every run has
     sums: tuple[float, ...]  # their R@sum
     reference: str
     # R@sum minus that of the row `reference`; None for the reference itself, or if the reference was not run
@@ -134,7 +136,8 @@ def _result(row: Row, runs: Runs, split: str, reference: str, against: Differenc
     cleaned = [one for one in map(read_cleaning, runs.values()) if one]
     seconds = [float(status.get("seconds", 0.0)) for status in statuses] + [one.seconds for one in cleaned]
     minutes = None if math.isnan(sum(seconds)) else sum(seconds) / len(runs) / 60
-    means = {name: measured([run[name] for run in metrics]) for name in (*RECALLS, SUM)}
+    in_every_run = [name for name in METRICS if all(name in run for run in metrics)]
+    means = {name: measured([run[name] for run in metrics]) for name in in_every_run}
     compared = tuple(run[SUM] for run in metrics), reference, against
     return ResultRow(row, tuple(runs), means, *compared, minutes, mebibytes, _halves(runs), _found(cleaned))
 

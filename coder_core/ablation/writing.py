@@ -13,16 +13,16 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from coder_core.ablation.results import RECALLS, SUM, Measured, ResultRow, Results, reported_sum
+from coder_core.ablation.results import METRICS, RECALLS, SUM, Measured, ResultRow, Results, reported_sum
 from coder_core.evaluation.bootstrap import Difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 
-METRICS = (*RECALLS, SUM)
-HEADS = ("image→text R@1", "R@5", "R@10", "text→image R@1", "R@5", "R@10", "R@sum")
+OF_WAY = ("R@1", "R@5", "R@10", "MRR", "nDCG@10")
+HEADS = ("image→text R@1", *OF_WAY[1:], "text→image R@1", *OF_WAY[1:], "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
 CLEANING_HEADS = ("left out: wrong %", "of all wrong %")
-LATEX_HEADS = [(way, f"R@{k}") for way in ("image → text", "text → image") for k in (1, 5, 10)]
-LATEX_HEADS.append((" ", "R@sum"))
+WAY_HEADS = [(way, head) for way in ("image → text", "text → image") for head in OF_WAY]
+WAY_HEADS.append((" ", "R@sum"))
 SYMBOLS = {
     **{"μ": r"$\mu$", "ε": r"$\varepsilon$", "γ": r"$\gamma$", "α": r"$\alpha$"},
     **{"Δ": r"$\Delta$", "×": r"$\times$", "→": r"$\to$"},
@@ -43,8 +43,10 @@ def write_all(results: Results, folder: Path, command: str) -> list[Path]:
     return [folder / f"results.{suffix}" for suffix in texts]
 
 
-def shown(value: Measured) -> str:
-    """Format as 265.5 ± 5.2, or 265.5 with one seed."""
+def shown(value: Measured | None) -> str:
+    """Format as 265.5 ± 5.2, or 265.5 with one seed; a dash for None."""
+    if value is None:
+        return "–"
     return f"{value.mean:.1f}" + ("" if value.spread is None else f" ± {value.spread:.1f}")
 
 
@@ -66,7 +68,7 @@ def markdown(results: Results, command: str) -> str:
         [
             f"{row.row.name}: {row.row.title}",
             ", ".join(map(str, row.seeds)),
-            *(shown(row.metrics[name]) for name in RECALLS),
+            *(shown(row.metrics.get(name)) for name in METRICS[:-1]),
             f"**{shown(row.metrics[SUM])}**",
             *_two(row.halves, halves),
             against_shown(row),
@@ -115,11 +117,11 @@ def legend(results: Results) -> list[str]:
 def latex(results: Results) -> str:
     """Write a `tabular` with booktabs' rules."""
     row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
-    columns = pd.MultiIndex.from_tuples([row_head, *LATEX_HEADS, delta, paper])
+    columns = pd.MultiIndex.from_tuples([row_head, *WAY_HEADS, delta, paper])
     cells = [
         [
             row.row.title,
-            *(_math(row.metrics[name]) for name in METRICS),
+            *(_math(row.metrics.get(name)) for name in METRICS),
             _difference(row),
             number(reported_sum(row.row.reported)).replace("–", "--"),
         ]
@@ -141,7 +143,7 @@ def comma_separated(results: Results) -> str:
 
 def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
     against, reported = row.against, row.row.reported or (None,) * len(RECALLS)
-    measured = {name: row.metrics[name] for name in METRICS}
+    measured = {name: row.metrics.get(name) for name in METRICS}
     measured |= dict(zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False))
     measured |= dict(zip(("precision", "recall"), row.cleaning or (), strict=False))
     return {
@@ -152,7 +154,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
         **{
             f"{name}_{part}": number
             for name, value in measured.items()
-            for part, number in (("mean", value.mean), ("std", value.spread))
+            for part, number in (("mean", value and value.mean), ("std", value and value.spread))
         },
         "reference": row.reference,
         "difference": against and against.mean,
@@ -184,9 +186,9 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def _math(value: Measured) -> str:
-    text = shown(value).replace("±", r"\pm")
-    return text if value.spread is None else f"${text}$"
+def _math(value: Measured | None) -> str:
+    text = shown(value).replace("±", r"\pm").replace("–", "--")
+    return f"${text}$" if value and value.spread is not None else text
 
 
 def _difference(row: ResultRow) -> str:
@@ -252,6 +254,12 @@ def _spread(row: ResultRow) -> Interval:
     return Interval(mean, mean - spread, mean + spread)
 
 
+def _hover(row: ResultRow) -> str:
+    """Mean and spread of every metric, a line each."""
+    values = zip(WAY_HEADS, METRICS, strict=True)
+    return "<br>".join(f"{' '.join(head).strip()} {shown(row.metrics.get(name))}" for head, name in values)
+
+
 def _bars(values: Sequence[Interval | Difference], **style: Any) -> dict[str, Any]:
     above = [value.high - value.mean for value in values]
     below = [value.mean - value.low for value in values]
@@ -282,6 +290,7 @@ def _add_lines(
         style: dict[str, Any] = {"mode": "lines+markers", "line": line, "marker": {"size": 11}}
         style |= {"name": html.escape(name) or "mean ± spread", "legendgroup": name}
         style |= {"showlegend": column == 1, "hovertemplate": None if column == 1 else "%{y:+.1f}"}
+        style |= {"hovertext": [_hover(row) for row, _ in points]} if column == 1 else {}
         y = [value.mean for value in values]
         picture.add_scatter(x=x, y=y, error_y=_bars(values), row=1, col=column, **style)
     positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
@@ -307,7 +316,7 @@ def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     y, seeds, x = zip(*values, strict=True)
     hover = {"customdata": seeds, "hovertemplate": "seed %{customdata}: %{x:.1f}<extra></extra>"}
     _dots(picture, 1, x, y, SEEDS, name="one seed", marker={"size": 8}, **hover)
-    means, hover = [_spread(row) for row in rows], {"hovertemplate": "mean %{x:.1f}<extra></extra>"}
+    means, hover = [_spread(row) for row in rows], {"hovertext": list(map(_hover, rows)), "hoverinfo": "text"}
     mean = [value.mean for value in means]
     _dots(picture, 1, mean, labels, MEASURED, name="mean ± spread", error_x=_bars(means), **hover)
 

@@ -12,7 +12,7 @@ import pytest
 from coder_core.ablate import main
 from coder_core.ablation.papers import TABLES
 from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
-from coder_core.ablation.results import collect
+from coder_core.ablation.results import METRICS, collect
 from coder_core.ablation.running import run_all
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.faults import InputError
@@ -46,9 +46,9 @@ def command(data, root, *more):
     return ["objectives", *places, *flags(OBJECTIVES), "--rows", "infonce", "dcl", *more]
 
 
-def sums(table, row):
-    """R@sum of both seeds."""
-    return [open_analysis(table / f"{row}-s{seed}", "dev").metrics["rsum"] for seed in (0, 1)]
+def sums(table, row, metric="rsum"):
+    """R@sum, or another metric, of both seeds."""
+    return [open_analysis(table / f"{row}-s{seed}", "dev").metrics[metric] for seed in (0, 1)]
 
 
 def differences(table, root, reference=""):
@@ -94,11 +94,16 @@ def test_the_tables_hold_means_spreads_and_the_papers_rows(table):
     with (table / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["row"]: row for row in csv.DictReader(file)}
     assert set(rows) == {"infonce", "dcl"}
-    assert float(rows["infonce"]["rsum_mean"]) == pytest.approx(mean, abs=1e-3)
+    for metric in METRICS:
+        expected = np.mean(sums(table, "infonce", metric))
+        assert float(rows["infonce"][f"{metric}_mean"]) == pytest.approx(expected, abs=1e-3)
     assert float(rows["infonce"]["rsum_std"]) == pytest.approx(spread, abs=1e-3)
     assert (rows["infonce"]["seeds"], rows["infonce"]["reference"]) == ("0 1", "dcl")
     assert float(rows["dcl"]["paper_rsum"]) == pytest.approx(81.9 + 95.6 + 97.9 + 61.5 + 85.8 + 91.8)
     text = (table / "results.md").read_text("utf-8")
+    graded = [np.mean(sums(table, "infonce", f"i2t_{name}")) for name in ("mrr", "ndcg10")]
+    cells = next(line for line in text.splitlines() if line.startswith("| infonce")).split(" | ")
+    assert [cell.split(" ±")[0] for cell in cells[5:7]] == [f"{value:.1f}" for value in graded]
     assert f"{mean:.1f} ± {spread:.1f}" in text
     assert "table 2 #2: 81.9 / 95.6 / 97.9 · 61.5 / 85.8 / 91.8" in text
     assert ": btr-sum, btr-hardest, infonce-scale, sigmoid, dcl-i." in text  # not finished

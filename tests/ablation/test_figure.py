@@ -27,6 +27,7 @@ def test_seeds_means_differences_and_the_papers():
     by_name = {trace.name: trace for trace in drawing.data}
     assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
     assert list(by_name["mean ± spread"].x) == [252.0, 262.0]
+    assert "image → text R@5 40.0<br>" in by_name["mean ± spread"].hovertext[0]
     assert by_name["mean ± spread"].error_x.array == pytest.approx((8**0.5, 0.0))
     assert list(next(trace for trace in drawing.data if trace.name is None).x) == [10.0]
     assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
@@ -61,7 +62,10 @@ def test_names_from_a_file_are_text_and_not_markup(tmp_path):
     assert "<a href" not in page.split("</script>")[-2]
     assert "&lt;a href" in str(figure(table_results).data[0].y)
     assert r"\$\textbackslash alpha\$\_\%" in latex(table_results)
-    assert markdown(table_results, "command").count("|\n") == 4
+    lines = markdown(table_results, "command").splitlines()
+    assert sum(line.endswith("|") for line in lines) == 4
+    assert lines[-7].split(" | ")[4:8] == ["40.0", "–", "–", "40.0"]  # a run without MRR and nDCG@10
+    assert latex(table_results).count(" & -- & -- & 40.0") == 2
 
 
 @pytest.mark.parametrize("name", TABLES)
