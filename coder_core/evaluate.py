@@ -59,8 +59,8 @@ class EvaluateArguments:
     or Flickr8k's expert or crowd annotations (of the experts' also: is diversity low where their grades disagree?). For
     COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from eccv-caption."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """People's verdicts on pairs (docs/data.md, section 12): R@K without the labels judged wrong and with the pairs
-    that also match, beside R@K by the labels. The labels' metrics stay as they are."""
+    """People's verdicts on pairs (docs/data.md, section 12): R@K, MRR and nDCG@10 without the labels judged wrong and
+    with the pairs that also match, beside those by the labels, which stay as they are."""
     qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
     trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are
@@ -230,7 +230,7 @@ def _print_tables(
         }
         console.print(tables.probe_table(probed, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
-        title = f"R@K by the labels, and as {parsed.reviews.name} corrects them"
+        title = f"by the labels, and as {parsed.reviews.name} corrects them"
         console.print(tables.reviewed_table(whole, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")

@@ -14,7 +14,7 @@ from coder_core.console.output import UNLIMITED
 
 Metrics = Mapping[str, float]
 DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
-RECALLS = ["r1", "r5", "r10"]
+RECALLS, GRADED = ["r1", "r5", "r10"], ["mrr", "ndcg10"]
 PROBE = "probe_"  # before the kind of a probe, in a run's metrics
 
 
@@ -93,7 +93,7 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
         cells = [name]
         for way in DIRECTIONS:
             middle = f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}"
-            cells += [_cell(metrics, RECALLS, way), _cell(metrics, ["mrr", "ndcg10"], way), middle]
+            cells += [_cell(metrics, RECALLS, way), _cell(metrics, GRADED, way), middle]
         cells += [_cell(metrics, ["rsum"]), f"{metrics['md']:.3f}" if "md" in metrics else "–"]
         table.add_row(*cells, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
     return table
@@ -128,7 +128,7 @@ def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
 def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """mAP@R, R-Precision and extended R@K both ways; a dash where no query has a positive."""
     extended = [f"extended_{recall}" for recall in RECALLS]
-    parts = {"mAP@R": ["map_at_r"], "R-Precision": ["r_precision"], "extended\nR@1/5/10": extended}
+    parts = {"mAP@R": [["map_at_r"]], "R-Precision": [["r_precision"]], "extended\nR@1/5/10": [extended]}
     return _both_ways(rows, title, parts)
 
 
@@ -148,19 +148,25 @@ def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) 
 
 
 def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """R@1/5/10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
-    reviewed = [f"reviewed_{recall}" for recall in RECALLS]
-    return _both_ways(rows, title, {"labels\nR@1/5/10": RECALLS, "reviewed\nR@1/5/10": reviewed})
+    """R@1/5/10, MRR and nDCG@10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
+    lines = [RECALLS, GRADED]
+    parts = {"labels": lines, "reviewed": [[f"reviewed_{name}" for name in names] for names in lines]}
+    return _both_ways(rows, title, {f"{by}\nR@1/5/10\nMRR/nDCG@10": names for by, names in parts.items()})
 
 
-def _both_ways(rows: Mapping[str, Metrics], title: str, parts: Mapping[str, Sequence[str]]) -> FittingTable:
-    """A table of these parts, heading → names of metrics, first from image to text."""
+def _both_ways(
+    rows: Mapping[str, Metrics], title: str, parts: Mapping[str, Sequence[Sequence[str]]]
+) -> FittingTable:
+    """A table of these parts, heading → names of the metrics on every line of a cell, first from image to text."""
     columns = [Column("run", text=True)]
     for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
         columns += [Column(f"{label}\n{heading}", dropped=turn) for heading in parts]
     table = FittingTable(title, columns)
     for name, metrics in rows.items():
-        table.add_row(name, *(_cell(metrics, names, way) for way in DIRECTIONS for names in parts.values()))
+        cells = (
+            [_cell(metrics, names, way) for names in lines] for way in DIRECTIONS for lines in parts.values()
+        )
+        table.add_row(name, *map("\n".join, cells))
     return table
 
 

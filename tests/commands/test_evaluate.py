@@ -123,8 +123,8 @@ def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
     file.touch()
     command = [runs[0], "--reviews", file]
     untouched = rows_of(tmp_path, *command)[str(runs[0])]
-    for way, k in product(("i2t", "t2i"), (1, 5, 10)):
-        assert untouched[f"{way}_reviewed_r{k}"] == pytest.approx(untouched[f"{way}_r{k}"])
+    for way, name in product(("i2t", "t2i"), ("r1", "r5", "r10", "mrr", "ndcg10")):
+        assert untouched[f"{way}_reviewed_{name}"] == pytest.approx(untouched[f"{way}_{name}"])
 
     split = read_split(read_config(runs[0])[0].data.data, "dev")
     keys = image_keys(split.image_names, split.captions, split.image_of_text, split.n_images)
@@ -138,17 +138,21 @@ def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
     append_review(file, Review(owner, split.captions[wrong], "wrong-caption", "anna"))
     append_review(file, elsewhere)
     reviewed = rows_of(tmp_path, *command, output=capsys)[str(runs[0])]
-    assert "wrong: 1, other matches: 1, verdicts about pairs elsewhere: 1" in printed(capsys)
+    text = printed(capsys)
+    assert "wrong: 1, other matches: 1, verdicts about pairs elsewhere: 1" in text
+    assert all(f"{reviewed[f'{way}_reviewed_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
     document = json.loads((tmp_path / "out.json").read_text())
     assert document["reviews_sha256"] == read_reviews(file).fingerprint()
     run = open_run(runs[0])  # the app takes the same from the ten best results of every query
     recall = reviewed_recall(run, "dev", ReviewedSplit.of(run, "dev"), read_reviews(file))
     for row in recall[recall["queries"] == "all"].to_dict("records"):
-        for k in (1, 5, 10):
-            assert row[f"reviewed_{k}"] == pytest.approx(reviewed[f"{row['direction']}_reviewed_r{k}"])
+        for name, key in (("1", "r1"), ("5", "r5"), ("10", "r10"), ("ndcg10", "ndcg10")):
+            assert row[f"reviewed_{name}"] == pytest.approx(reviewed[f"{row['direction']}_reviewed_{key}"])
     right = (np.asarray(one.text_ranks) == 0) | (np.arange(split.n_texts) == missed)
     assert reviewed["t2i_reviewed_r1"] == pytest.approx(100 * np.delete(right, wrong).mean())
+    reciprocal = np.where(np.arange(split.n_texts) == missed, 1, 1 / (np.asarray(one.text_ranks) + 1))
+    assert reviewed["t2i_reviewed_mrr"] == pytest.approx(100 * np.delete(reciprocal, wrong).mean())
 
     file.write_text("")
     append_review(file, elsewhere)

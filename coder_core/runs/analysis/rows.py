@@ -235,7 +235,7 @@ def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
 
 
 def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
-    """Add the recall on reviewed labels to the metrics of every row; returns notes on what the file says."""
+    """Add the metrics on reviewed labels to those of every row; returns notes on what the file says."""
     notes = {fault.found: fault for fault in reviews.faults}
     for row in rows:
         split, owner = row.split, row.split.image_of_text
