@@ -225,10 +225,7 @@ def _print_tables(
         labels = [metric_label(name) for name in parsed.qrels_metrics]
         console.print(tables.graded_table(whole, labels, title))
     if parsed.probe:
-        probed = {
-            name: row for name, row in whole.items() if any(key.startswith(tables.PROBE) for key in row)
-        }
-        console.print(tables.probe_table(probed, "probes · caption above wrong caption, %"))
+        console.print(tables.probe_table(whole, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
         title = f"by the labels, and as {parsed.reviews.name} corrects them"
         console.print(tables.reviewed_table(whole, title))

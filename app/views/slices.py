@@ -1,5 +1,7 @@
 """The Slices page: groups of captions by misses beyond the expected ones."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -10,6 +12,7 @@ from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, columns_of, rows_table
+from app.components.words import OF_WAY
 
 PICTURED = 12
 PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
@@ -43,8 +46,7 @@ def show(choice: Choice) -> None:
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
     if choice.slice:
-        pages = [(label, links.address(page, choice)) for label, page in PAGES.items()]
-        st.html(cards.links_html(pages))
+        st.html(cards.links_html([(label, links.address(page, choice)) for label, page in PAGES.items()]))
 
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:
@@ -60,6 +62,10 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         values["noise"] = np.where(certain, "beyond noise", "may be noise")
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
         columns["noise"] = Column("is it noise?", "", "slice gain")
+    for (number, run), name in product(enumerate(runs), ("mrr", "ndcg10")):
+        column, label = f"{name}_{number}", OF_WAY[name]
+        values[column] = table[column]
+        columns[column] = Column(f"{label} of {run.name}", ".1f", label.split("@")[0])
     expressions = dict(table["expression"])
     current = next((number for number, text in expressions.items() if text == choice.slice), -1)
     ids, rows = table.index.to_numpy(), (key, "slices")

@@ -19,8 +19,7 @@ from coder_core.runs.status import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"
-_OF_WAY = ("r1", "r5", "r10", "mrr", "ndcg10")
-METRICS = (*(f"{way}_{name}" for way in ("i2t", "t2i") for name in _OF_WAY), SUM)
+METRICS = (*RECALLS[:3], "i2t_mrr", "i2t_ndcg10", *RECALLS[3:], "t2i_mrr", "t2i_ndcg10", SUM)
 QUERIES = ("captions.json", "image_of_text.npy")
 Runs = Mapping[int, Path]  # seed → run folder
 

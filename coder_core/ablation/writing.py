@@ -23,10 +23,7 @@ HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
 CLEANING_HEADS = ("left out: wrong %", "of all wrong %")
 WAY_HEADS = [(way, head) for way in ("image → text", "text → image") for head in OF_WAY]
 WAY_HEADS.append((" ", "R@sum"))
-SYMBOLS = {
-    **{"μ": r"$\mu$", "ε": r"$\varepsilon$", "γ": r"$\gamma$", "α": r"$\alpha$"},
-    **{"Δ": r"$\Delta$", "×": r"$\times$", "→": r"$\to$"},
-}
+SYMBOLS = dict(zip("μεγαΔ×→", ["mu", "varepsilon", "gamma", "alpha", "Delta", "times", "to"], strict=True))
 MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
 LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00", "#5b6b00")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -131,7 +128,7 @@ def latex(results: Results) -> str:
     style = style.format(escape="latex", subset=[row_head]).format_index(escape="latex", axis=1)
     text = style.to_latex(hrules=True, column_format="l" + "r" * (len(columns) - 1), multicol_align="c")
     for letter, command in SYMBOLS.items():
-        text = text.replace(letter, command)
+        text = text.replace(letter, rf"$\{command}$")
     return f"% {results.table.name}: {' '.join(results.table.title.split())}\n{text}"
 
 

@@ -121,7 +121,8 @@ def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     columns = [Column(kind.removeprefix(PROBE)) for kind in kinds]
     table = FittingTable(title, [Column("run", text=True), *columns])
     for name, metrics in rows.items():
-        table.add_row(name, *(_cell(metrics, [kind]) for kind in kinds))
+        if any(kind in metrics for kind in kinds):  # an ensemble has none
+            table.add_row(name, *(_cell(metrics, [kind]) for kind in kinds))
     return table
 
 

@@ -6,6 +6,7 @@ import pytest
 from coder_core.api import open_run, slices
 from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
+from coder_core.evaluation.graded import label_values
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import refusal
@@ -122,6 +123,9 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
         expected |= {"excess": misses - len(reported) * (1 - overall)}
         for number, answers in enumerate(ranks):
             recall = expected[f"recall_{number}"] = 100 * np.mean([answers[query] < 5 for query in reported])
+            of_query = label_values(runs[number].analysis("dev"), owner)[direction][1][reported]
+            expected |= dict(zip((f"mrr_{number}", f"ndcg10_{number}"), 100 * of_query.mean(0), strict=True))
+            assert expected[f"mrr_{number}"] == pytest.approx(100 * np.mean(1 / (answers[reported] + 1)))
             assert row[f"low_{number}"] - 1e-9 <= recall <= row[f"high_{number}"] + 1e-9
         assert {name: row[name] for name in expected} == pytest.approx(expected)
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]

@@ -16,6 +16,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.data.words import tokenise
+from coder_core.evaluation.graded import label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.lemmas import STOP_WORDS
 
@@ -157,9 +158,10 @@ def slice_table(
     Returns:
         One row a slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of them),
         excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
-        and 95% interval, a bootstrap over images), and of several runs gain, gain_low and gain_high (last − first).
+        and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent), and of several runs gain, gain_low and
+        gain_high (last − first).
     """
-    images, counts, hits = _answered(runs, split, direction, at, slices, columns)
+    images, counts, hits, graded = _answered(runs, split, direction, at, slices, columns)
     discovery = np.zeros(images, dtype=bool)
     discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
@@ -174,7 +176,9 @@ def slice_table(
     if not len(rows):
         return frame
     of_queries, *of_hits = (table[rows] for table in reported)
-    return frame.assign(**_recalls(of_queries, of_hits))
+    means = 100 * np.stack([table[rows][:, ~discovery].sum(1) for table in graded]) / queries
+    names = [f"{name}_{run}" for run in range(len(runs)) for name in ("mrr", "ndcg10")]
+    return frame.assign(**_recalls(of_queries, of_hits), **dict(zip(names, means, strict=True)))
 
 
 def slice_gains(
@@ -195,7 +199,7 @@ def slice_gains(
         One row a slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high (points,
         and its 95% interval, a paired bootstrap over images).
     """
-    _, counts, hits = _answered(runs, split, direction, at, slices, columns)
+    _, counts, hits, _ = _answered(runs, split, direction, at, slices, columns)
     queries = counts[:-1].sum(1).astype(np.int64)
     rows = np.flatnonzero(queries >= max(least, 1))
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
@@ -206,9 +210,9 @@ def slice_gains(
 
 def _answered(
     runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
-) -> tuple[int, Array, list[Array]]:
-    """The number of images counted, and (slices + 1, images): queries of every slice and image, and, of each run, those
-    it answers; the last row is of the whole split."""
+) -> tuple[int, Array, list[Array], list[Array]]:
+    """The number of images counted, and (slices + 1, images): queries of every slice and image, of each run those it
+    answers, and of each run the sums of reciprocal rank and of nDCG@10; the last row is of the whole split."""
     images = images_counted(runs[0], split)
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
     whole_split = sparse.csr_array(np.ones((1, len(queries))))
@@ -216,11 +220,17 @@ def _answered(
     per_image = _one_hot(query_image, len(images))
     ranks = [run.ranks(split)[direction][queries] for run in runs]
     asks = ranks[0] >= 0
-    counts, *hits = (
+    answered = [(answers >= 0) & (answers < at) for answers in ranks]
+    of_labels = [label_values(run.analysis(split), runs[0].image_of_text(split))[direction] for run in runs]
+    graded = np.zeros((len(runs), len(asks), 2))
+    graded[:, asks] = [
+        values[np.isin(shown, queries) if direction == "i2t" else queries] for shown, values in of_labels
+    ]
+    counts, *sums = (
         np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
-        for counted in (asks, *((answers >= 0) & (answers < at) for answers in ranks))
+        for counted in (asks, *answered, *(column for values in graded for column in values.T))
     )
-    return len(images), counts, hits
+    return len(images), counts, sums[: len(runs)], sums[len(runs) :]
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
