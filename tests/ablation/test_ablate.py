@@ -110,13 +110,13 @@ def test_the_tables_hold_means_spreads_and_the_papers_rows(table):
     assert rf"${mean:.1f} \pm" in latex
 
 
-def test_finished_runs_are_not_run_again(table, data, capsys):
-    before = {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")}
-    assert (len(before), main(command(data, table, "--seeds", "0", "1"))) == (4, 0)
-    assert {path: path.stat().st_mtime_ns for path in table.glob("*/history.jsonl")} == before
-    (table / "results.md").unlink()
-    assert main(["objectives", "--report", f"--root={table}"]) == 0
-    assert (table / "results.md").is_file()
+def test_finished_runs_are_not_run_again(copied, data, capsys):
+    before = {path: path.stat().st_mtime_ns for path in copied.glob("*/history.jsonl")}
+    assert (len(before), main(command(data, copied, "--seeds", "0", "1"))) == (4, 0)
+    assert {path: path.stat().st_mtime_ns for path in copied.glob("*/history.jsonl")} == before
+    (copied / "results.md").unlink()
+    assert main(["objectives", "--report", f"--root={copied}"]) == 0
+    assert (copied / "results.md").is_file()
     assert "infonce" in capsys.readouterr().out
 
 

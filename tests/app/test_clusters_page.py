@@ -1,6 +1,7 @@
 """The Clusters page: offered, opened, prototypes beside offline clusters."""
 
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -50,7 +51,8 @@ def test_everything_about_one_cluster(root, opened):
     assert app.change(clusters_run="demo-baseline").change(run=["demo-baseline"]).saying("by chance")
 
 
-def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, opened):
+def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, tmp_path, opened):
+    root = shutil.copytree(root, tmp_path / "runs")
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
     app = opened(root, "clusters", k="7")

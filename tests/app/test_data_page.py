@@ -138,6 +138,8 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
 
 def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path))
+    st.cache_data.clear()
+    st.cache_resource.clear()
     query = {"run": "demo", "versus": "—", "list": "Duplicate pictures"}
     app = opened(root, "data", **query)
     [key] = [key for key in app.keys("button") if key.startswith("begin-")]

@@ -28,7 +28,8 @@ def root(tmp_path_factory):
     return write_pair(tmp_path_factory.mktemp("joint") / "runs")
 
 
-def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(root, opened):
+def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(tmp_path, opened):
+    root = write_pair(tmp_path / "runs")
     app = opened(root, "joint")
     assert len(app.labels("Compute")) == 1
     assert app.figures()

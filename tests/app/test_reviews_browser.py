@@ -60,16 +60,17 @@ def judged(runs, tab):
     press(anna, "u", 3)
     ben.check()
     ben.page.close()
+    given = read_reviews(runs / "reviews.jsonl").by_reviewer
+    verdicts = [review.verdict for review in given["anna"].values()]
+    assert verdicts == ["wrong-caption", "too-vague", "label-right"]
+    assert len(given["ben"]) == 2
+    assert len((runs / "reviews.jsonl").read_text().splitlines()) == 3 + 2 + 2
     yield runs / "reviews.jsonl"
     (runs / "reviews.jsonl").unlink()
 
 
 def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
-    before = read_reviews(judged).by_reviewer
-    verdicts = [review.verdict for review in before["anna"].values()]
-    assert verdicts == ["wrong-caption", "too-vague", "label-right"]
-    assert len(before["ben"]) == 2
-    assert len(judged.read_text().splitlines()) == 3 + 2 + 2
+    before = len(read_reviews(judged).by_reviewer["anna"])
     queue(visit, "anna", "Most ambiguous")
     table = visit.page.get_by_role("table", name="pairs of reviewers")
     assert table.inner_text().split()[-2:] == ["%", "0.00"]
@@ -84,7 +85,7 @@ def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
     visit.settle()
     remark = next(review for review in read_reviews(judged).standing if review.verdict == "none")
     assert (remark.note, remark.tags) == (note, tuple(tags))
-    assert len(read_reviews(judged).by_reviewer["anna"]) == len(verdicts) + 1
+    assert len(read_reviews(judged).by_reviewer["anna"]) == before + 1
     visit.check_accessibility()
     visit.open(f"slices?{urlencode(RUN | {'slice': f'{tags[1]!r} in tags'})}", charts=False)
     visit.show(f"1 of {CAPTIONS} captions")

@@ -52,8 +52,8 @@ UNKNOWN = {  # files of a folder → what the message says: what was found, the 
     ),
     "pictures alone": ({"a.jpg": "", "b.jpg": ""}, ("2 pictures", "(imagefolder)", "metadata.csv")),
     "texts of other names": ({"a.jpg": "", "x/b.txt": ""}, ("1 .txt files", "(text-files)", "a.txt")),
-    "another format": ({"a.bmp": "BM"}, ("other picture formats ('a.bmp')", "(imagefolder)", "mogrify")),
-    "compressed": ({"0.tar.gz": ""}, ("1 archives", "(webdataset)", "gunzip")),
+    "another format": ({"a.bmp": "BM"}, ("('a.bmp')", "(imagefolder)", "mogrify")),
+    "compressed": ({"0.tar.gz": ""}, ("('0.tar.gz')", "(webdataset)", "gunzip")),
     "addresses": ({"cc.tsv": "a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "img2dataset")),
     "save_to_disk": (
         {"dataset_dict.json": "{}", "train/data-00000-of-00001.arrow": "", "train/dataset_info.json": "{}"},
