@@ -15,7 +15,7 @@ from coder_core.files.sealed import SealedFolder
 from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines
-from tests.support.precomp_folders import assert_refused
+from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
 
 IMAGES = 12
@@ -85,6 +85,7 @@ def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
     assert run_import(files, *with_pictures(files), *queries) == 0
     assert not (runs / "clip" / "analysis").exists()
     assert "coder_core.evaluate" in capsys.readouterr().out
+    assert "coder_core.evaluate" in str(refusal(open_run, runs / "clip"))
     np.save(files / "i.npy", np.ones((IMAGES, 5)))
     np.save(files / "t.npy", np.ones((IMAGES * 5, 5)))
     assert run_import(files) == run_import(files, "--split=test") == 1  # taken; of another width

@@ -23,7 +23,6 @@ from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.write import write_analysis
 
 RANKED_PAIRS = 2_000_000_000  # an image with a caption; of 512 numbers each a minute or two on two cores
-UNRANKED = "unranked"  # folder of a run with splits that an evaluation ranks
 SAMPLES = "samples"  # document with the arguments of `write_analysis` besides arrays, documents and metrics
 
 
@@ -83,7 +82,7 @@ def import_run(
             documents |= {SAMPLES: samples}
             files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
             about = {"kind": tables.KIND_IMPORTED}
-            sealed.write_sealed(target / UNRANKED / split, files, about=about, replace=True)
+            sealed.write_sealed(target / tables.UNRANKED / split, files, about=about, replace=True)
             return folder, {}
         metrics = _write_ranked(target, split, arrays, documents, samples)
     return folder, metrics
@@ -91,8 +90,8 @@ def import_run(
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
     """Rank a split that was written without ranks, if the run has one of that name: it becomes an analysis."""
-    path = folder / UNRANKED / split
-    if split not in atomic.folder_names(folder / UNRANKED):
+    path = folder / tables.UNRANKED / split
+    if split not in atomic.folder_names(folder / tables.UNRANKED):
         return
     stored = sealed.SealedFolder(path)
     arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
@@ -114,15 +113,16 @@ def _write_ranked(
     metrics, ranks = ranked([pair], arrays["image_of_text"], progress)
     named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
     write_analysis(folder, split, **(named | dict(samples) | dict(arrays) | ranks))
-    if split in atomic.folder_names(folder / UNRANKED):
-        atomic.remove(folder / UNRANKED / split)
+    if split in atomic.folder_names(folder / tables.UNRANKED):
+        atomic.remove(folder / tables.UNRANKED / split)
     return metrics
 
 
 def _split_folders(folder: Path) -> dict[str, Path]:
     """The folder of every split of a run; of one that has both, the ranked."""
     ranked_splits = {split: tables.split_folder(folder, split) for split in tables.list_splits(folder)}
-    return {name: folder / UNRANKED / name for name in atomic.folder_names(folder / UNRANKED)} | ranked_splits
+    unranked = folder / tables.UNRANKED
+    return {name: unranked / name for name in atomic.folder_names(unranked)} | ranked_splits
 
 
 def is_imported(folder: Path) -> bool:

@@ -19,6 +19,7 @@ SCORES = "scores"
 IMAGE_PARTS = "image_parts"
 IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
+UNRANKED = "unranked"  # folder of a run with splits that an evaluation ranks
 DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
 DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
 CAPTION_IDS = "caption_ids"
