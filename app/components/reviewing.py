@@ -99,7 +99,8 @@ def show_toast() -> None:
         st.session_state.pop(GIVEN, None)
     elif judging.own_verdicts(run, review.reviewer).get(review.pair) == review:
         with st.container(key=f"toast-{review.id}", horizontal=True, vertical_alignment="center"):
-            st.html(f'<p class="cl-text" role="status">{html.escape(in_words(review))}</p>')
+            words = in_words(review)
+            st.html(f'<p class="cl-text" role="status">{html.escape(words[0].upper() + words[1:])}</p>')
             button("Undo", "undo-given", "undo", attempt, NOT_RECORDED, judging.undo, run, review)
 
 

@@ -1,7 +1,5 @@
 """The Slices page: groups of captions by misses beyond the expected ones."""
 
-from itertools import product
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -12,7 +10,6 @@ from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, columns_of, rows_table
-from app.components.words import OF_WAY
 
 PICTURED = 12
 PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
@@ -62,10 +59,10 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         values["noise"] = np.where(certain, "beyond noise", "may be noise")
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
         columns["noise"] = Column("is it noise?", "", "slice gain")
-    for (number, run), name in product(enumerate(runs), ("mrr", "ndcg10")):
-        column, label = f"{name}_{number}", OF_WAY[name]
-        values[column] = table[column]
-        columns[column] = Column(f"{label} of {run.name}", ".1f", label.split("@")[0])
+    for number, run in enumerate(runs):
+        both = table[[f"mrr_{number}", f"ndcg10_{number}"]]
+        values[f"mrr_{number}"] = _intervals(both, "{:.1f} / {:.1f}")
+        columns[f"mrr_{number}"] = Column(f"MRR / nDCG@10 of {run.name}", "", "MRR")
     expressions = dict(table["expression"])
     current = next((number for number, text in expressions.items() if text == choice.slice), -1)
     ids, rows = table.index.to_numpy(), (key, "slices")
