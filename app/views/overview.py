@@ -194,9 +194,9 @@ def show_table(choice: Choice) -> None:
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
         name, key = f"Without a sound evaluation on {split}", "runs-"
         if samples is not None:
-            names, key = {str(row["data"]): 0 for row in rows}, f"{key}{samples.digest}-{samples.images}"
-            sizes = f"{count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
-            name = f"{', '.join(names)}: {sizes}"
+            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
+            name = f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
+            key = f"runs-{samples.digest}-{samples.images}"
         with here if samples == of_choice else elsewhere:
             cards.label(name)
             plain_table(pd.DataFrame(rows), COLUMNS, key, "runs")

@@ -178,8 +178,8 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.nd
     asking = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
     ndcg = listed_ndcg(hits, np.bincount(owner, minlength=len(hits)))
     of_image = np.stack([1 / (np.maximum(ranks.image_ranks, 0) + 1), ndcg], 1)[asking]
-    found = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
-    return {"i2t": (asking, of_image), "t2i": (owner, np.stack([1 / (of_text + 1), found], 1))}
+    gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
+    return {"i2t": (asking, of_image), "t2i": (owner, np.stack([1 / (of_text + 1), gains], 1))}
 
 
 def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:

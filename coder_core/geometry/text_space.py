@@ -110,11 +110,9 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly a word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
-    # The share of the variance, which nothing reads here, is 0 / 0 where captions are alike.
-    with (
-        np.errstate(invalid="ignore"),
-        threadpool_limits(1),
-    ):  # several threads wait for each other on busy cores
+    # The share of the variance, which nothing reads here, is 0 / 0 where captions are alike. Several threads would
+    # wait for each other on busy cores.
+    with np.errstate(invalid="ignore"), threadpool_limits(1):
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back

@@ -24,7 +24,7 @@ SCALE = "scale."  # prefix of the names of the logits' scale and bias
 
 
 class EagerAdamW(torch.optim.AdamW):
-    """AdamW without the wrappers that hide it from torch.compile, whose import takes two seconds; it is not compiled."""
+    """AdamW that never imports torch.compile. PyTorch's own methods do, for two seconds, only to be excluded from it."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
     add_param_group, zero_grad, state_dict, load_state_dict = (

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -53,10 +54,12 @@ def test_the_rate_of_every_step(values, expected):
     assert rates == pytest.approx(expected)
 
 
-def test_steps_are_those_of_the_optimizer_that_may_be_compiled():
+def test_the_optimizer_takes_the_steps_of_pytorchs_without_its_compiler(monkeypatch):
     gradients = [torch.randn(3, 2, generator=torch.Generator().manual_seed(step)) for step in range(5)]
     trained = []
-    for kind in (optim.EagerAdamW, torch.optim.AdamW):
+    for kind in (torch.optim.AdamW, optim.EagerAdamW):
+        if kind is optim.EagerAdamW:
+            monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # its import fails
         parameter = nn.Parameter(torch.ones(3, 2))
         optimizer = kind([parameter], lr=0.1, weight_decay=0.1, fused=True)
         for gradient in gradients:
