@@ -88,7 +88,7 @@ def give(
 
 
 def in_words(review: Review) -> str:
-    """ "wrong caption: a dog runs"."""
+    """The verdict and its caption or image, such as "wrong caption: a dog runs"."""
     return f"{WORDS[review.verdict]}: {review.caption or review.image}"
 
 
