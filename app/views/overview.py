@@ -48,6 +48,7 @@ RECALLS = {name: Column(name, ".1f", TERMS.get(name[4:], "R@K")) for name in MET
 RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
 COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
 COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
+GRADED = {key: label for key, label in METRICS.items() if label[4:] in TERMS}
 CHANGED = 8
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
@@ -153,6 +154,10 @@ def show_recall(runs: Runs, choice: Choice, metrics: Metrics) -> None:
         cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
         return
     downloads.chart(charts.recall_bars(metrics, tone()), "recall", "recall of the runs")
+    if choice.slice:
+        rows = [[name, *map(of_run.get, GRADED)] for name, of_run in metrics.items()]
+        shown = {name: COLUMNS[name] for name in ("run", *GRADED.values())}
+        plain_table(pd.DataFrame(rows, columns=list(shown)), shown, "slice-graded", "runs")
     if unevaluated := [run.name for run in runs if split not in run.splits]:
         cards.note(f"Not evaluated on {split}: {', '.join(unevaluated)}.")
 

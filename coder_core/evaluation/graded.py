@@ -153,33 +153,34 @@ def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
     >>> label_metrics(rank(scores), np.array([0, 1]))["t2i_mrr"]
     75.0
     """
+    values = label_values(ranks, image_of_text)
+    values["i2t"] = values["i2t"][np.asarray(ranks.image_ranks) >= 0]
     return {
         f"{way}_{name}": 100 * float(column.mean())
-        for way, (_, values) in label_values(ranks, image_of_text).items()
-        for name, column in zip(("mrr", "ndcg10"), values.T, strict=True)
+        for way, of_way in values.items()
+        for name, column in zip(("mrr", "ndcg10"), of_way.T, strict=True)
     }
 
 
-def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Reciprocal rank and nDCG@10 of every query with the labels as grades: "i2t" and "t2i" → (Q,) the image that each
-    query shows or describes, and (Q, 2) values from 0 to 1.
+def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]:
+    """Reciprocal rank and nDCG@10 with the labels as grades, from 0 to 1: "i2t" (n, 2) and "t2i" (m, 2); 0 for an image
+    without captions.
 
     >>> from types import SimpleNamespace
     >>> best = np.array([1, 0])  # both images list caption 1 first, both captions image 1
     >>> ranks = SimpleNamespace(image_ranks=best, text_ranks=best, image_hits=np.array([[0, 1], [1, 0]]))
-    >>> label_values(ranks, np.array([0, 1]))["t2i"][1].round(3).tolist()
+    >>> label_values(ranks, np.array([0, 1]))["t2i"].round(3).tolist()
     [[0.5, 0.631], [1.0, 1.0]]
 
     Args:
         ranks: `Ranks` or an analysis: ranks, and which of an image's first results are its own captions.
         image_of_text: (m,) the image of every caption.
     """
-    owner, hits, of_text = np.asarray(image_of_text), ranks.image_hits, np.asarray(ranks.text_ranks)
-    asking = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
-    ndcg = listed_ndcg(hits, np.bincount(owner, minlength=len(hits)))
-    of_image = np.stack([1 / (np.maximum(ranks.image_ranks, 0) + 1), ndcg], 1)[asking]
+    hits, of_text = ranks.image_hits, np.asarray(ranks.text_ranks)
+    of_image = np.where(np.asarray(ranks.image_ranks) < 0, np.inf, ranks.image_ranks)
+    ndcg = listed_ndcg(hits, np.bincount(image_of_text, minlength=len(hits)))
     gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
-    return {"i2t": (asking, of_image), "t2i": (owner, np.stack([1 / (of_text + 1), gains], 1))}
+    return {"i2t": np.stack([1 / (of_image + 1), ndcg], 1), "t2i": np.stack([1 / (of_text + 1), gains], 1)}
 
 
 def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:

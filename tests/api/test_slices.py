@@ -8,6 +8,7 @@ from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
 from coder_core.evaluation.graded import label_values
 from coder_core.evaluation.recall import HALVES_SEED
+from tests.reference.graded import label_means
 from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import write_run
@@ -123,12 +124,22 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
         expected |= {"excess": misses - len(reported) * (1 - overall)}
         for number, answers in enumerate(ranks):
             recall = expected[f"recall_{number}"] = 100 * np.mean([answers[query] < 5 for query in reported])
-            of_query = label_values(runs[number].analysis("dev"), owner)[direction][1][reported]
+            of_query = label_values(runs[number].analysis("dev"), owner)[direction][reported]
             expected |= dict(zip((f"mrr_{number}", f"ndcg10_{number}"), 100 * of_query.mean(0), strict=True))
             assert expected[f"mrr_{number}"] == pytest.approx(100 * np.mean(1 / (answers[reported] + 1)))
             assert row[f"low_{number}"] - 1e-9 <= recall <= row[f"high_{number}"] + 1e-9
         assert {name: row[name] for name in expected} == pytest.approx(expected)
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+
+
+def test_mrr_and_ndcg_of_a_slice_follow_the_loops(run):
+    owner, (images, texts) = run.image_of_text("dev"), run.scoring("dev")
+    captions = np.arange(3, len(owner), 7)
+    scores = (images.astype(float) @ texts.T).tolist()
+    asked = {"i2t": np.unique(owner[captions]).tolist(), "t2i": captions.tolist()}
+    expected = label_means(scores, owner.tolist(), asked=asked)
+    metrics = slices.slice_metrics(run, "dev", captions)
+    assert {key: metrics[key] for key in expected} == pytest.approx(expected)
 
 
 def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):

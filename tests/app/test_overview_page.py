@@ -13,6 +13,7 @@ from app.choice import DIRECTIONS
 from coder_core.api import InputError, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
+from coder_core.api.slices import slice_metrics
 from coder_core.evaluate import main
 from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import flip, import_run_folder, write_run
@@ -68,8 +69,8 @@ def test_mrr_ndcg_and_the_metrics_by_judgements_of_a_file_are_shown(tmp_path, op
     assert main([*runs, f"--qrels={file}", f"--json={out}"]) == 0
     rows = json.loads(out.read_text())["runs"]
     assert main([runs[1], f"--qrels={file}", "--qrels-metrics", "MAP"]) == 0
-    app = opened(root, "overview", slice="length > 3")
-    [table], [of_runs] = app.rows("Success@10"), app.rows("i→t nDCG@10")
+    app = opened(root, "overview", slice="image < 9")
+    [table], [of_runs, of_slice] = app.rows("Success@10"), app.rows("i→t nDCG@10")
     assert [(row["direction"], row["run"], row["queries"]) for row in table] == [
         (way, name, "30") for way in DIRECTIONS.values() for name in ("a", "b")
     ]
@@ -82,6 +83,10 @@ def test_mrr_ndcg_and_the_metrics_by_judgements_of_a_file_are_shown(tmp_path, op
     for row, name in zip(of_runs, runs, strict=True):
         assert row["t→i nDCG@10"] == f"{rows[name]['t2i_ndcg10']:.1f}"
         assert row["i→t MRR"] == f"{rows[name]['i2t_mrr']:.1f}"
+    for row, name in zip(of_slice, runs, strict=True):
+        metrics = slice_metrics(open_run(name), "dev", np.arange(5 * 9))
+        of_ways = [f"{metrics[f'{way}_{key}']:.1f}" for way in ("i2t", "t2i") for key in ("mrr", "ndcg10")]
+        assert [*row.values()][1:] == of_ways
     assert "a \\*b\\* \\<i\\>.txt" in app.headings()
     file.rename(second := tmp_path / "second.txt")
     assert main([runs[0], f"--qrels={second}"]) == 0

@@ -13,6 +13,7 @@ from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
 from coder_core.api.slices import slice_metrics
+from coder_core.evaluation.graded import label_metrics
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]
@@ -136,5 +137,6 @@ def test_the_overview_follows_it(six, ranks, inside, opened):
     assert app.change(slice="image == 3").saying(5, 1)
     assert app.change(slice="length > 1000").refusals()
     whole = slice_metrics(run, "dev", np.arange(80))
+    stored |= label_metrics(run.analysis("dev"), run.image_of_text("dev"))
     assert whole == {name: stored[name] for name in whole}
     assert {"rsum", "i2t_medr", "t2i_meanr"} <= set(whole)

@@ -9,15 +9,16 @@ def order_of(scores, grades, sign=1):
     return sorted(range(len(scores)), key=lambda c: (-scores[c], sign * max(0, grades.get(c, 0)), c))
 
 
-def label_means(scores, owner, sign=1):
-    """Metrics in percent of rows of scores, one row an image, with the labels as grades: key → mean over the queries."""
+def label_means(scores, owner, sign=1, asked=None):
+    """Metrics in percent of rows of scores, one row an image, with the labels as grades: key → mean over the queries, or
+    over those of each direction in `asked`."""
     means = {}
     for way, rows in (("i2t", scores), ("t2i", list(zip(*scores, strict=True)))):
         of_query = [{} for _ in rows]
         for text, image in enumerate(owner):
             query, candidate = (image, text) if way == "i2t" else (text, image)
             of_query[query][candidate] = 1
-        asking = [(row, grades) for row, grades in zip(rows, of_query, strict=True) if grades]
+        asking = [(rows[q], of_query[q]) for q in (asked[way] if asked else range(len(rows))) if of_query[q]]
         for key, name, k in (("mrr", "mrr", inf), ("ndcg10", "ndcg", 10)):
             values = [metric(name, k, order_of(row, grades, sign), grades) for row, grades in asking]
             means[f"{way}_{key}"] = 100 * sum(values) / len(values)

@@ -143,8 +143,10 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
         hits = count_hits(ranks["i2t"], ranks["t2i"], owner)
         *recalls, total = map(tuple, recall_intervals(hits).tolist())
         sums.append({"run": run.name, "what it is": ORIGINS[numbers_from(run.summary)], "R@sum": total})
-        for way, (images, values) in label_values(run.analysis(split), owner).items():
-            graded = map(tuple, (100 * mean_intervals(values, images)).tolist())
+        for way, values in label_values(run.analysis(split), owner).items():
+            asking = np.flatnonzero(ranks[way] >= 0)
+            images = asking if way == "i2t" else owner
+            graded = map(tuple, (100 * mean_intervals(values[asking], images)).tolist())
             of_way = recalls[:3] if way == "i2t" else recalls[3:]
             columns = [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
             rows.append(

@@ -82,10 +82,8 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     tables, by_labels = [], label_values(run.analysis(split), owner)
     for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
-        asking, of_labels = ranks[direction] >= 0, np.zeros((len(table), len(LABELLED)))
-        within = [ranks[direction][asking] < k for k in RANKS]
-        of_labels[asking] = np.column_stack([*within, by_labels[direction][1]])
-        table[list(LABELLED)] = of_labels
+        within = [(ranks[direction] >= 0) & (ranks[direction] < k) for k in RANKS]
+        table[list(LABELLED)] = np.column_stack([*within, by_labels[direction]])
         table.insert(0, "query", np.arange(len(table)))
         table.insert(0, "direction", direction)
         tables.append(table[~np.isnan(values[:, 0])])

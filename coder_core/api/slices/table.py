@@ -221,11 +221,8 @@ def _answered(
     ranks = [run.ranks(split)[direction][queries] for run in runs]
     asks = ranks[0] >= 0
     answered = [(answers >= 0) & (answers < at) for answers in ranks]
-    of_labels = [label_values(run.analysis(split), runs[0].image_of_text(split))[direction] for run in runs]
-    graded = np.zeros((len(runs), len(asks), 2))
-    graded[:, asks] = [
-        values[np.isin(shown, queries) if direction == "i2t" else queries] for shown, values in of_labels
-    ]
+    owner = runs[0].image_of_text(split)
+    graded = [label_values(run.analysis(split), owner)[direction][queries] for run in runs]
     counts, *sums = (
         np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
         for counted in (asks, *answered, *(column for values in graded for column in values.T))
@@ -234,10 +231,12 @@ def _answered(
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
-    """R@K, MedR, MeanR and R@sum (see `query_metrics`) over the captions of a slice, at least one, and their images."""
-    ranks = run.ranks(split)
-    images = np.unique(run.image_of_text(split)[captions])
-    return query_metrics(ranks["i2t"][images], ranks["t2i"][captions])
+    """R@K, MRR, nDCG@10, MedR, MeanR and R@sum over the captions of a slice, at least one, and their images."""
+    ranks, owner = run.ranks(split), run.image_of_text(split)
+    queries = {"i2t": np.unique(owner[captions]), "t2i": captions}
+    graded = label_values(run.analysis(split), owner)
+    gains = {f"{way}_ndcg10": 100 * float(graded[way][rows, 1].mean()) for way, rows in queries.items()}
+    return query_metrics(*(ranks[way][rows] for way, rows in queries.items())) | gains
 
 
 def images_counted(run: Run, split: str) -> Array:
