@@ -11,6 +11,7 @@ from coder_core.api import compare, open_run
 from coder_core.api.report import gather, render
 from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
+from coder_core.api.slices import slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import count_hits, difference
 from coder_core.evaluation.graded import label_metrics
 from coder_core.report import main
@@ -48,6 +49,11 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
     for way, mean in label_metrics(second.analysis("dev"), second.image_of_text("dev")).items():
         [low, high] = re.findall(rf">{mean:.1f}<br>\s*<span.*?>(\S+) to (\S+)</span>", recall)[0]
         assert float(low) < mean < float(high), way
+    sliced = page.partition("<h2>Slices</h2>")[2].partition("<h2>")[0]
+    cells, columns = re.findall(r"<td.*?>(.*?)</td>", sliced, re.DOTALL), slice_columns(second, "dev")
+    table = slice_table([first, second], "dev", "t2i", 1, usual_slices(columns), columns).head(14)
+    for column, name in ((4, "mrr_1"), (5, "ndcg10_1")):
+        assert [float(cell) for cell in cells[column::7]] == table[name].round(1).tolist()
     row = "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;"
     assert row in source.replace("\n", "")
     assert "&lt;i&gt;.tsv</h2>" in source

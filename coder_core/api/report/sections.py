@@ -42,8 +42,8 @@ MOVED = """Queries by rank of their true match in the first run (rows) and in th
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green, the image that belongs to the caption; right the best other one."""
 SLICED = """Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are ordered
-by one half of the images; every number is of the other half, with 95% intervals over images. R@1 in
-percent, text→image. """
+by one half of the images; every number is of the other half, with 95% intervals over images. R@1, MRR
+and nDCG@10 of the last run in percent, text→image. """
 NOISE = "A gain whose interval holds zero may be noise."
 CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption carry the
 same label, mean cosine to the centroid, and the words that mark them."""
@@ -236,19 +236,21 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
 
 
 def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """slice, queries, excess misses, R@1 of the last run and, of several, the gain with their intervals."""
+    """slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run and, of several, the gain."""
     columns = slice_columns(runs[-1], split)
     table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns)
     last = len(runs) - 1
     shown = table[["label", "queries"]].rename(columns={"label": "slice"})
     shown["excess misses"] = table["excess"].round(1)
     if not len(table):
-        return shown.assign(**{"R@1": []})
+        return shown.assign(**{"R@1": [], "MRR": [], "nDCG@10": []})
     numbers = {"R@1": (f"recall_{last}", f"low_{last}", f"high_{last}")}
     numbers |= {"gain": ("gain", "gain_low", "gain_high")} if last else {}
     for name, parts in numbers.items():
         rows = table[list(parts)].itertuples(index=False, name=None)
         shown[name] = pd.Series(list(rows), table.index)
+    shown.insert(4, "MRR", table[f"mrr_{last}"].round(1))
+    shown.insert(5, "nDCG@10", table[f"ndcg10_{last}"].round(1))
     return shown
 
 
