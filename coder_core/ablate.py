@@ -23,7 +23,7 @@ from coder_core.console.output import open_console, say
 from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.runner import asks_for_help, command
 from coder_core.console.signals import StoppedBySignalError
-from coder_core.console.tables import Column, FittingTable
+from coder_core.console.tables import DIRECTIONS, GRADED, Column, FittingTable
 
 if TYPE_CHECKING:
     from coder_core.ablation.planning import PlannedRun
@@ -182,12 +182,14 @@ def _print_results(results: Results, console: Console) -> None:
     from coder_core.ablation.results import SUM
     from coder_core.ablation.writing import against_shown, legend, number, shown
 
-    columns = [Column("row", text=True), Column("", text=True, dropped=1), Column("seeds", dropped=2)]
-    columns += [Column("R@sum"), Column(f"− {results.reference}", dropped=4), Column("minutes", dropped=3)]
+    columns = [Column("row", text=True), Column("about", text=True, dropped=1), Column("seeds", dropped=3)]
+    columns += [Column(f"{label}\nMRR\nnDCG@10", dropped=2) for label in DIRECTIONS.values()]
+    columns += [Column("R@sum"), Column(f"− {results.reference}", dropped=5), Column("minutes", dropped=4)]
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
-        seeds, total = " ".join(map(str, row.seeds)), shown(row.metrics[SUM])
-        table.add_row(row.row.name, row.row.title, seeds, total, against_shown(row), number(row.minutes))
+        cells = [row.row.name, row.row.title, " ".join(map(str, row.seeds))]
+        cells += ["\n".join(shown(row.metrics.get(f"{way}_{key}")) for key in GRADED) for way in DIRECTIONS]
+        table.add_row(*cells, shown(row.metrics[SUM]), against_shown(row), number(row.minutes))
     console.print(table)
     for line in legend(results):
         say(console, line)

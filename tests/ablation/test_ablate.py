@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from coder_core.ablation.running import run_all
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.faults import InputError
 from coder_core.console.processes import is_written, start_process
+from coder_core.console.tables import DIRECTIONS, GRADED
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
@@ -117,7 +119,9 @@ def test_finished_runs_are_not_run_again(copied, data, capsys):
     (copied / "results.md").unlink()
     assert main(["objectives", "--report", f"--root={copied}"]) == 0
     assert (copied / "results.md").is_file()
-    assert "infonce" in capsys.readouterr().out
+    shown = capsys.readouterr().out.split()
+    for row, way, key in product(("infonce", "dcl"), DIRECTIONS, GRADED):
+        assert f"{np.mean(sums(copied, row, f'{way}_{key}')):.1f}" in shown
 
 
 def test_a_run_with_other_values_is_refused(table, data, capsys):
