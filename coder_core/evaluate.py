@@ -54,7 +54,7 @@ class EvaluateArguments:
     curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Draw R@sum against α of --blend, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
-    """Captions that fit other images too: mAP@R, R-Precision and extended R@K beside the labels' recall. Lines of
+    """Captions that fit other images too: mAP@R, R-Precision, extended R@K, MRR and nDCG@10. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption's id in the data set may stand for it),
     or Flickr8k's expert or crowd annotations (of the experts' also: is diversity low where their grades disagree?). For
     COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from eccv-caption."""

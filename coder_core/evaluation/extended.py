@@ -1,4 +1,4 @@
-"""Metrics where a query may have positives beyond its labels: mAP@R, R-Precision, extended R@K.
+"""Metrics where a query may have positives beyond its labels: mAP@R, R-Precision, extended R@K, MRR and nDCG@10.
 
 R is the number of a query's positives. R-Precision is the share of positives among its first R results, and mAP@R is
 (1/R) Σ P(i)·rel(i) over i = 1 … R, P(i) the precision at i and rel(i) whether result i is a positive (Musgrave et al.
@@ -7,20 +7,20 @@ first K results (Parekh et al. 2021, CxC). Queries without a positive are left o
 """
 
 import numpy as np
-import torch
 
-from coder_core.evaluation.ranking import best_lists
+from coder_core.evaluation.graded import graded_values
+from coder_core.evaluation.ranking import judged_ranks
 from coder_core.evaluation.recall import RECALL_AT, Metrics
 from coder_core.evaluation.tiles import ScoreTiles
 
-VALUES = ("map_at_r", "r_precision", *(f"extended_r{k}" for k in RECALL_AT))
-LONGEST_LIST = 1_000  # results of a query that are looked at; a query with more positives counts by these
+MEASURES = (*(f"success@{k}" for k in RECALL_AT), "mrr", "ndcg@10")
+VALUES = ("map_at_r", "r_precision", *(f"extended_{name}" for name in ("r1", "r5", "r10", "mrr", "ndcg10")))
 
 
 def extended_metrics(
     scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
 ) -> Metrics:
-    """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, and the same of t2i.
+    """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, mrr, ndcg10; the same of t2i.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -40,7 +40,7 @@ def extended_metrics(
 def extended_values(
     scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """ "i2t" (n, 5) and "t2i" (m, 5): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
+    """ "i2t" (n, 7) and "t2i" (m, 7): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -55,36 +55,19 @@ def extended_values(
         of_images: (P, 2) those of images as queries, where they were judged apart: a caption, an image.
     """
     of_images = positives if of_images is None else of_images
-    texts_of_image = _lists(of_images[:, 1], of_images[:, 0], scores.n)
-    images_of_text = _lists(positives[:, 0], positives[:, 1], scores.m)
-    i2t = _one_way(scores, texts_of_image, by_image=True)
-    return {"i2t": i2t, "t2i": _one_way(scores, images_of_text, by_image=False)}
+    i2t = _one_way(scores, of_images[:, ::-1], scores.n, by_image=True)
+    return {"i2t": i2t, "t2i": _one_way(scores, positives, scores.m, by_image=False)}
 
 
-def _lists(queries: np.ndarray, answers: np.ndarray, count: int) -> list[np.ndarray]:
-    """The positives of every query, each once."""
-    pairs = np.unique(np.stack([queries, answers], 1), axis=0)
-    return np.split(pairs[:, 1], np.searchsorted(pairs[:, 0], np.arange(1, count)))
-
-
-def _one_way(scores: ScoreTiles, positives: list[np.ndarray], *, by_image: bool) -> np.ndarray:
-    counts = np.array(list(map(len, positives)))
-    values = np.full((len(counts), len(VALUES)), np.nan)
-    asking = np.flatnonzero(counts)
-    if not len(asking):
-        return values
-    width = min(max(int(counts.max()), *RECALL_AT), LONGEST_LIST)
-    candidates = scores.m if by_image else scores.n
-    queries = np.repeat(np.arange(len(counts)), counts)
-    pairs = queries * candidates + np.concatenate(positives)  # sorted, as `_lists` leaves them
-    # Among equal scores positives come last, so that none is listed in place of another candidate.
-    best, _ = best_lists(
-        scores, width, by_image=by_image, asking=torch.from_numpy(asking), last=torch.from_numpy(pairs)
-    )
-    hits = np.isin(asking[:, None] * candidates + best, pairs)
-    counts = np.minimum(counts[asking], hits.shape[1])
-    precision = np.cumsum(hits, 1) / np.arange(1, hits.shape[1] + 1)
-    within = np.arange(hits.shape[1]) < counts[:, None]
-    columns = [(precision * hits * within).sum(1) / counts, (hits & within).sum(1) / counts]
-    values[asking] = np.stack([*columns, *(hits[:, :k].any(1) for k in RECALL_AT)], 1)
+def _one_way(scores: ScoreTiles, positives: np.ndarray, count: int, *, by_image: bool) -> np.ndarray:
+    """`VALUES` of queries by (P, 2) a query and a candidate that is a positive of it."""
+    values = np.full((count, len(VALUES)), np.nan)
+    queries, candidates = np.unique(positives, axis=0).T
+    ones, sizes = np.ones(len(queries), np.int64), np.bincount(queries, minlength=count)
+    ranks = judged_ranks(scores, queries, candidates, ones, by_image=by_image)
+    within = ranks < sizes[queries]
+    asking, maps = graded_values(["map"], queries, ones, np.where(within, ranks, np.inf))
+    precisions = np.bincount(queries, within, count)[asking] / sizes[asking]
+    _, of_all = graded_values(MEASURES, queries, ones, ranks)
+    values[asking] = np.column_stack([maps, precisions, of_all])
     return values

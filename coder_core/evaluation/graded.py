@@ -11,16 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from coder_core.evaluation.sources import slices
-
-if TYPE_CHECKING:  # torch is loaded after flags are checked
-    from coder_core.evaluation.tiles import ScoreTiles
-
-_QUERIES, _COLUMNS, _PAIRS = 256, 2560, 1024  # ranked at once; 5 MiB and 20 MiB of scores
 LISTED = 10  # results that nDCG@10 looks at
 METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
 _LABELS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}
@@ -48,54 +42,6 @@ def metric_label(text: str) -> str:
     return f"{_LABELS[name]}{at}{k}"
 
 
-def judged_ranks(
-    scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, grades: np.ndarray, *, by_image: bool
-) -> np.ndarray:
-    """(P,) float64 ranks of relevant documents among all candidates, 0 is first; inf for other pairs, and for
-    candidate −1, a document that the split does not have.
-
-    >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> from coder_core.evaluation.tiles import score_tiles
-    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.5, 0.5, 0.9]]))], [0, 0, 0, 0])
-    >>> judged_ranks(tiles, np.zeros(3, int), np.array([0, 1, 3]), np.array([2, 1, 0]), by_image=True)
-    array([ 3.,  2., inf])
-
-    Args:
-        queries, candidates, grades: (P,) int64; every pair once.
-        by_image: True if the queries are images.
-    """
-    import torch
-
-    ranks = np.full(len(queries), np.inf)
-    rows = np.flatnonzero((grades > 0) & (candidates >= 0))
-    rows = rows[np.argsort(queries[rows], kind="stable")]
-    query, candidate = (torch.from_numpy(side[rows]) for side in (queries, candidates))
-    own = scores.pairs(*((query, candidate) if by_image else (candidate, query)))
-    above, level = torch.zeros(2, len(rows), dtype=torch.int64)
-    asking, starts = np.unique(query.numpy(), return_index=True)
-    ends = np.append(starts, len(rows))
-    for block in slices(len(asking), _QUERIES):
-        some, first, last = torch.from_numpy(asking[block]), ends[block.start], ends[block.stop]
-        local = torch.searchsorted(some, query[first:last])
-        for columns in slices(scores.m if by_image else scores.n, _COLUMNS):
-            tile = scores.exact(some, columns) if by_image else scores.exact(columns, some).T
-            for part in slices(last - first, _PAIRS):
-                pairs = slice(first + part.start, first + part.stop)
-                values, reached = tile[local[part]], own[pairs, None]
-                above[pairs] += (values > reached).sum(1)
-                level[pairs] += (values == reached).sum(1)
-    # Of the documents at one score those that are relevant come last, the highest grade at the end.
-    order = np.lexsort((grades[rows], -own.numpy(), query.numpy()))
-    tied = np.stack([query.numpy(), own.numpy()], 1)[order]
-    starts = (
-        np.flatnonzero(np.append(True, (tied[1:] != tied[:-1]).any(1))) if len(order) else np.zeros(0, int)
-    )
-    sizes = np.diff(np.append(starts, len(order)))
-    position = np.arange(len(order)) - np.repeat(starts, sizes)
-    ranks[rows[order]] = (above + level).numpy()[order] - np.repeat(sizes, sizes) + position
-    return ranks
-
-
 def graded_values(
     metrics: Sequence[str], queries: np.ndarray, grades: np.ndarray, ranks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +53,7 @@ def graded_values(
            [0.  , 0.  , 0.  ]])
 
     Args:
-        metrics: of `METRICS`. queries, grades: (P,) int64. ranks: (P,) of `judged_ranks`.
+        metrics: of `METRICS`. queries, grades: (P,) int64. ranks: (P,) of `ranking.judged_ranks`.
     """
     asking, query = np.unique(queries, return_inverse=True)
     gains, relevant = np.maximum(grades, 0).astype(float), grades > 0

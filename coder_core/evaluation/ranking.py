@@ -7,6 +7,7 @@ p − δ is below. The few in between are compared by exact scores. δ is checke
 from the very tiles, must stay under a quarter of δ, otherwise everything is counted again with a wider δ.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from coder_core.console.progress import Progress, named, silent
 from coder_core.evaluation.graded import LISTED
 from coder_core.evaluation.sources import slices
-from coder_core.evaluation.tiles import ScoreTiles
+from coder_core.evaluation.tiles import Rows, ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
@@ -29,6 +30,7 @@ _NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked
 _SIDE = 512  # candidates scored exactly at once
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once: 1 MiB
 _LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
+_PAIRS = 1024  # judged pairs whose query's candidates are counted at once, among _COLUMNS: 10 MiB of scores
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product hardly ever drops one
 _WITHOUT_SIGN = (1 << 31) - 1
 
@@ -221,7 +223,6 @@ def best_lists(
     *,
     by_image: bool,
     asking: Tensor | None = None,
-    last: Tensor | None = None,
     ties: Ties = "pessimistic",
     progress: Progress = silent,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +236,6 @@ def best_lists(
 
     Args:
         asking: (Q,) int64, the queries; None for all.
-        last: (P,) int64, sorted: query · C + candidate of the pairs last among equal scores; None for the own ones.
         ties: "optimistic" puts the own ones first among equal scores.
 
     Returns:
@@ -249,9 +249,7 @@ def best_lists(
     lists, list_scores = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
 
     def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
-        if last is None:
-            return (candidate_image[candidate] == query_image[query]) == (ties == "pessimistic")
-        return _contains(last, query * candidates + candidate)
+        return (candidate_image[candidate] == query_image[query]) == (ties == "pessimistic")
 
     for rows in slices(queries, _LISTED_ROWS) if width else []:
         some = asking[rows]
@@ -275,12 +273,6 @@ def best_lists(
         lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
         progress(rows.stop, queries)
     return lists, list_scores
-
-
-def _contains(numbers: Tensor, some: Tensor) -> Tensor:
-    """True for each of some numbers that is among sorted ones."""
-    position = torch.searchsorted(numbers, some).clamp_(max=len(numbers) - 1)
-    return numbers[position] == some
 
 
 def _likeliest(
@@ -311,3 +303,84 @@ def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tup
     key = (order << 32) | (torch.where(last, 0, 1) << 31) | (_WITHOUT_SIGN - candidate)
     position = torch.topk(key, width, dim=1).indices
     return candidate.gather(1, position), scores.gather(1, position)
+
+
+def judged_ranks(
+    scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, grades: np.ndarray, *, by_image: bool
+) -> np.ndarray:
+    """(P,) float64 ranks of relevant documents among all candidates, 0 is first; inf for other pairs, and for
+    candidate −1, a document that the split does not have.
+
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> from coder_core.evaluation.tiles import score_tiles
+    >>> tiles = score_tiles([ScoreMatrix(np.array([[0.5, 0.5, 0.5, 0.9]]))], [0, 0, 0, 0])
+    >>> judged_ranks(tiles, np.zeros(3, int), np.array([0, 1, 3]), np.array([2, 1, 0]), by_image=True)
+    array([ 3.,  2., inf])
+
+    Args:
+        queries, candidates, grades: (P,) int64; every pair once.
+        by_image: True if the queries are images.
+    """
+    ranks = np.full(len(queries), np.inf)
+    rows = np.flatnonzero((grades > 0) & (candidates >= 0))
+    pairs = [torch.from_numpy(side[rows]) for side in (queries, candidates)]
+    own = scores.pairs(*(pairs if by_image else pairs[::-1])).numpy()
+    # Of the documents at one score those that are relevant come last, the highest grade at the end.
+    order = np.lexsort((grades[rows], -own, queries[rows]))
+    rows, own = rows[order], own[order]
+    query = queries[rows]
+    starts = np.flatnonzero((np.diff(query, prepend=-1) > 0) | (np.diff(own, prepend=np.inf) < 0))
+    sizes = np.diff(np.append(starts, len(rows)))  # of the documents at one score
+    position = np.arange(len(rows)) - np.repeat(starts + sizes, sizes)
+    ranks[rows] = _reaching(scores, query, candidates[rows], own, by_image=by_image) + position
+    return ranks
+
+
+def _reaching(
+    scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, own: np.ndarray, *, by_image: bool
+) -> np.ndarray:
+    """(P,) candidates that score as high as each pair or higher. Queries ascend; `own` are the pairs' exact scores."""
+    delta = 2 * scores.error
+    while True:
+        counts, error = _Counts(torch.from_numpy(own), delta), 0.0
+        for part in slices(len(own), _PAIRS):
+            for columns in slices(scores.m if by_image else scores.n, _COLUMNS):
+                pairs = queries[part], candidates[part] - columns.start
+                error = max(error, _count_pairs(scores, counts, part, *pairs, columns, by_image=by_image))
+        if _GUARD * error <= delta:
+            return (counts.above + counts.level).numpy()
+        delta = 2 * _GUARD * error
+
+
+def _count_pairs(
+    scores: ScoreTiles,
+    counts: _Counts,
+    part: slice,
+    queries: np.ndarray,
+    position: np.ndarray,
+    columns: slice,
+    *,
+    by_image: bool,
+) -> float:
+    """Count some candidates for a part of the pairs; return the largest error of a pair's fast score. `position` is that of
+    a pair's own candidate among these; outside of them where it is another one."""
+    some, line = np.unique(queries, return_inverse=True)
+    asking = torch.from_numpy(some)
+
+    def lines(score: Callable[[Rows, Rows], Tensor]) -> np.ndarray:
+        return (score(asking, columns) if by_image else score(columns, asking).T).numpy()[line]
+
+    values, own = lines(scores.fast), counts.own[part, None].numpy()
+    inside = np.flatnonzero((position >= 0) & (position < values.shape[1]))
+    error = np.abs(values[inside, position[inside]] - own[inside, 0]).max(initial=0)
+    start, end = counts.ends[:, part, None].numpy()
+    above = values >= end
+    near = np.flatnonzero((values >= start) ^ above)
+    if len(near) * _CROWDED > values.size:
+        above = lines(scores.exact) >= own
+    else:
+        pair, candidate = map(torch.from_numpy, divmod(near, values.shape[1]))
+        pairs = asking[torch.from_numpy(line)[pair]], candidate + columns.start
+        counts.add(pair + part.start, scores.pairs(*(pairs if by_image else pairs[::-1])))
+    counts.above[part] += torch.tensor([np.count_nonzero(row) for row in above])
+    return float(error)

@@ -165,18 +165,20 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
     assert judgements.fact.startswith("2 positives")
     values = retrieval.judged_values(three, "dev", judgements)
     table = retrieval.judged_recall(["three"], [values]).set_index("direction")
-    columns = [
-        *(f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)),
-        "labels_mrr",
-        "labels_ndcg10",
-    ]
-    columns += ["map_at_r", "r_precision"]
-    by_labels = [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 / 2 + 1 / 3) / 3, (1 + 1 / np.log2(3) + 1 / 2) / 3]
+    columns = [f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)]
+    columns += ["labels_mrr", "labels_ndcg10", "map_at_r", "r_precision", "judged_mrr", "judged_ndcg10"]
+    second, third = 1 / np.log2(3), 1 / 2  # gains of these places
+    by_labels = [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 / 2 + 1 / 3) / 3, (1 + second + third) / 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
     part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
     for direction, more, of_part, no_label in (
-        ("i2t", [2 / 3, 2 / 3], [1, 0, 100, 100], {(0, 1), (0, 2)}),
-        ("t2i", [(2 + 1 / 4) / 3, (2 + 1 / 2) / 3], [1, 0, 0, 25], {(1, 0), (2, 0)}),
+        ("i2t", [2 / 3, 2 / 3, 7 / 9, (2 + third) / 3], [1, 0, 100, 100], {(0, 1), (0, 2)}),
+        (
+            "t2i",
+            [3 / 4, 5 / 6, 5 / 6, (2 + (second + third) / (1 + second)) / 3],
+            [1, 0, 0, 25],
+            {(1, 0), (2, 0)},
+        ),
     ):
         expected = 100 * np.array(by_labels + more)
         np.testing.assert_allclose(table.loc[direction, columns].astype(float), expected)

@@ -44,7 +44,8 @@ def test_positives_beyond_the_labels(runs, tmp_path, capsys):
     file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
     assert main([*map(str, runs), f"--positives={file}", f"--json={document}"]) == 0
-    assert "2 positives beyond the labels, 1 line " in printed(capsys)
+    text = printed(capsys)
+    assert "2 positives beyond the labels, 1 line " in text
     analysis = open_analysis(runs[0], "dev")
     owner = np.asarray(analysis.image_of_text)
     second, first = np.flatnonzero(owner == 0)[1], np.flatnonzero(owner == 2)[0]
@@ -55,6 +56,7 @@ def test_positives_beyond_the_labels(runs, tmp_path, capsys):
     for name, value in extended_metrics(scored, pairs).items():
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
+    assert all(f"{row[f'{way}_extended_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
     assert row["rsum"] == analysis.metrics["rsum"]  # the labels' recall is not touched
     run = open_run(runs[0])  # the app shows the same
     table = judged_recall(["one"], [judged_values(run, "dev", run_judgements(run, "dev", file))])

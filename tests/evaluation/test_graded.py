@@ -1,13 +1,14 @@
 """Metrics of graded judgements and of positives beyond the labels, against loops and the programs of others."""
 
 import warnings
+from math import inf
 
 import numpy as np
 import pytest
 
 from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.graded import graded_values, judged_ranks, label_metrics, parse_metric
-from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.graded import graded_values, label_metrics, parse_metric
+from coder_core.evaluation.ranking import judged_ranks, rank
 from coder_core.evaluation.recall import ensemble_metrics, five_fold
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import EVERY, score_tiles
@@ -125,7 +126,7 @@ def by_loops(scores, positives, way):
         query, answer = (image, text) if way == "i2t" else (text, image)
         of_query.setdefault(query, set()).add(answer)
     rows = scores if way == "i2t" else scores.T
-    maps, precisions, recalls = [], [], {1: [], 5: [], 10: []}
+    maps, precisions, recalls, graded = [], [], {1: [], 5: [], 10: []}, {("mrr", inf): [], ("ndcg", 10): []}
     for query, answers in of_query.items():
         order = sorted(range(rows.shape[1]), key=lambda j: (-rows[query, j], j in answers, j))
         hits, r = [j in answers for j in order], len(answers)
@@ -133,7 +134,10 @@ def by_loops(scores, positives, way):
         precisions.append(sum(hits[:r]) / r)
         for k, successes in recalls.items():
             successes.append(any(hits[:k]))
+        for measure, numbers in graded.items():
+            numbers.append(metric(*measure, order, dict.fromkeys(answers, 1)))
     values = {"map_at_r": maps, "r_precision": precisions}
+    values |= dict(zip(("extended_mrr", "extended_ndcg10"), graded.values(), strict=True))
     values |= {f"extended_r{k}": successes for k, successes in recalls.items()}
     return {f"{way}_{name}": 100 * np.mean(numbers) for name, numbers in values.items()}
 
@@ -148,7 +152,9 @@ def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
     assert metrics["t2i_map_at_r"] < 60
     elsewhere = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)  # all scores equal: none is found
     tiles = score_tiles([ScoreMatrix(np.zeros((12, 12), np.float32))], np.arange(12))
-    assert set(extended_metrics(tiles, elsewhere).values()) == {0.0}
+    metrics = extended_metrics(tiles, elsewhere)
+    assert metrics["i2t_extended_mrr"] == pytest.approx(100 / 12)  # the last place
+    assert set(metrics.values()) == {0.0, metrics["i2t_extended_mrr"]}
 
 
 def test_the_program_of_eccv_caption_agrees():

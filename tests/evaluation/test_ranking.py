@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation import ranking, tiles
-from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.ranking import judged_ranks, rank
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import brute_ranks, score
@@ -45,6 +45,13 @@ def own_listed(image_best, owner):
 def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
+    scored, text, grades = (
+        score_tiles([EmbeddingPair(images, texts)], owner),
+        np.arange(len(texts)),
+        np.ones(len(texts), int),
+    )
+    first = np.where(np.isin(np.arange(len(images)), owner), np.inf, pessimistic.image_ranks)
+    np.minimum.at(first, owner, judged_ranks(scored, owner, text, grades, by_image=True))
     for actual, expected in (
         (optimistic.image_ranks, image_above),
         (optimistic.text_ranks, text_above),
@@ -52,6 +59,8 @@ def assert_agrees(images, texts, owner):
         (optimistic.text_ties, text_level),
         (pessimistic.image_ranks, image_above + image_level),
         (pessimistic.text_ranks, text_above + text_level),
+        (judged_ranks(scored, text, owner, grades, by_image=False), text_above + text_level),
+        (first, image_above + image_level),
         *(
             (r.image_hits[:, : len(texts)], own_listed(r.image_best, owner))
             for r in (optimistic, pessimistic)
@@ -68,6 +77,7 @@ def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
     if change == "small tiles":
         monkeypatch.setattr(ranking, "_ROWS", 7)
         monkeypatch.setattr(ranking, "_COLUMNS", 13)
+        monkeypatch.setattr(ranking, "_PAIRS", 5)
     elif change == "small delta":
         monkeypatch.setattr(tiles, "_rounding_error", lambda source, k: 1e-12)
     random = np.random.default_rng(len(change))

@@ -30,8 +30,10 @@ from coder_core.evaluation.graded import label_values
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
-LABELLED, JUDGED = ({f"{by}_{k}": f"{by} R@{k}" for k in RANKS} for by in ("labels", "judged"))
-LABELLED |= {"labels_mrr": "labels MRR", "labels_ndcg10": "labels nDCG@10"}
+MEASURES = {**{str(k): f"R@{k}" for k in RANKS}, "mrr": "MRR", "ndcg10": "nDCG@10"}
+LABELLED, JUDGED = (
+    {f"{by}_{k}": f"{by} {name}" for k, name in MEASURES.items()} for by in ("labels", "judged")
+)
 JUDGED_VALUES = ("map_at_r", "r_precision", *JUDGED)
 
 
@@ -66,8 +68,8 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
 
     Returns:
         One row a query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,
-        judged_1, judged_5, judged_10 (any positive among the first K), labels_1, labels_5, labels_10 (a labelled
-        one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last.
+        judged_1, judged_5, judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5,
+        labels_10 (a labelled one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last.
     """
     from coder_core.evaluation.extended import extended_values
     from coder_core.evaluation.tiles import score_tiles
@@ -77,9 +79,10 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
     alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
-    # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
-    judged["t2i"][alone] = np.stack([ranks["t2i"][alone] < k for k in (1, 1, *RANKS)], 1)
     tables, by_labels = [], label_values(run.analysis(split), owner)
+    # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
+    within = [ranks["t2i"] < k for k in (1, 1, *RANKS)]
+    judged["t2i"][alone] = np.column_stack([*within, by_labels["t2i"]])[alone]
     for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
         within = [(ranks[direction] >= 0) & (ranks[direction] < k) for k in RANKS]

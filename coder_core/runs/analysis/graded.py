@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluation.bootstrap import mean_intervals
-from coder_core.evaluation.graded import graded_values, judged_ranks
-from coder_core.evaluation.ranking import best_lists
+from coder_core.evaluation.graded import graded_values
+from coder_core.evaluation.ranking import best_lists, judged_ranks
 from coder_core.files.atomic import replacing
 from coder_core.runs.derived.graded import store_graded
 

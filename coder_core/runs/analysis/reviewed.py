@@ -3,13 +3,9 @@
 import numpy as np
 
 from coder_core.data.reviews import JudgedSplit
-from coder_core.evaluation.c_way import DIRECTIONS
-from coder_core.evaluation.graded import graded_values, judged_ranks
-from coder_core.evaluation.recall import RECALL_AT, Metrics
+from coder_core.evaluation.extended import extended_metrics
+from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.tiles import ScoreTiles
-
-# name in a run's metrics → name in `graded_values`
-MEASURES = {**{f"r{k}": f"success@{k}" for k in RECALL_AT}, "mrr": "mrr", "ndcg10": "ndcg@10"}
 
 
 def reviewed_positives(judged: JudgedSplit, image_of_text: np.ndarray) -> np.ndarray:
@@ -22,12 +18,5 @@ def reviewed_positives(judged: JudgedSplit, image_of_text: np.ndarray) -> np.nda
 def reviewed_metrics(scores: ScoreTiles, judged: JudgedSplit, image_of_text: np.ndarray) -> Metrics:
     """i2t_reviewed_r1, r5, r10, mrr, ndcg10 and the same of t2i, in percent: R@K counts queries with any positive among
     the first K. A query whose only label is wrong is left out; its caption stays a candidate of others."""
-    pairs = np.unique(reviewed_positives(judged, image_of_text), axis=0)
-    grades, metrics = np.ones(len(pairs), np.int64), Metrics()
-    for way, (documents, queries) in zip(DIRECTIONS, (pairs.T, pairs.T[::-1]), strict=True):
-        ranks = judged_ranks(scores, queries, documents, grades, by_image=way == "i2t")
-        _, values = graded_values(list(MEASURES.values()), queries, grades, ranks)
-        if len(values):
-            means = zip(MEASURES, 100 * values.mean(0), strict=True)
-            metrics |= {f"{way}_reviewed_{name}": float(mean) for name, mean in means}
-    return metrics
+    metrics = extended_metrics(scores, reviewed_positives(judged, image_of_text))
+    return {name.replace("extended", "reviewed"): metrics[name] for name in metrics if "extended" in name}

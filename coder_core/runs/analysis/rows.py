@@ -200,7 +200,7 @@ def hub_corrected_row(
 
 
 def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
-    """Add mAP@R, R-Precision and extended R@K to the metrics of every row; returns notes on what the source holds.
+    """Add mAP@R, R-Precision, extended R@K, MRR and nDCG@10 to the metrics of every row; returns notes on the source.
 
     Of Flickr8k's experts also `disagreement_rho`, Spearman's ρ over the captions they judged: of the spread of their
     grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative. `source` is
