@@ -95,7 +95,7 @@ def test_everything_else_of_python_and_typing_errors_are_refused(fact, expressio
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
+def test_recall_by_slice_agrees_with_loops(tmp_path, direction, monkeypatch):
     words = ["cat", "dog", "man"] * 50
     captions = [f"{words[n // 5]} {'red ' * (n % 5 % 2)}scene {n // 5}" for n in range(750)]
     shared = {"images": 150, "captions": captions, "pictures": False}
@@ -130,6 +130,13 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction):
             assert row[f"low_{number}"] - 1e-9 <= recall <= row[f"high_{number}"] + 1e-9
         assert {name: row[name] for name in expected} == pytest.approx(expected)
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
+    monkeypatch.setattr(table, "label_values", None)  # gains of R@K do without MRR and nDCG@10
+    gains = table.slice_gains(runs, "dev", direction, 5, entries, columns, least=1)
+    for expression, gain in zip(gains["expression"], gains["gain"], strict=True):
+        mask = slices.select(expression, columns)
+        queries = mask if direction == "t2i" else np.unique(owner[mask])
+        before, after = (100 * np.mean(answers[queries] < 5) for answers in ranks)
+        assert gain == pytest.approx(after - before)
 
 
 def test_mrr_and_ndcg_of_a_slice_follow_the_loops(run):

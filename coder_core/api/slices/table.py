@@ -210,24 +210,23 @@ def slice_gains(
 
 def _answered(
     runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
-) -> tuple[int, Array, list[Array], list[Array]]:
+) -> tuple[int, Array, list[Array], Iterator[Array]]:
     """The number of images counted, and (slices + 1, images): queries of every slice and image, of each run those it
-    answers, and of each run the sums of reciprocal rank and of nDCG@10; the last row is of the whole split."""
-    images = images_counted(runs[0], split)
+    answers, and of each run the sums of reciprocal rank and of nDCG@10, each computed when it is asked for; the last row is
+    of the whole split."""
+    images, owner = images_counted(runs[0], split), runs[0].image_of_text(split)
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
-    whole_split = sparse.csr_array(np.ones((1, len(queries))))
-    every = sparse.vstack([members, whole_split])
+    every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(queries))))])
     per_image = _one_hot(query_image, len(images))
+
+    def summed(values: Array) -> Array:
+        return np.asarray((sparse.csr_array(every.multiply(values)) @ per_image).toarray())
+
     ranks = [run.ranks(split)[direction][queries] for run in runs]
-    asks = ranks[0] >= 0
-    answered = [(answers >= 0) & (answers < at) for answers in ranks]
-    owner = runs[0].image_of_text(split)
-    graded = [label_values(run.analysis(split), owner)[direction][queries] for run in runs]
-    counts, *sums = (
-        np.asarray((sparse.csr_array(every.multiply(counted)) @ per_image).toarray())
-        for counted in (asks, *answered, *(column for values in graded for column in values.T))
-    )
-    return len(images), counts, sums[: len(runs)], sums[len(runs) :]
+    answered = [summed((answers >= 0) & (answers < at)) for answers in ranks]
+    of_queries = (label_values(run.analysis(split), owner)[direction][queries] for run in runs)
+    graded = (summed(column) for values in of_queries for column in values.T)
+    return len(images), summed(ranks[0] >= 0), answered, graded
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
