@@ -49,6 +49,7 @@ LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 tenth of Flickr8k's dev captions exchanged, 99% of the first group were exchanged ones and 75% of the second."""
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 STEPS = 50  # of the estimated probability, between 0 and 100% of random pairs that look better
+LEAST_WEIGHT = 0.01  # of a caption that is surely wrong, where captions of an image are compared
 PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
 TRAIN = "train"
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
@@ -65,7 +66,7 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
     score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
-    better = 100 * np.searchsorted(np.sort(random), score) / max(len(random), 1)
+    better = _random_ones_better(score, random)
     verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
     rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
     table = pd.DataFrame(rows | {"score": score, "random": better, "verdict": verdict})
@@ -172,8 +173,11 @@ def small_losses(run: Run) -> pd.DataFrame:
 
 def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     """Suspicion of every pair, and of every caption with a random other image. Returns (m,) and (m,) float64,
-    higher is more suspicious; the second is empty where there is one image. `part`: n images and m captions.
-    `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
+    higher is more suspicious; the second is empty where there is one image.
+
+    It is the sum of what the similarity of the pair and, in every space, the likeness of the caption to the image's other
+    captions lack. These count by their own probability of being right, by their similarity alone.
+    `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
     if n > 1:
@@ -183,11 +187,18 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     levels = ((image_level[images] + text_level) / 2 for images in pairs)
     beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
     scores = [standardised(values, beside[0]) for values in beside]
-    for space in spaces:
-        unlike = [_unlike_the_others(space, owner, images, n) for images in pairs]
-        for score, values in zip(scores, unlike, strict=True):
-            score += standardised(values, unlike[0]) / len(spaces)
+    if n > 1 and spaces:
+        weights = np.maximum(1 - error_probability(_random_ones_better(*scores)), LEAST_WEIGHT)
+        for space in spaces:
+            unlike = [_unlike_the_others(space, weights, owner, images, n) for images in pairs]
+            for score, values in zip(scores, unlike, strict=True):
+                score += standardised(values, unlike[0])
     return scores[0], scores[1] if n > 1 else np.zeros(0)
+
+
+def _random_ones_better(scores: Array, random: Array) -> Array:
+    """(m,) percentage of the random pairs that look better than each pair."""
+    return 100 * np.searchsorted(np.sort(random), scores) / max(len(random), 1)
 
 
 def standardised(values: Array, matching: Array) -> Array:
@@ -215,16 +226,20 @@ def _neighbour_levels(part: SplitPart) -> list[Array]:
     return levels
 
 
-def _unlike_the_others(space: Array, owner: Array, images: Array, n: int) -> Array:
-    """(m,) minus the mean likeness of every caption to the other captions of an image; NaN where it has no others."""
+def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array, n: int) -> Array:
+    """(m,) minus the weighted mean likeness of every caption to the other captions of an image; NaN where it has none."""
     order = np.argsort(owner, kind="stable")
     captioned, starts = np.unique(owner[order], return_index=True)
-    total = np.zeros((n, space.shape[1]), np.float32)
-    total[captioned] = np.add.reduceat(space[order], starts, axis=0)
-    own = images == owner
-    count = np.bincount(owner, minlength=n)[images] - own
+    total, count = np.zeros((n, space.shape[1]), np.float32), np.zeros(n)
+    weighed = (weights[:, None] * space).astype(np.float32)
+    total[captioned] = np.add.reduceat(weighed[order], starts, axis=0)
+    count[captioned] = np.add.reduceat(weights[order], starts)
+    own = weights * (images == owner)
     likeness = np.einsum("md,md->m", space, total[images]) - own * np.einsum("md,md->m", space, space)
-    return np.asarray(np.where(count > 0, -likeness / np.maximum(count, 1), np.nan))
+    others = count[images] - own
+    return np.asarray(
+        np.where(others > LEAST_WEIGHT / 2, -likeness / np.maximum(others, LEAST_WEIGHT / 2), np.nan)
+    )
 
 
 @dataclass

@@ -152,7 +152,7 @@ def test_pairs_are_weighed_by_their_probability(judged, tmp_path):
     stay = expected >= 0.0005
     assert result.split.n_texts == stay.sum()
     np.testing.assert_allclose(result.weights, expected[stay], atol=0.0006)
-    assert ((expected > 0) & (expected < 1)).mean() > 0.05, "some are neither left out nor whole"
+    assert ((expected > 0) & (expected < 1)).mean() > 0.02, "some are neither left out nor whole"
     again = reviews_of_run(tmp_path / "mine", trained, trained, about)
     assert (again.weights, again.fingerprint) == (used.weights, used.fingerprint)
     pair = next(iter(used.weights))
