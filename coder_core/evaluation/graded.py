@@ -89,8 +89,11 @@ def graded_values(
     return asking, np.stack(values, 1)
 
 
-def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
-    """MRR and nDCG@10 with the labels as grades, in percent: i2t_mrr, i2t_ndcg10, t2i_mrr, t2i_ndcg10.
+def label_metrics(
+    ranks: Any, image_of_text: np.ndarray, captions: np.ndarray | slice = slice(None)
+) -> dict[str, float]:
+    """MRR and nDCG@10 with the labels as grades, in percent: i2t_mrr, i2t_ndcg10, t2i_mrr, t2i_ndcg10; of these captions and
+    their images.
 
     >>> from coder_core.evaluation.ranking import rank
     >>> from coder_core.evaluation.sources import ScoreMatrix
@@ -99,12 +102,11 @@ def label_metrics(ranks: Any, image_of_text: np.ndarray) -> dict[str, float]:
     >>> label_metrics(rank(scores), np.array([0, 1]))["t2i_mrr"]
     75.0
     """
-    values = label_values(ranks, image_of_text)
-    values["i2t"] = values["i2t"][np.asarray(ranks.image_ranks) >= 0]
+    values, images = label_values(ranks, image_of_text), np.unique(np.asarray(image_of_text)[captions])
     return {
         f"{way}_{name}": 100 * float(column.mean())
-        for way, of_way in values.items()
-        for name, column in zip(("mrr", "ndcg10"), of_way.T, strict=True)
+        for way, queries in (("i2t", images), ("t2i", captions))
+        for name, column in zip(("mrr", "ndcg10"), values[way][queries].T, strict=True)
     }
 
 

@@ -9,6 +9,7 @@ from the very tiles, must stay under a quarter of δ, otherwise everything is co
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -340,47 +341,33 @@ def _reaching(
     scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, own: np.ndarray, *, by_image: bool
 ) -> np.ndarray:
     """(P,) candidates that score as high as each pair or higher. Queries ascend; `own` are the pairs' exact scores."""
-    delta = 2 * scores.error
+
+    def tile(score: Callable[[Rows, Rows], Tensor], asking: np.ndarray, columns: slice) -> np.ndarray:
+        rows = torch.from_numpy(asking)
+        return (score(rows, columns) if by_image else score(columns, rows).T).numpy()
+
+    delta = np.float32(2 * scores.error)
     while True:
-        counts, error = _Counts(torch.from_numpy(own), delta), 0.0
-        for part in slices(len(own), _PAIRS):
-            for columns in slices(scores.m if by_image else scores.n, _COLUMNS):
-                pairs = queries[part], candidates[part] - columns.start
-                error = max(error, _count_pairs(scores, counts, part, *pairs, columns, by_image=by_image))
+        low, high = own - delta, np.nextafter(own + delta, np.float32(np.inf))
+        reaching, error = np.zeros(len(own), np.int64), 0.0
+        of_all = slices(scores.m if by_image else scores.n, _COLUMNS)
+        for part, columns in product(slices(len(own), _PAIRS), of_all):
+            asking, line = np.unique(queries[part], return_inverse=True)
+            values, own_here = tile(scores.fast, asking, columns)[line], own[part]
+            position = candidates[part] - columns.start
+            inside = np.flatnonzero((position >= 0) & (position < values.shape[1]))
+            errors = np.abs(values[inside, position[inside]] - own_here[inside])
+            error = max(error, float(errors.max(initial=0)))
+            above = values >= high[part, None]
+            near = np.flatnonzero((values >= low[part, None]) ^ above)
+            if len(near) * _CROWDED > values.size:
+                above = tile(scores.exact, asking, columns)[line] >= own_here[:, None]
+            else:
+                pair, candidate = divmod(near, values.shape[1])
+                pairs = [torch.from_numpy(side) for side in (asking[line[pair]], candidate + columns.start)]
+                level = scores.pairs(*(pairs if by_image else pairs[::-1])).numpy() >= own_here[pair]
+                reaching[part] += np.bincount(pair[level], minlength=len(line))
+            reaching[part] += [np.count_nonzero(row) for row in above]
         if _GUARD * error <= delta:
-            return (counts.above + counts.level).numpy()
-        delta = 2 * _GUARD * error
-
-
-def _count_pairs(
-    scores: ScoreTiles,
-    counts: _Counts,
-    part: slice,
-    queries: np.ndarray,
-    position: np.ndarray,
-    columns: slice,
-    *,
-    by_image: bool,
-) -> float:
-    """Count some candidates for a part of the pairs; return the largest error of a pair's fast score. `position` is that of
-    a pair's own candidate among these; outside of them where it is another one."""
-    some, line = np.unique(queries, return_inverse=True)
-    asking = torch.from_numpy(some)
-
-    def lines(score: Callable[[Rows, Rows], Tensor]) -> np.ndarray:
-        return (score(asking, columns) if by_image else score(columns, asking).T).numpy()[line]
-
-    values, own = lines(scores.fast), counts.own[part, None].numpy()
-    inside = np.flatnonzero((position >= 0) & (position < values.shape[1]))
-    error = np.abs(values[inside, position[inside]] - own[inside, 0]).max(initial=0)
-    start, end = counts.ends[:, part, None].numpy()
-    above = values >= end
-    near = np.flatnonzero((values >= start) ^ above)
-    if len(near) * _CROWDED > values.size:
-        above = lines(scores.exact) >= own
-    else:
-        pair, candidate = map(torch.from_numpy, divmod(near, values.shape[1]))
-        pairs = asking[torch.from_numpy(line)[pair]], candidate + columns.start
-        counts.add(pair + part.start, scores.pairs(*(pairs if by_image else pairs[::-1])))
-    counts.above[part] += torch.tensor([np.count_nonzero(row) for row in above])
-    return float(error)
+            return reaching
+        delta = np.float32(2 * _GUARD * error)

@@ -16,7 +16,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.data.words import tokenise
-from coder_core.evaluation.graded import label_values
+from coder_core.evaluation.graded import label_metrics, label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.lemmas import STOP_WORDS
 
@@ -232,10 +232,8 @@ def _answered(
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
     """R@K, MRR, nDCG@10, MedR, MeanR and R@sum over the captions of a slice, at least one, and their images."""
     ranks, owner = run.ranks(split), run.image_of_text(split)
-    queries = {"i2t": np.unique(owner[captions]), "t2i": captions}
-    graded = label_values(run.analysis(split), owner)
-    gains = {f"{way}_ndcg10": 100 * float(graded[way][rows, 1].mean()) for way, rows in queries.items()}
-    return query_metrics(*(ranks[way][rows] for way, rows in queries.items())) | gains
+    of_ranks = query_metrics(ranks["i2t"][np.unique(owner[captions])], ranks["t2i"][captions])
+    return of_ranks | label_metrics(run.analysis(split), owner, captions)
 
 
 def images_counted(run: Run, split: str) -> Array:
