@@ -128,9 +128,9 @@ def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
 
 def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """mAP@R, R-Precision, extended R@K, MRR and nDCG@10 both ways; a dash where no query has a positive."""
+    extended = [[f"extended_{name}" for name in names] for names in (RECALLS, GRADED)]
     parts = {"mAP@R\nR-Precision": [["map_at_r"], ["r_precision"]]}
-    parts |= {"extended\nR@1/5/10\nMRR/nDCG@10": _prefixed("extended")}
-    return _both_ways(rows, title, parts)
+    return _both_ways(rows, title, {**parts, "extended\nR@1/5/10\nMRR/nDCG@10": extended})
 
 
 def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) -> FittingTable:
@@ -150,12 +150,9 @@ def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) 
 
 def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """R@1/5/10, MRR and nDCG@10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
-    parts = {"labels": [RECALLS, GRADED], "reviewed": _prefixed("reviewed")}
+    lines = [RECALLS, GRADED]
+    parts = {"labels": lines, "reviewed": [[f"reviewed_{name}" for name in names] for names in lines]}
     return _both_ways(rows, title, {f"{by}\nR@1/5/10\nMRR/nDCG@10": names for by, names in parts.items()})
-
-
-def _prefixed(kind: str) -> list[list[str]]:
-    return [[f"{kind}_{name}" for name in names] for names in (RECALLS, GRADED)]
 
 
 def _both_ways(

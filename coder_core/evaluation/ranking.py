@@ -268,9 +268,8 @@ def best_lists(
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in slices(candidates, _SIDE)
                 ]
-                is_last = comes_last(close[:, None], every)
-                exact = torch.cat(pieces, 1)
-                lists_of_rows[part], scores_of_rows[part] = _best_of(exact, is_last, every, width)
+                found = _best_of(torch.cat(pieces, 1), comes_last(close[:, None], every), every, width)
+                lists_of_rows[part], scores_of_rows[part] = found
         lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
         progress(rows.stop, queries)
     return lists, list_scores
@@ -328,8 +327,7 @@ def judged_ranks(
     own = scores.pairs(*(pairs if by_image else pairs[::-1])).numpy()
     # Of the documents at one score those that are relevant come last, the highest grade at the end.
     order = np.lexsort((grades[rows], -own, queries[rows]))
-    rows, own = rows[order], own[order]
-    query = queries[rows]
+    rows, own, query = rows[order], own[order], queries[rows[order]]
     starts = np.flatnonzero((np.diff(query, prepend=-1) > 0) | (np.diff(own, prepend=np.inf) < 0))
     sizes = np.diff(np.append(starts, len(rows)))  # of the documents at one score
     position = np.arange(len(rows)) - np.repeat(starts + sizes, sizes)

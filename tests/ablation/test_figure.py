@@ -46,10 +46,9 @@ def test_lines_have_the_colour_of_a_loss_and_the_dash_of_a_way():
     sums = dict.fromkeys(("coder-0-as-is", *rows), (200.0,))
     lines = {trace.name: trace.line for trace in figure(results(TABLES["noise"], sums)).data[:6]}
     assert len(lines) == 6
-    assert lines["InfoNCE, cleaned"].color != lines["full CODER, cleaned"].color
-    assert (
-        lines["InfoNCE, cleaned"].dash == lines["full CODER, cleaned"].dash != lines["InfoNCE, as it is"].dash
-    )
+    infonce, coder = (lines[f"{loss}, cleaned"] for loss in ("InfoNCE", "full CODER"))
+    assert infonce.color != coder.color
+    assert infonce.dash == coder.dash != lines["InfoNCE, as it is"].dash
     assert len({lines[f"full CODER, {way}"].color for way in ("as it is", "cleaned", "true pairs only")}) == 1
 
 

@@ -142,9 +142,8 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction, monkeypatch):
 def test_mrr_and_ndcg_of_a_slice_follow_the_loops(run):
     owner, (images, texts) = run.image_of_text("dev"), run.scoring("dev")
     captions = np.arange(3, len(owner), 7)
-    scores = (images.astype(float) @ texts.T).tolist()
     asked = {"i2t": np.unique(owner[captions]).tolist(), "t2i": captions.tolist()}
-    expected = label_means(scores, owner.tolist(), asked=asked)
+    expected = label_means((images.astype(float) @ texts.T).tolist(), owner.tolist(), asked=asked)
     metrics = slices.slice_metrics(run, "dev", captions)
     assert {key: metrics[key] for key in expected} == pytest.approx(expected)
 

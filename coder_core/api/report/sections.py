@@ -137,7 +137,7 @@ def _data(run: Run, split: str) -> dict[str, str]:
 
 def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
     """Two tables: what each run is and its R@sum; R@K, MRR and nDCG@10 of every direction and run, each (mean, low, high)."""
-    sums, rows = [], []
+    sums, rows, columns = [], [], [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
     for run in runs:
         ranks, owner = run.ranks(split), run.image_of_text(split)
         hits = count_hits(ranks["i2t"], ranks["t2i"], owner)
@@ -148,10 +148,8 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
             images = asking if way == "i2t" else owner
             graded = map(tuple, (100 * mean_intervals(values[asking], images)).tolist())
             of_way = recalls[:3] if way == "i2t" else recalls[3:]
-            columns = [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
-            rows.append(
-                {"direction": way, "run": run.name, **dict(zip(columns, [*of_way, *graded], strict=True))}
-            )
+            numbers = dict(zip(columns, [*of_way, *graded], strict=True))
+            rows.append({"direction": way, "run": run.name, **numbers})
     table = pd.DataFrame(rows).sort_values("direction", kind="stable")
     table["direction"] = table["direction"].map(DIRECTIONS)
     return [("table", pd.DataFrame(sums).set_index("run")), ("table", table)]
