@@ -21,7 +21,7 @@ def show(choice: Choice) -> None:
     with row():
         modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
-    beside = f" beside {' and '.join(run.name for run in runs[:-1])}" if len(runs) > 1 else ""
+    beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
     cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     counted = len(ask(slices.images_counted, choice.first, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
