@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from app import jobs
 from app.ask import RunSummary, all_runs
 from app.jobs import runs_root
@@ -51,20 +53,28 @@ def job_name(run: str, prefix: str = PREFIX) -> str:
 
 
 def training_runs() -> list[TrainingRun]:
-    """Every run and every job, running ones first, then by name."""
-    demo = jobs.current()
+    """Every run and every job, running ones first, then by name. A run may belong to another one's job: one job trains
+    all demo runs in turn, and a cleaned run's job starts the processes of its judges."""
     by_name = {run.name: run for run in all_runs() if not run.imported}
+    names = {name: job_name(name) for name in dict.fromkeys([*by_name, *_started()])}
+    found = {key: jobs.current(key) for key in (jobs.TRAINING, *names.values())}
+    running = {job.pid: key for key, job in found.items() if job is not None and job.running}
     entries = []
-    for name in dict.fromkeys([*by_name, *_started()]):
-        run, of_job = by_name.get(name), job_name(name)
-        entry = TrainingRun(name, run, jobs.current(of_job), of_job)
-        of_demo = run is not None and demo is not None and demo.running and run.status.get("pid") == demo.pid
-        # one job trains all demo runs in turn
-        trains = run is not None and (run.state != "finished" or not run.splits)
-        if of_demo and trains and not entry.stoppable:
-            entry = TrainingRun(name, run, demo, jobs.TRAINING)
-        entries.append(entry)
+    for name, of_job in names.items():
+        run, job = by_name.get(name), found[of_job]
+        if run and (run.state != "finished" or not run.splits) and not (job and job.running):
+            of_job = next((running[pid] for pid in _processes(run) if pid in running), of_job)
+        entries.append(TrainingRun(name, run, found[of_job], of_job))
     return sorted(entries, key=lambda entry: (not entry.alive, entry.name))
+
+
+def _processes(run: RunSummary) -> tuple[int, ...]:
+    """The process that trains or trained a run, and its parent."""
+    pid = run.status.get("pid", 0)
+    try:
+        return pid, psutil.Process(pid).ppid()
+    except (psutil.Error, OverflowError):
+        return (pid,)
 
 
 def _started() -> list[str]:

@@ -20,7 +20,7 @@ from app.components.table import Column, Columns, columns_of, picking_table
 from app.components.words import count
 from app.views import samples
 from app.views.loss_values import slider
-from app.views.training.form import data_set, show_link
+from app.views.training.form import show_link
 
 VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
 VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
@@ -84,7 +84,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
     cards.metrics(cards.Metric(*n, note, "random pairs") for n, note in zip(numbers, EXPECTED, strict=True))
     if choice.split == "train":
-        _offer_cleaning(choice, run, api.error_probability(every["random"].to_numpy()))
+        _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
     judged = zip(table["judge"], table["caption"], strict=True)
@@ -94,18 +94,21 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
 
 
-def _offer_cleaning(choice: Choice, run: RunSummary, probability: np.ndarray) -> None:
+def _offer_cleaning(
+    choice: Choice, run: RunSummary, judges: Sequence[RunSummary], probability: np.ndarray
+) -> None:
     """A threshold of the probability (m,) that a pair is wrong, what it leaves out, and a link to such a training."""
-    above = slider("Leave out from this probability on", "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above")
+    label = "Leave out pairs that are wrong with this probability or more"
+    above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above"), 2)
     out = probability >= above
     if out.all():
         cards.note(cards.HOW_TO_READ["no pair is left"])
         return
     numbers = {"out": out.sum(), "pairs": count(len(out), "pair"), "errors": 100 * probability[~out].mean()}
-    cards.note(cards.HOW_TO_READ["pairs left out"].format(**numbers))
-    if data := data_set(run):
-        changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": round(above, 2)}
-        show_link("Train without suspicious pairs", choice, run, data, "cleaned", **changes)
+    by = "by these judges" if judges else "by new judges"
+    cards.note(f"{cards.HOW_TO_READ['pairs left out'].format(**numbers)} {cards.HOW_TO_READ[by]}")
+    changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": above}
+    show_link("Train without suspicious pairs", choice, run, "cleaned", judges, **changes)
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

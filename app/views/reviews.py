@@ -212,7 +212,7 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
         concern = judging.verdicts_on_train(entry.path, path)
         cards.note(f"{concern} of {len(reviews.verdicts)} verdicts concern train; they are in {path}.")
         if concern:
-            show_link("Train with these verdicts", choice, run, entry, "reviewed")
+            show_link("Train with these verdicts", choice, run, "reviewed")
         offer_evaluation(run, "train")
     evaluated = f"python -m coder_core.evaluate {run.path} --split {choice.split} --reviews {path}"
     st.code(evaluated, language=None, wrap_lines=True)

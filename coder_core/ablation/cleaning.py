@@ -3,12 +3,14 @@
 Judges are ordinary runs of their own processes. Beside a run NAME they are NAME-half and NAME-other-half, trained on
 complementary halves of the train images, or NAME-warm-up for small-loss selection; their reviews are NAME-cleaned.jsonl,
 or NAME-weighed.jsonl with weights (of a second round NAME-…-2, and so on). What exists is not made again: the same
-command continues after an interruption.
+command continues after an interruption. Two finished runs of complementary halves can judge in place of new ones.
 """
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -46,18 +48,9 @@ TEMPERATURE = 0.07  # of judges under InfoNCE, the usual value
 WARM_UP_SHARE = 4  # of the epochs, a quarter, for small-loss selection
 LEAST = 0.05  # probability of being wrong from which on --clean-weigh weighs a pair
 HOPELESS = 0.9  # share of wrong pairs from which on the judges have learned too little
-_NO_PARTS: dict[str, Any] = {
-    "bank_size": 0,
-    "bank_anchors": False,
-    "prototypes": 0,
-    "prototype_recluster": 0,
-    "concepts": 0,
-    "concept_list": "",
-    "scorer": "cosine",
-    "embeddings": 1,
-    "weight_heads": 0.0,
-    "weight_mmd": 0.0,
-}
+_NO_PARTS: dict[str, Any] = {"bank_size": 0, "bank_anchors": False, "prototypes": 0, "prototype_recluster": 0}
+_NO_PARTS |= {"concepts": 0, "concept_list": "", "scorer": "cosine", "embeddings": 1}
+_NO_PARTS |= {"weight_heads": 0.0, "weight_mmd": 0.0}
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,10 @@ def without_wrong_pairs(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         fix = "clean with one process, then give torchrun … --reviews the file that it wrote"
         raise InputError.at("--clean", "is given under torchrun", "one process", fix)
-    base = Path(config.cleaning.clean_judges or root / config.name)
+    given = _given_judges(config)
+    stop_on_errors(_trained_on_other_pairs(given, config))
+    shared = "" if given else config.cleaning.clean_judges
+    base = Path(shared or root / config.name)
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
     file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
     with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # for runs that share the judges
@@ -91,12 +87,14 @@ def without_wrong_pairs(
             file, before = base.with_name(f"{base.name}-{how}{ending}.jsonl"), file
             if not file.exists():
                 reviews = config.data.reviews if number == 1 else str(before)
-                judges = judge_runs(replaced(config, {"reviews": reviews}), base, ending)
-                _train(judges, config, console, progress_file)
-                _write(file, _judged(judges, config), config, console)
+                judges = [] if given else judge_runs(replaced(config, {"reviews": reviews}), base, ending)
+                if judges:
+                    _train(judges, config, console, progress_file)
+                folders = [judge.folder for judge in judges]
+                _write(file, _judged(given or folders, config), config, console)
                 if not config.cleaning.keep_judges:
-                    for judge in judges:
-                        rmtree(judge.folder)
+                    for folder in folders:
+                        rmtree(folder)
             _check_rule(file, config)
     say(console, f"reviews of train: {file}")
     return replaced(config, {"reviews": str(file)})
@@ -128,6 +126,26 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     return runs
 
 
+def _given_judges(config: Config) -> list[Path]:
+    """The folders of the two finished runs that `clean_judges` names; [] if it names none."""
+    paths = config.cleaning.clean_judges.split(os.pathsep)
+    return [Path(path) for path in paths] if len(paths) > 1 else []
+
+
+def _trained_on_other_pairs(judges: list[Path], config: Config) -> Iterator[Fault]:
+    """Judges whose data has another name than the run's, or other exchanged captions."""
+    for judge in judges:
+        theirs, own = (
+            (Path(one.data.data).name, one.data.wrong_captions, one.data.wrong_captions and one.training.seed)
+            for one in (read_config(judge)[0], config)
+        )
+        if theirs != own:
+            fact, expected = (
+                "{}, --wrong-captions {:g}, --seed {}".format(*pairs) for pairs in (theirs, own)
+            )
+            yield Fault(str(judge), f"was trained on {fact}", expected, "choose other --clean-judges")
+
+
 def _train(judges: list[PlannedRun], config: Config, console: Console, progress_file: Path | None) -> None:
     """Train the judges and evaluate them on train."""
     devices = [] if config.training.device == "cpu" else gpus()
@@ -136,7 +154,11 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
 
         def tell(progress: TableProgress) -> None:
             show(progress)
-            record(progress.share, 1.0, "training the judges")
+            left = progress.seconds_left
+            time_left = "" if left is None else f", about {timedelta(seconds=round(left))} left"
+            record(
+                progress.share, 1.0, f"training judges: {len(progress.done)} of {len(judges)} done{time_left}"
+            )
 
         jobs = max(1, len(devices))
         progress, interrupted = run_all(judges, TRAIN, jobs=jobs, gpus=devices, tell=tell)
@@ -148,10 +170,10 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
     )
 
 
-def _judged(judges: list[PlannedRun], config: Config) -> pd.DataFrame:
+def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
     """The caption and image (rows of train), name in reviews (`pair`), `probability` of belonging to another image, and
     judge of every pair."""
-    runs = [open_run(judge.folder) for judge in judges]
+    runs = [open_run(judge) for judge in judges]
     if config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])
     else:
@@ -193,9 +215,11 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
 def _rule(config: Config) -> str:
     """Tag of the reviews: the rule by which they were made, and the pairs."""
     settings, data = config.cleaning, config.data
-    rule = f"{settings.clean_by}, {settings.clean_loss}, {settings.clean_above:g}"
-    seed, exchanged = config.training.seed, data.wrong_captions
-    return f"{rule}, {seed}, {exchanged:g}, {Path(data.data).name}"[:LONGEST_TAG]
+    given = [judge.name for judge in _given_judges(config)]
+    by = given or [settings.clean_by, settings.clean_loss]
+    pairs = config.training.seed, f"{data.wrong_captions:g}", Path(data.data).name
+    parts = [f"{settings.clean_above:g}", *pairs]
+    return ", ".join(map(str, [*parts, *by] if given else [*by, *parts]))[:LONGEST_TAG]
 
 
 def _check_rule(file: Path, config: Config) -> None:
@@ -218,6 +242,7 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     base = Path(settings.clean_judges or folder).name
     names = [WARM_UP] if settings.clean_by == "small-loss" else HALVES
     judges = [folder.with_name(f"{base}-{name}{end}") for end in ends for name in names]
+    judges = [folder.with_name(judge.name) for judge in _given_judges(config)] or judges
     statuses = [read_status(judge) or {} for judge in judges]
     if not all(statuses):
         return Cleaned(np.nan, np.nan, np.nan)

@@ -207,7 +207,9 @@ def standardised(values: Array, matching: Array) -> Array:
     if not len(finite):
         return np.zeros(len(values))
     centre = np.median(finite)
-    width = max(1.4826 * float(np.median(np.abs(finite - centre))), 1e-6)
+    width = 1.4826 * float(np.median(np.abs(finite - centre)))
+    if width < 1e-6:  # more than half are alike
+        width = max(float(np.std(finite)), 1e-6)
     return np.nan_to_num((values - centre) / width)
 
 

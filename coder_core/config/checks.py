@@ -1,6 +1,7 @@
 """Check a configuration: every setting against its range, and which settings do not go together."""
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -58,20 +59,8 @@ def problems(config: Config) -> list[Fault]:
     ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     faults += name_faults(config.name) if config.name else []
-    checks = (
-        _needs,
-        _cleaning,
-        _towers,
-        _pictures,
-        _loss,
-        _pieces,
-        _bank,
-        _ones,
-        _by_pair,
-        _boosting,
-        _weighting,
-    )
-    for check in checks:
+    checks = [_needs, _cleaning, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting]
+    for check in (*checks, _weighting):
         faults += check(config)
     return faults
 
@@ -90,6 +79,10 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
         fix = "leave one of the two out: the judges learn from a half each"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
+    judges = 1 + config.cleaning.clean_judges.count(os.pathsep)
+    if judges > (2 if (config.cleaning.clean_by, config.cleaning.clean_rounds) == ("halves", 1) else 1):
+        expected = "one cleaned run, or two that judge once as halves"
+        yield Fault("--clean-judges", f"names {judges} runs", expected, "leave runs or other --clean-… out")
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
     if config.cleaning.clean and own:
         fix = "train the two judges yourself (docs/data.md, section 6)"

@@ -96,6 +96,7 @@ class CleaningConfig:
     clean_rounds: int = setting(1, "[1, 5]")
     """Rounds; in every further one the judges learn from what the last one kept and judge all."""
     clean_judges: str = setting("")
-    """Path of another cleaned run, whose judges and reviews this run shares; empty: its own."""
+    """Path of another cleaned run, whose judges and reviews this run shares; or, separated as in PATH, two finished runs
+    of complementary halves that judge; empty: judges of its own."""
     keep_judges: bool = setting(True)
     """Keep the judges' runs, with which the app's Data page lists the pairs; their reviews stay anyway."""

@@ -35,13 +35,8 @@ PLACES = "park", "lake", "hill"
 WAYS = "{} {} {}", "a {} {} in the {}", "{} {} at a {}", "one {} {} near the {}", "the {} {} and a {}"
 IMAGES, SHARE, SEED = 75, 0.2, 5
 VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 10, "batch_size": 25, "warmup_steps": 4}
-VALUES |= {
-    "text_layers": 1,
-    "learning_rate": 3e-2,
-    "evaluate_every": 10,
-    "image_dropout": 0.0,
-    "embedding_dropout": 0.0,
-}
+VALUES |= {"text_layers": 1, "learning_rate": 3e-2, "evaluate_every": 10}
+VALUES |= {"image_dropout": 0.0, "embedding_dropout": 0.0}
 VALUES |= {"wrong_captions": SHARE, "seed": SEED}
 
 
@@ -87,11 +82,11 @@ def command(config, root):
     return [*changed_flags(Config(), config), f"--root={root}", f"--name={config.name}", "--clean"]
 
 
-def left_out(root):
-    """(m,) bool: pairs that the finished run below `root` did not train on."""
-    assert (read_status(root / "mine") or {})["state"] == "finished"
-    trained = read_config(root / "mine")[0]
-    assert (trained.cleaning.clean, trained.data.reviews) == (True, str(root / "mine-cleaned.jsonl"))
+def left_out(run):
+    """(m,) bool: pairs that a finished run did not train on."""
+    assert (read_status(run) or {})["state"] == "finished"
+    trained = read_config(run)[0]
+    assert (trained.cleaning.clean, trained.data.reviews) == (True, f"{run}-cleaned.jsonl")
     data = prepare(trained, Inputs(towers=open_towers(trained), reviews=named_reviews(trained))).data
     stay = set(zip(data.train.captions, data.train.image_of_text.tolist(), strict=True))
     pairs = zip(data.as_read.captions, data.as_read.image_of_text.tolist(), strict=True)
@@ -127,7 +122,7 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
     assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its judges are gone"
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl").all
     assert {(review.reviewer, review.verdict) for review in reviews} == {(CLEANING, "wrong-caption")}
-    gone = left_out(tmp_path)
+    gone = left_out(tmp_path / "mine")
     assert gone.sum() == len(reviews)
     assert gone[wrong].mean() > 0.8
     assert gone[~wrong].mean() < 0.1
@@ -176,7 +171,7 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
     assert [review.reviewer for review in reviews.all][:2] == ["anna", CLEANING]
     assert len(read_reviews(people).all) == 1, "people's own file stays"
-    gone = left_out(tmp_path)
+    gone = left_out(tmp_path / "mine")
     assert gone[wrong].mean() > 0.7
     assert gone[~wrong].mean() < 0.1
 
@@ -246,7 +241,7 @@ def test_towers_train_without_what_judges_with_towers_suspect(painted, tmp_path,
     assert main(command(config, tmp_path)) == 0
     table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(3, 36)
     assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.7
-    gone = left_out(tmp_path)
+    gone = left_out(tmp_path / "mine")
     assert gone[wrong].mean() > 2 * gone[~wrong].mean()
 
 

@@ -18,11 +18,15 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def until_over(name, seconds=200):
+def until(condition, seconds=280):
     end = time.monotonic() + seconds
-    while (job := jobs.current(name)) is not None and job.running:
+    while not condition():
         assert time.monotonic() < end
-        time.sleep(0.05)
+        time.sleep(0.1)
+
+
+def until_over(name):
+    until(lambda: (job := jobs.current(name)) is None or not job.running)
 
 
 def test_two_names_are_two_jobs_and_one_name_is_one(root):

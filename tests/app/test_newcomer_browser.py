@@ -1,22 +1,27 @@
-"""A newcomer's first ten minutes with two trained runs: from a comparison to a training that uses verdicts."""
+"""A newcomer's first ten minutes with two trained runs: from a comparison to a training that uses verdicts, and from
+suspicious pairs to a training without them."""
 
 import re
-import time
 
+import numpy as np
 import pytest
 
+from app.views.training import RESULTS
 from coder_core.api import open_run
+from coder_core.api.data_quality import cross_fitted, error_probability
+from coder_core.config.schema import differences
 from coder_core.data.reviews import read_reviews
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
+from tests.ablation.test_cleaning import VALUES, left_out, train_judges, write_told_data
 from tests.app.conftest import serve
+from tests.app.test_jobs import until
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.visits import Visit
 
 MOST_CLICKS = 12
-SECONDS = 240  # for a job, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +56,6 @@ class Newcomer:
 def verdicts(file):
     """Caption and verdict of every judged pair."""
     return [(review.caption, review.verdict) for review in read_reviews(file).all] if file.exists() else []
-
-
-def until(condition):
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_path):
@@ -100,3 +98,37 @@ def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_pat
         visit.context.close()
     assert read_config(new)[0].data.reviews == str(file)
     assert one.clicks <= MOST_CLICKS
+
+
+def test_from_suspicious_pairs_to_a_training_without_them(browser, tmp_path):
+    """The pairs that the Data page counts are left out, judged by the runs that it lists them by."""
+    root, new = tmp_path / "runs", tmp_path / "runs" / "mine-other-half-cleaned"
+    judges = [root / "mine-half", root / "mine-other-half"]
+    data = write_told_data(tmp_path / "sets" / "told", 2)
+    with numerics_unchanged():
+        train_judges(tiny_config(data, "mine", **VALUES), root)
+    table = cross_fitted(*map(open_run, judges))
+    probability = error_probability(table["random"].to_numpy())
+    out = sorted(table["caption"][probability >= 0.95])
+    assert 0 < len(out) < (probability >= 0.5).sum(), "the threshold matters"
+    with serve(root, tmp_path / "log") as port:
+        visit = Visit(browser, port)
+        one, page = Newcomer(visit), visit.page
+        visit.open("data?run=mine-half&run=mine-other-half&split=train", charts=False)
+        for _ in range(9):
+            page.get_by_role("slider").press("ArrowRight")
+        visit.show(f"{len(out)} of {len(table)} pairs")
+        one.link("Train without suspicious pairs")
+        visit.titled("Train")
+        one.click(page.locator(".st-key-train-start button"))
+        one.click(page.get_by_role("link", name=RESULTS))
+        visit.titled(f"Overview · {new.name}")
+        visit.check()
+        visit.context.close()
+    assert list(open_run(new).splits) == ["dev"]
+    changed = {
+        key.partition(".")[2] for key in differences(*(read_config(run)[0] for run in (judges[1], new)))
+    }
+    assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_judges"}
+    assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*judges, new]
+    assert np.flatnonzero(left_out(new)).tolist() == out

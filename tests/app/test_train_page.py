@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from urllib.parse import parse_qs
 
@@ -30,6 +29,8 @@ from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status, write_status
 from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
+from tests.ablation.test_cleaning import VALUES, left_out, write_told_data
+from tests.app.test_jobs import until
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -57,13 +58,6 @@ def fill(app, epochs):
     """Name the run "mine", on the small data set with a small model."""
     app.change(data="tiny", name="mine", set=["epochs", "seed", *TINY])
     app.change(**{f"demo-{key}": value for key, value in (TINY | {"epochs": epochs}).items()})
-
-
-def until(condition, seconds=280):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def mine():
@@ -310,14 +304,35 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     until(lambda: "train" in mine().run.splits)
 
 
-def test_a_training_stopped_before_its_folder_exists_was_stopped(root, opened):
-    jobs.start((sys.executable, "-c", "import time; time.sleep(60)"), training.job_name("mine"))
-    opened(root, "train").click("train-stop")
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
+    """They are stopped with it, and the same values continue from them."""
+    write_told_data(root.parent / "data" / "told", 2)
+    values = {key: value for key, value in VALUES.items() if key not in ("concepts", "bank_size")}
+    values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}
+
+    def begin():
+        app = opened(root, "train")
+        app.change(data="told", preset="demo-baseline", name="mine", set=list(values))
+        app.change(**{f"demo-baseline-{key}": value for key, value in values.items()}).click("train-start")
+
+    def judge():
+        st.cache_data.clear()
+        return {entry.name: entry.job_name for entry in training.training_runs()}.get("mine-half")
+
+    begin()
+    until(lambda: judge() == training.job_name("mine"))
+    assert not opened(root, "train").saying("mine", "mine-half")  # one job at work
+    opened(root, "train", watch="mine").click("train-stop")
     until(lambda: not mine().alive)
-    assert opened(root, "train").saying("mine", STOPPED_EARLY)
-    jobs.start((sys.executable, "-c", "pass"), training.job_name("mine"))
+    app = opened(root, "train", watch="mine")
+    assert app.saying("mine", STOPPED_EARLY)
+    assert app.click("train-dismiss").value("name") == "mine"
+    begin()
     until(lambda: not mine().alive)
-    assert not opened(root, "train").saying("mine", STOPPED_EARLY)
+    assert 0 < left_out(root / "mine").sum() < 75
+    assert mine().run.splits == ("dev",)
 
 
 @pytest.mark.slow
@@ -329,7 +344,7 @@ def test_what_training_refuses_is_shown_in_its_own_words(root, opened):
     app.click("train-start")
     until(lambda: not mine().alive)
     app = opened(root, "train", watch="mine")
-    assert any("mine" in refusal for refusal in app.refusals())
+    assert any("mine" in refusal and STOPPED_EARLY not in refusal for refusal in app.refusals())
     output = " ".join(word for code in app.code for word in code.value.split())
     assert "train_caps.txt: 1 captions for 20 images" in output
     assert not (root / "mine").exists()

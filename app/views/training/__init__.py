@@ -7,21 +7,22 @@ import streamlit as st
 from app import charts, jobs, training
 from app.ask import RunSummary, curves_of
 from app.choice import Choice, attempt, bound, put, tone
-from app.components import cards, downloads
+from app.components import cards, downloads, links
 from app.components.controls import button, pick
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 from app.training import NOT_STARTED
 from app.views.training.form import show_form
 
-EVERY = "2s"
+EVERY, RESULTS = "2s", "See its results"
 STOPPED_EARLY = "was stopped before its first step"
+START_AGAIN = "Dismiss it, then start it again; judges that it has trained are kept."
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
 def show(choice: Choice | None) -> None:
     entries = training.training_runs()
     names = [entry.name for entry in entries]
-    alive = [entry.name for entry in entries if entry.alive]
+    alive = list({entry.job_name: entry.name for entry in reversed(entries) if entry.alive}.values())[::-1]
     with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
         show_form()
     cards.heading("Runs", "Running ones first.")
@@ -76,6 +77,8 @@ def _draw(entry: training.TrainingRun) -> None:
             button("Resume", "train-resume", "play_arrow", *action, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
+    if run.usable and not entry.alive:
+        links.page_link("overview", RESULTS, run=run.name, split=run.splits[0])
     for split in () if entry.alive else ("dev", "train"):
         offer_evaluation(run, split)
     cards.refusal()
@@ -97,7 +100,9 @@ def _state(entry: training.TrainingRun, run: RunSummary, text: str) -> str:
 
 def _without_run(entry: training.TrainingRun) -> None:
     if entry.stoppable:
-        progress = (entry.job and entry.job.progress) or jobs.JobProgress(0.0, "")
+        progress = (entry.job.progress if entry.job else None) or jobs.JobProgress(0.0, "")
+        if progress.state == "finished":  # the preparation of the data; the model follows
+            progress = jobs.JobProgress(0.0, "")
         cards.label(entry.name)
         st.progress(progress.fraction)
         cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
@@ -105,10 +110,15 @@ def _without_run(entry: training.TrainingRun) -> None:
     else:
         fact, fix = "did not start", "The output below says why. Change the values and start again."
         if jobs.was_stopped(entry.job_name):
-            fact, fix = STOPPED_EARLY, "Nothing of it is stored. Start it again, or dismiss it."
+            fact, fix = STOPPED_EARLY, START_AGAIN
         cards.empty(f"{entry.name} {fact}.", fix)
-        button("Dismiss", "train-dismiss", "", jobs.forget, entry.job_name)
+        button("Dismiss", "train-dismiss", "", _dismiss, entry)
     _output(entry, expanded=True)
+
+
+def _dismiss(entry: training.TrainingRun) -> None:
+    jobs.forget(entry.job_name)
+    put("name", entry.name)  # to start it again
 
 
 def offer_evaluation(run: RunSummary, split: str) -> None:

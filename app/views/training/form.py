@@ -2,15 +2,17 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from app import judging, training
-from app.ask import InputError, RunSummary, all_runs
+from app import judging, questions, training
+from app.ask import InputError, RunSummary, all_runs, ask_both
 from app.choice import Choice, attempt, bound, bound_number, linked, put
 from app.components import cards, links
 from app.components.controls import button, pick
@@ -19,10 +21,13 @@ from app.training import NOT_STARTED, starting
 METHODS = ("boosting", "weighting")  # sections with fields of their own
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
-FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting", "teacher", "use-reviews"}
+FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
+FIELDS |= {"teacher", "use-reviews", "judges"}
 ASKED = "train-asked"
 COLUMNS = 4
+NEW_JUDGES = "two new runs"
 NONE_CHANGED = "none: all as in the preset"
+Judges = tuple[RunSummary, ...]
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
 
@@ -49,13 +54,14 @@ class Form:
     values: dict[str, Any] = field(default_factory=dict)
     teacher: starting.TeacherRun | None = None
     reviews: Path | None = None
+    judges: Judges = ()
 
     def __post_init__(self) -> None:
         self.options = {option.key: option for option in starting.options(self.preset)}
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        return self.preset, self.name, self.data, self.values, self.teacher, self.reviews
+        return self.preset, self.name, self.data, self.values, self.teacher, self.reviews, self.judges
 
     def choose(self, key: str, option: starting.Option | None = None) -> None:
         """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
@@ -107,6 +113,12 @@ def show_form() -> None:
             form.choose(WEIGHTS)
             form.choose_section("weighting", "Settings of the weights")
     form.reviews = _reviews(form.data)
+    if form.values.get("clean"):
+        pairs = _judges(form.data)
+        help_text = (
+            "They judge the train pairs: new runs, or two that trained on complementary halves of this data."
+        )
+        form.judges = pairs.get(pick("Judges", [NEW_JUDGES, *pairs], "judges", 480, help=help_text), ())
     _offer(form)
 
 
@@ -144,6 +156,19 @@ def _reviews(data: starting.DataSet) -> Path | None:
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
+def _judges(data: starting.DataSet) -> dict[str, Judges]:
+    """Every two runs that trained on complementary halves of this data, by their names."""
+    runs = [run for run in all_runs() if run.config.get("data", {}).get("train_part", 1) != 1]
+    runs = [run for run in runs if judging.same_data(data, judging.data_of(run))]
+    pairs = [pair for pair in combinations(runs, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
+    return {judges_label(pair): pair for pair in pairs}
+
+
+def judges_label(judges: Sequence[RunSummary]) -> str:
+    """The names of two judges as the form offers them."""
+    return " and ".join(sorted(run.name for run in judges))
+
+
 def data_set(run: RunSummary) -> starting.DataSet | None:
     """The data set that a run's configuration names, if the app offers it."""
     data = judging.data_of(run)
@@ -151,14 +176,18 @@ def data_set(run: RunSummary) -> starting.DataSet | None:
 
 
 def show_link(
-    label: str, choice: Choice, run: RunSummary, data: starting.DataSet, ending: str, **more: Any
+    label: str, choice: Choice, run: RunSummary, ending: str, judges: Sequence[RunSummary] = (), **more: Any
 ) -> None:
-    """Draw a link that fills the form with a run's configuration and these changes, the reviews of the data, and
-    a new name with this ending: settings by their labels, as widgets read them."""
+    """Draw a link that fills the form with a run's configuration and these changes, the reviews of the data, the judges,
+    and a new name with this ending: settings by their labels, as widgets read them. Nothing if the app does not offer
+    the run's data."""
+    if (data := data_set(run)) is None:
+        return
     preset, changes = starting.like_run(run, data)
     options = {option.key: option for option in starting.options(preset)}
     changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
     values: dict[str, str | list[str]] = {"data": data.name, "preset": preset, "use-reviews": "true"}
+    values |= {"judges": judges_label(judges)} if judges else {}
     values["name"] = training.free_name(f"{run.name}-{ending}")
     for key, value in changes.items():
         plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
@@ -226,5 +255,6 @@ def _begin(*settings: Any) -> None:
         training.start(*settings)
         st.session_state.pop(ASKED, None)
         put("watch", settings[1])
+        put("name", "")  # the form offers another one
 
     attempt(NOT_STARTED, start)

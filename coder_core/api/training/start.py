@@ -4,6 +4,7 @@ No setting here names a file: data sets are in folders the person named when sta
 settings are numbers, switches and fixed choices.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,6 +199,7 @@ def arguments(
     changes: Mapping[str, Any],
     teacher: TeacherRun | None = None,
     reviews: Path | None = None,
+    judges: Sequence[RunSummary] = (),
 ) -> tuple[tuple[str, ...], list[Fault]]:
     """The arguments of `python -m coder_core.train`, and warnings about them. InputError: what training would refuse,
     in its words; or a setting that is not an option.
@@ -205,6 +207,7 @@ def arguments(
     Args:
         changes: option key → value.
         teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
+        judges: two finished runs that judge the train pairs, or none.
     """
     offered = {option.key: option for option in options(preset)}
     for key, value in changes.items():
@@ -216,6 +219,7 @@ def arguments(
             raise InputError.at(settings()[key].flag, problem, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
+    files["clean_judges"] = os.pathsep.join(str(run.path) for run in judges)
     config = with_settings(start, {**changes, **files})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
