@@ -60,16 +60,8 @@ def faiss_kmeans(rows: Array, count: int, *, iterations: int, seed: int, plus_pl
     import faiss  # a quarter of a second to import
 
     options = {"init_method": faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS} if plus_plus else {}
-    return faiss.Kmeans(
-        rows.shape[1],
-        count,
-        niter=iterations,
-        spherical=True,
-        seed=seed,
-        min_points_per_centroid=1,
-        max_points_per_centroid=len(rows),
-        **options,
-    )
+    options |= {"min_points_per_centroid": 1, "max_points_per_centroid": len(rows)}
+    return faiss.Kmeans(rows.shape[1], count, niter=iterations, spherical=True, seed=seed, **options)
 
 
 def nearest_centroid(samples: Array, centroids: Array) -> Array:
