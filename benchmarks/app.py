@@ -8,15 +8,13 @@ cached (it needs Playwright, and Chromium at /usr/bin/chromium or where CHROMIUM
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +24,10 @@ import tyro
 
 from benchmarks.app_runs import CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
 from benchmarks.kernels import memory
+from benchmarks.serving import PATIENCE, PROJECT, served
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE
 from benchmarks.timing import Line, Seconds, clock
 
-PROJECT = Path(__file__).resolve().parents[1]
 PAGES = (
     *("overview", "diversity", "weights", "similarity", "joint", "clusters", "concepts"),
     *("train", "data", "slices", "reviews", "retrieval"),
@@ -44,7 +42,6 @@ TIMEOUT = 600
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 VISIT_BAR = 3.0  # seconds on idle cores
 VISITS = 5
-PATIENCE = 120  # seconds
 DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
 TEXT, MEMORY, MARK = "free text", "memory", "measured: "
 NOT_MEASURED = ("There is no evaluated run", "Only the first one is shown", "cannot answer")
@@ -182,28 +179,6 @@ def as_text(result: Line) -> str:
     return f"{result.name:48} {spent:>14} {result.bar:>10} {result.verdict:3} {result.note}".rstrip()
 
 
-@contextmanager
-def served(root: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """Serve a folder of runs as `streamlit run` does; the port and the server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
-    environment = os.environ | {"CODER_CHECKPOINTS": str(root)}
-    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL) as server:
-        try:
-            end = time.monotonic() + PATIENCE
-            while time.monotonic() < end and server.poll() is None:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2).close()
-                    break
-                except OSError:
-                    time.sleep(0.2)
-            yield port, psutil.Process(server.pid)
-        finally:
-            server.terminate()
-
-
 def spent(processes: Iterable[psutil.Process]) -> float:
     """Processor seconds of processes so far; of one that is over, none."""
     total = 0.0
@@ -242,7 +217,8 @@ def first_visits(root: Path) -> list[Line]:
         return []
     if not CHROMIUM.exists():
         return []
-    with served(root) as (port, server), sync_playwright() as session:
+    with served(root) as (port, pid), sync_playwright() as session:
+        server = psutil.Process(pid)
         flags = ["--no-sandbox", "--disable-gpu"]
         browser = session.chromium.launch(executable_path=str(CHROMIUM), args=flags)
         first, *later = [visit(browser, port, server) for _ in range(1 + VISITS)]

@@ -2,12 +2,7 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from contextlib import contextmanager
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +12,7 @@ from typing import ClassVar
 import pytest
 from streamlit.components.v2 import manifest_scanner
 
+from benchmarks.serving import served
 from coder_core.api import open_run
 from coder_core.api.data_quality import splits_of_run
 from coder_core.data.content import check_content
@@ -27,7 +23,7 @@ from coder_core.runs.status import write_status
 from tests.support.clip_runs import import_clip
 from tests.support.concept_runs import write_concept_run
 from tests.support.numerics import numerics_unchanged
-from tests.support.pages import PROJECT, open_page
+from tests.support.pages import open_page
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.visits import SIZE, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
@@ -36,7 +32,6 @@ from tests.support.weighted_runs import train_weighted
 CHROMIUM = Path(os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or "/usr/bin/chromium")
 SWITCHES = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
 FLAGS = [f"--{name}" for name in f"{SWITCHES} disable-component-update disable-sync".split()]
-START_SECONDS = 90
 IMAGES = 60
 HOSTILE = 4  # images with five captions each: every payload once
 
@@ -161,32 +156,11 @@ def port(tmp_path_factory, runs):
 
 @contextmanager
 def serve(root, log):
-    """Serve a folder of runs as `streamlit run` does; yields the port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
-    environment = os.environ | {"CODER_CHECKPOINTS": str(root), "CODER_DATA": str(root.parent / "sets")}
-    environment.pop("CODER_REVIEWS", None)
-    with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=output)
-    try:
-        end = time.monotonic() + START_SECONDS
-        while not answers(port):
-            assert time.monotonic() < end and server.poll() is None, log.read_text()  # noqa: PT018
-            time.sleep(0.1)
-        yield port
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
-
-
-def answers(port):
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2):
-            return True
-    except OSError:
-        return False
+    """Serve a folder of runs and the data sets beside it; yields the port."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CODER_REVIEWS", raising=False)
+        with served(root, log, CODER_DATA=str(root.parent / "sets")) as (port, _):
+            yield port
 
 
 @pytest.fixture(scope="session")

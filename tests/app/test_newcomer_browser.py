@@ -106,7 +106,7 @@ def test_from_suspicious_pairs_to_a_training_without_them(browser, tmp_path):
     judges = [root / "mine-half", root / "mine-other-half"]
     data = write_told_data(tmp_path / "sets" / "told", 2)
     with numerics_unchanged():
-        train_judges(tiny_config(data, "mine", **VALUES), root)
+        train_judges(tiny_config(data, "mine", **VALUES | {"epochs": 4}), root)
     table = cross_fitted(*map(open_run, judges))
     probability = error_probability(table["random"].to_numpy())
     out = sorted(table["caption"][probability >= 0.95])
