@@ -37,7 +37,7 @@ def data_of(run: RunSummary) -> str:
 def file_of(run: RunSummary) -> Path:
     """File of the verdicts on a run's samples: of a cleaned run those it was trained with, beside the runs."""
     used = Path(str(run.config.get("data", {}).get("reviews", ""))).name
-    cleaned = bool(run.config.get("cleaning", {}).get("clean")) and "CODER_REVIEWS" not in os.environ
+    cleaned = bool(run.config.get("cleaning", {}).get("clean")) and not os.environ.get("CODER_REVIEWS")
     file = runs_root() / used  # a run's configuration may name any folder
     return file if cleaned and used and file.is_file() else of_data(data_of(run))
 

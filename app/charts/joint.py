@@ -87,14 +87,10 @@ def _points(
         x, y = panel.plane[numbers].T
         more: Part = {"customdata": numbers.astype(np.int32), "text": texts[members]}
         trace = points(x, y, name, "%{text}", marker, **more)
-        trace |= {
-            "type": "scattergl",
-            "legendgroup": plain(name),
-            "showlegend": legend and isinstance(colouring, Kinds),
-            "selected": {"marker": {"opacity": 1.0}},
-            "unselected": {"marker": {"opacity": DIM}},
-            "selectedpoints": None if marks.selected is None else np.flatnonzero(marks.selected[numbers]),
-        }
+        in_legend = {"legendgroup": plain(name), "showlegend": legend and isinstance(colouring, Kinds)}
+        opacity = {"selected": {"marker": {"opacity": 1.0}}, "unselected": {"marker": {"opacity": DIM}}}
+        selected = None if marks.selected is None else np.flatnonzero(marks.selected[numbers])
+        trace |= {"type": "scattergl", "selectedpoints": selected, **in_legend, **opacity}
         traces.append(trace)
     return traces
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from app.components.table import Column, Columns, columns_of, picking_table
 from app.components.words import count
 from app.views import samples
 from app.views.loss_values import slider
-from app.views.training.form import show_link
+from app.views.training.form import Judges, judges_among, show_link
 
 VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
 VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
@@ -38,16 +37,15 @@ SUSPICION = columns_of("suspicious pairs")
 
 
 def show(choice: Choice) -> None:
-    run, both = choice.last, list[RunSummary]()
+    run, both = choice.last, Judges()
     with row():
         view = choose_one("List", VIEWS, "list")
         if view in ("pairs", "empty") and choice.second is not None:
             names = {run.name: run.name for run in reversed(choice.runs)}
-            both = halves(choice) if view == "pairs" else []
-            if both:
-                names = {BOTH: " and ".join(run.name for run in both), **names}
+            pairs = judges_among(choice.runs) if (view, choice.split) == ("pairs", "train") else {}
+            names = ({BOTH: next(iter(pairs))} if pairs else {}) | names
             judge = choose_one("Judged by", names, "judge")
-            both = both if judge == BOTH else []
+            both = pairs[names[BOTH]] if judge == BOTH else ()
             run = next((run for run in choice.runs if run.name == judge), run)
     if view == "pairs":
         mismatched_pairs(choice, run, both)
@@ -57,13 +55,7 @@ def show(choice: Choice) -> None:
         findings(choice, run, view)
 
 
-def halves(choice: Choice) -> list[RunSummary]:
-    """Two of the chosen runs that trained on complementary halves of the split on the page, which is train; or none."""
-    pairs = combinations(choice.runs, 2) if choice.split == "train" else ()
-    return next((list(pair) for pair in pairs if not ask_both(questions.why_not_cross_fitted, *pair)), [])
-
-
-def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSummary]) -> None:
+def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> None:
     """Every caption with its image, the most suspicious first; one of them opened. Two runs can judge in the place of
     one, each the images it did not train on."""
     if choice.split == "train" and not cross_fitted:
@@ -94,9 +86,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: list[RunSumm
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
 
 
-def _offer_cleaning(
-    choice: Choice, run: RunSummary, judges: Sequence[RunSummary], probability: np.ndarray
-) -> None:
+def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
     """A threshold of the probability (m,) that a pair is wrong, what it leaves out, and a link to such a training."""
     label = "Leave out pairs that are wrong with this probability or more"
     above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above"), 2)
@@ -108,7 +98,8 @@ def _offer_cleaning(
     by = "by these judges" if judges else "by new judges"
     cards.note(f"{cards.HOW_TO_READ['pairs left out'].format(**numbers)} {cards.HOW_TO_READ[by]}")
     changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": above}
-    show_link("Train without suspicious pairs", choice, run, "cleaned", judges, **changes)
+    named = "".join(judges_among(judges))  # one name or none
+    show_link("Train without suspicious pairs", choice, run, "cleaned", named, **changes)
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

@@ -258,13 +258,13 @@ def test_the_probability_is_that_of_a_known_mixture():
     assert error_probability(np.zeros(10)).tolist() == [0.0] * 10
 
 
-@pytest.mark.parametrize("flags", [["--train-part=0.5"], ["--clean-above=0"], ["--temperature=0"]])
-def test_impossible_values_are_refused_before_a_judge_trains(judged, tmp_path, flags):
-    assert main([*command(judged[1], tmp_path / "runs"), *flags]) == 1
+@pytest.mark.parametrize(
+    "flags", ["--train-part=0.5", "--clean-above=0", "--temperature=0", "--clean-judges=a:b:c", "torchrun"]
+)
+def test_impossible_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, capsys):
+    if flags == "torchrun":
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    given = [flags] if flags.startswith("--") else []
+    assert main([*command(judged[1], tmp_path / "runs"), *given]) == 1
+    assert flags.partition("=")[0] in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-
-
-def test_several_processes_are_refused(judged, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(command(judged[1], tmp_path / "runs")) == 1
-    assert "torchrun" in capsys.readouterr().err

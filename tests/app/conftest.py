@@ -157,10 +157,8 @@ def port(tmp_path_factory, runs):
 @contextmanager
 def serve(root, log):
     """Serve a folder of runs and the data sets beside it; yields the port."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("CODER_REVIEWS", raising=False)
-        with served(root, log, CODER_DATA=str(root.parent / "sets")) as (port, _):
-            yield port
+    with served(root, log, CODER_DATA=str(root.parent / "sets"), CODER_REVIEWS="") as (port, _):
+        yield port
 
 
 @pytest.fixture(scope="session")

@@ -54,10 +54,10 @@ def root(tmp_path, monkeypatch):
             psutil.wait_procs([psutil.Process(job.pid)], timeout=20)
 
 
-def fill(app, epochs):
+def fill(app, data="tiny", preset="demo", **values):
     """Name the run "mine", on the small data set with a small model."""
-    app.change(data="tiny", name="mine", set=["epochs", "seed", *TINY])
-    app.change(**{f"demo-{key}": value for key, value in (TINY | {"epochs": epochs}).items()})
+    app.change(data=data, preset=preset, name="mine", set=["seed", *values])
+    return app.change(**{f"{preset}-{key}": value for key, value in values.items()})
 
 
 def mine():
@@ -275,7 +275,7 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root):
 def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     """A run that a link filled in starts only after a second click."""
     app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
-    fill(app, epochs=4_000)
+    fill(app, epochs=4_000, **TINY)
     assert "train-confirm" in app.click("train-start").keys("button")
     assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # other values are asked for again
     app.click("train-start")
@@ -313,9 +313,7 @@ def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
     values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}
 
     def begin():
-        app = opened(root, "train")
-        app.change(data="told", preset="demo-baseline", name="mine", set=list(values))
-        app.change(**{f"demo-baseline-{key}": value for key, value in values.items()}).click("train-start")
+        fill(opened(root, "train"), "told", "demo-baseline", **values).click("train-start")
 
     def judge():
         st.cache_data.clear()
@@ -340,7 +338,7 @@ def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
 def test_what_training_refuses_is_shown_in_its_own_words(root, opened):
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
     app = opened(root, "train")
-    fill(app, epochs=2)
+    fill(app, epochs=2, **TINY)
     app.click("train-start")
     until(lambda: not mine().alive)
     app = opened(root, "train", watch="mine")

@@ -15,7 +15,6 @@ from app.views.training.form import show_form
 
 EVERY, RESULTS = "2s", "See its results"
 STOPPED_EARLY = "was stopped before its first step"
-START_AGAIN = "Dismiss it, then start it again; judges that it has trained are kept."
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
@@ -110,7 +109,7 @@ def _without_run(entry: training.TrainingRun) -> None:
     else:
         fact, fix = "did not start", "The output below says why. Change the values and start again."
         if jobs.was_stopped(entry.job_name):
-            fact, fix = STOPPED_EARLY, START_AGAIN
+            fact, fix = STOPPED_EARLY, "Dismiss it, then start it again; judges that it has trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", _dismiss, entry)
     _output(entry, expanded=True)

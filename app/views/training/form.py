@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -114,7 +114,7 @@ def show_form() -> None:
             form.choose_section("weighting", "Settings of the weights")
     form.reviews = _reviews(form.data)
     if form.values.get("clean"):
-        pairs = _judges(form.data)
+        pairs = judges_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
         help_text = (
             "They judge the train pairs: new runs, or two that trained on complementary halves of this data."
         )
@@ -156,17 +156,11 @@ def _reviews(data: starting.DataSet) -> Path | None:
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
-def _judges(data: starting.DataSet) -> dict[str, Judges]:
-    """Every two runs that trained on complementary halves of this data, by their names."""
-    runs = [run for run in all_runs() if run.config.get("data", {}).get("train_part", 1) != 1]
-    runs = [run for run in runs if judging.same_data(data, judging.data_of(run))]
-    pairs = [pair for pair in combinations(runs, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
-    return {judges_label(pair): pair for pair in pairs}
-
-
-def judges_label(judges: Sequence[RunSummary]) -> str:
-    """The names of two judges as the form offers them."""
-    return " and ".join(sorted(run.name for run in judges))
+def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
+    """Every two runs that trained on complementary halves of the same images, by their names."""
+    halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1]
+    pairs = [pair for pair in combinations(halves, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
+    return {" and ".join(sorted(run.name for run in pair)): pair for pair in pairs}
 
 
 def data_set(run: RunSummary) -> starting.DataSet | None:
@@ -176,7 +170,7 @@ def data_set(run: RunSummary) -> starting.DataSet | None:
 
 
 def show_link(
-    label: str, choice: Choice, run: RunSummary, ending: str, judges: Sequence[RunSummary] = (), **more: Any
+    label: str, choice: Choice, run: RunSummary, ending: str, judges: str = "", **more: Any
 ) -> None:
     """Draw a link that fills the form with a run's configuration and these changes, the reviews of the data, the judges,
     and a new name with this ending: settings by their labels, as widgets read them. Nothing if the app does not offer
@@ -187,7 +181,7 @@ def show_link(
     options = {option.key: option for option in starting.options(preset)}
     changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
     values: dict[str, str | list[str]] = {"data": data.name, "preset": preset, "use-reviews": "true"}
-    values |= {"judges": judges_label(judges)} if judges else {}
+    values |= {"judges": judges} if judges else {}
     values["name"] = training.free_name(f"{run.name}-{ending}")
     for key, value in changes.items():
         plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
