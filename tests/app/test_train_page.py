@@ -56,7 +56,7 @@ def root(tmp_path, monkeypatch):
 
 def fill(app, data="tiny", preset="demo", **values):
     """Name the run "mine", on the small data set with a small model."""
-    app.change(data=data, preset=preset, name="mine", set=["seed", *values])
+    app.change(data=data, preset=preset, name="mine", set=list(dict.fromkeys(["seed", *values])))
     return app.change(**{f"{preset}-{key}": value for key, value in values.items()})
 
 
