@@ -17,17 +17,17 @@ Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webd
 @dataclass(frozen=True)
 @described
 class ReadingArguments:
-    """Pictures with captions, as people have them (docs/data.md, section 9)."""
+    """Pictures with captions, in any of the usual layouts (docs/data.md, section 9)."""
 
     format: Format = setting("auto")
-    """Layout of pictures with captions; auto recognises it, and a note says which and why."""
+    """Layout of pictures with captions; auto recognises it and prints which it is and why."""
     image_column: str = setting("")
     """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
     caption_column: str = setting("")  # Column of that table that holds the captions; guessed if empty.
     dev_share: float = setting(0.1, "[0, 1]")
-    """Share of the images that become dev, where pictures with captions have no splits: a hash of every image's name
+    """Share of the images assigned to dev if pictures with captions have no splits: a hash of every image's name
     decides."""
-    test_share: float = setting(0.1, "[0, 1]")  # Share of the images that become test; the rest is train.
+    test_share: float = setting(0.1, "[0, 1]")  # Share assigned to test in the same way; the rest is train.
     split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of that hash.
     skip_broken: bool = setting(False)
     """Leave out pictures that are missing or broken, with their captions, instead of stopping."""
@@ -44,15 +44,15 @@ class DataConfig(ReadingArguments):
     pictures: str = setting("")
     """Folder with the picture files, which the app shows and an image tower reads. Optional."""
     word_threshold: int = setting(4, "[1, inf)")
-    """Train captions hold a word of the vocabulary this often or more (vsepp, vse_infty: 4)."""
+    """A word enters the vocabulary if the train captions have it at least this often (vsepp, vse_infty: 4)."""
     word_vectors: str = setting("random", suggestions=("random", "learned"))
-    """Start: "random", "learned" (PPMI and truncated SVD of the train captions), or the path of a GloVe text file."""
+    """Initial vectors: "random", "learned" (PPMI and truncated SVD of the captions), or the path of a GloVe text file."""
     drop_regions: float = setting(0.2, "[0, 0.5]")
     """Share of an image's regions left out, on average, in training (vse_infty: 0.2)."""
     drop_words: float = setting(0.2, "[0, 1)")
     """Share of a caption's words left out in training; at least one stays (vse_infty: 0.2)."""
     train_part: float = setting(1.0, "(0, 1]")
-    """Share of the train images, drawn by the seed, that the run learns from; the vocabulary is that of all. For
+    """Share of the train images, drawn by the seed, that the run learns from; the vocabulary comes from all. For
     experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs (docs/data.md,
     section 6)."""
     other_part: bool = setting(False)  # Learn from the images that train-part leaves out instead.
@@ -63,18 +63,18 @@ class DataConfig(ReadingArguments):
     """Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate
     noise); dev and test stay as they are."""
     omit_wrong: bool = setting(False)
-    """Leave the exchanged captions out: the most that finding them could bring (ablate noise)."""
+    """Leave the exchanged captions out, which shows the most that finding them could gain (ablate noise)."""
     reviews: str = setting("")
     """File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."""
     wrong_weight: float = setting(0.0, "[0, 1]")
     """Weight of pairs reviewed as wrong-caption; 0: left out, 1: as if unjudged."""
     vague_weight: float = setting(0.5, "[0, 1]")
-    """Weight of pairs reviewed as too-vague; half lets them teach without leading."""
+    """Weight of pairs reviewed as too-vague; at 0.5 the model still learns from them, but less."""
     duplicate_weight: float = setting(1.0, "[0, 1]")
-    """Weight of pairs reviewed as duplicate; the field trains on duplicates too."""
+    """Weight of pairs reviewed as duplicate; 1, as usual in the field, counts them fully."""
     also_matches: bool = setting(True)
-    """Train also on pairs reviewed as also-matches, and take none of the two images' captions as negatives of the
-    other."""
+    """Also train on pairs reviewed as also-matches, and use no caption of either image as a negative of the other
+    image."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ class CleaningConfig:
     two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; NCR, Huang et al. 2021)."""
     clean_loss: Loss = setting("infonce")  # Loss of the judges, which have no banks, concepts or prototypes.
     clean_above: float = setting(0.5, "(0, 1]")
-    """A pair is left out from this estimated probability of belonging to another image on."""
+    """Leave out pairs whose estimated probability of belonging to another image is at least this."""
     clean_weigh: bool = setting(False)
     """Leave no pair out, but weigh each by the estimated probability that it belongs to its image."""
     clean_rounds: int = setting(1, "[1, 5]")
-    """Rounds; in every further one the judges learn from what the last one kept and judge all."""
+    """Number of rounds; in each further one the judges train on the pairs that the last one kept and judge all again."""
     clean_judges: str = setting("")
     """Path of another cleaned run, whose judges and reviews this run shares; or, separated as in PATH, two finished runs
     of complementary halves that judge; empty: judges of its own."""
     keep_judges: bool = setting(True)
-    """Keep the judges' runs, with which the app's Data page lists the pairs; their reviews stay anyway."""
+    """Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept in any case."""

@@ -21,35 +21,35 @@ class ModelConfig:
     """Size of a word vector (vse_infty: 300). A GloVe file must have this width."""
     image_pooling: Pooling = setting("gpo")
     """Reduces regions, or a tower's patches, to one vector. GPO: Chen et al. 2021; CODER supplement eq. 9-11. Tower:
-    the image tower pools as it was trained to, with its own projection."""
-    text_pooling: Pooling = setting("gpo")  # Reduces words to one vector; tower: as it was trained to.
+    as the image tower was trained, with its own projection."""
+    text_pooling: Pooling = setting("gpo")  # Reduces words to one vector; tower: as it was trained.
     scorer: Literal["cosine", "interaction"] = setting("cosine")
     """Score of a pair: the cosine of its two embeddings, or DBL's single-branch interaction model, in which every
     word attends to the regions and nothing is pooled (Diao et al. 2024, section III-A)."""
     embeddings: int = setting(1, "[1, 64]")
-    """K, embeddings of every sample by self-attention over its local features; a pair scores the best of its K² cosines
-    (PVSE, Song & Soleymani 2019; 1 is the plain model)."""
+    """K, number of embeddings per sample, by self-attention over its local features; a pair's score is the best of its K²
+    cosines (PVSE, Song & Soleymani 2019; 1 is the plain model)."""
     interaction_size: int = setting(256, "[1, 65_536]")
     """Size of an alignment vector of the interaction scorer (DBL section IV-A: 256)."""
     interaction_sharpness: float = setting(9.0, "(0, inf)")
     """λ of the interaction scorer's attention; larger is sharper (DBL section IV-A: 9)."""
     image_layers: int = setting(2, "[0, 64]")
-    """Layers of the region MLP beside the linear layer; 0: that layer alone (vse_infty: 2)."""
+    """Layers of the region MLP beside the linear layer; 0: only the linear layer (vse_infty: 2)."""
     region_norm: Literal["none", "rms"] = setting("none")
     """Region features as the file has them, or every region divided by its root mean square, for features whose lengths
     differ much and say little."""
     text_layers: int = setting(1, "[1, 64]")  # Layers of the BiGRU (vse_infty: 1).
     image_dropout: float = setting(0.0, "[0, 1)")  # Dropout on the region features.
     image_dropout_mask: Literal["region", "image"] = setting("region")
-    """Each region loses numbers of its own, or all regions of an image the same ones: neighbouring regions are
-    similar, so per-region masks regularise little (Tompson et al. 2015)."""
+    """Image-dropout removes other numbers from each region, or the same ones from all regions of an image: neighbouring
+    regions are similar, so per-region masks regularise little (Tompson et al. 2015)."""
     word_dropout: float = setting(0.0, "[0, 1)")  # Dropout on the components of the word vectors.
     embedding_dropout: float = setting(0.0, "[0, 1)")  # Dropout on regions and words before they are pooled.
     freeze_bert: bool = setting(False)  # Leave BERT's own weights as they are and train the layers on top.
     concepts: int = setting(0, "[0, 100_000]")
-    """g, concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0 has no such branch."""
+    """g, number of concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0: no such branch."""
     concept_list: str = setting("")
-    """JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty takes them from the train
+    """JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty: found in the train
     captions."""
     concept_tagger: Literal["textblob", "spacy", "nltk"] = setting("textblob")
     """Finds nouns, adjectives and verbs in the captions. textblob works offline; the others must be installed."""
@@ -62,15 +62,15 @@ class ModelConfig:
     the edges of a concept that no other points at; by row sums on the left and column sums on the right; or H + I by
     its row sums (CVSE's program)."""
     concept_smoothing: float = setting(10.0, "(0, inf)")
-    """λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is this
-    project's)."""
+    """λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is our
+    choice)."""
     concept_query: Literal["pooled", "unit"] = setting("pooled")
     """Query of the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at length
     1, so that an image and a caption start equally sharp whatever the scale of their features."""
     concept_threshold: float = setting(
         0.3, "(0, inf)", reason="at 0 every concept is connected with every other"
     )
-    """ε: concepts are connected from this co-occurrence on (CVSE: 0.3 after rescaling, a raw probability of 0.168)."""
+    """ε: concepts that co-occur at least this much are connected (CVSE: 0.3 after rescaling, a raw probability of 0.168)."""
     concept_rescale: bool = setting(True)
     """Rescale the co-occurrence probability to 5^(P - 0.02) - 5^(-0.02) before the threshold (CVSE)."""
     beta: float = setting(0.9, "[0, 1]")
@@ -88,13 +88,13 @@ class TowersConfig:
     """Encoders that read pictures and words themselves: pretrained ones, or your own (docs/training.md, Towers)."""
 
     image_tower: str = setting("")
-    """Reads the pictures of --data, which is then any layout of pictures with captions: name or folder of a
-    transformers model (CLIP, SigLIP, SigLIP 2, ViT, DINOv2 …), or package.module:function of your own. Empty reads
-    region features."""
+    """Encoder of the pictures: name or folder of a transformers model (CLIP, SigLIP, SigLIP 2, ViT, DINOv2 …), or
+    package.module:function of your own. --data is then any layout of pictures with captions. Empty: region features
+    are read instead."""
     text_tower: str = setting("")
-    """Reads the captions instead of text-encoder: name or folder of a dual encoder (its text half) or of a text model
+    """Encoder of the captions in place of text-encoder: name or folder of a dual encoder (its text half) or of a text model
     such as BERT, or package.module:function."""
-    revision: str = setting("")  # Branch, tag or commit of towers that are named, not folders; empty: main.
+    revision: str = setting("")  # Branch, tag or commit of towers given by name; empty: main.
     image_tuning: Tuning = setting("frozen")
     """Training of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank
     adapters, Hu et al. 2022), or full."""
@@ -113,9 +113,9 @@ class TowersConfig:
     dimension; a dual encoder then starts as it was trained."""
     augment: Literal["none", "crop", "crop-flip"] = setting("none")
     """Random changes of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the
-    time, never where the caption says left, right or clockwise."""
+    time, never if the caption says left, right or clockwise."""
     workers: int = setting(-1, "[-1, 256]")
-    """Processes that decode pictures ahead of the model; -1: a number that suits the machine, 0: none besides this."""
+    """Processes that decode pictures ahead of the model; -1: a number that suits the machine, 0: only the main process."""
 
     @property
     def any(self) -> bool:

@@ -31,10 +31,10 @@ class ObjectiveConfig:
     Zhai et al. 2023), cmpm (projection matching, Zhang and Lu 2018), polynomial (universal weighting, Wei et al. 2020),
     dcl-i (CODER's loss without diversity), dcl (eq. 4)."""
     margin: float = setting(0.2, "[0, inf)")
-    """Margin of the triplet losses (vsepp: 0.2) and of the negatives polynomial counts."""
+    """Margin of the triplet losses (vsepp: 0.2); polynomial ignores negatives further below the positive."""
     npairs_margin: float = setting(0.1, "[0, inf)")  # Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).
     warmup_epochs: float = setting(1.0, "[0, inf)")
-    """Epochs in which btr-hardest sums over all negatives first (vse_infty: 1)."""
+    """First epochs, in which btr-hardest sums over all negatives (vse_infty: 1)."""
     temperature: float = setting(0.1, "(0, inf)")
     """μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / temperature
     (SigLIP: 10)."""
@@ -55,7 +55,7 @@ class ObjectiveConfig:
     diversity_from_bank: bool = setting(True)
     """Average batch-level and bank-level diversity when a bank is kept (CODER 3.3, table 3 row 3)."""
     same_image_negatives: bool = setting(False)
-    """Count other captions of the anchor's image as negatives (literal reading; default: masked)."""
+    """Count other captions of the anchor's image as negatives (the paper read literally; default: masked)."""
     weight_instance: float = setting(3.0, "[0, inf)")
     """Weight of the in-batch loss (λ of eq. 8: 3). Triplet losses are summed over the batch, the others averaged."""
     weight_memory: float = setting(1.0, "[0, inf)")  # Weight of the bank loss M-DCL (eq. 8: 1). Needs a bank.
@@ -64,11 +64,11 @@ class ObjectiveConfig:
     weight_prototypes: float = setting(1.0, "[0, inf)")
     """Weight of the prototype-guided classification, both modalities together (eq. 7, 8: 1). Needs prototypes."""
     weight_heads: float = setting(0.0, "[0, inf)")
-    """Weight of PVSE's diversity loss, which keeps what the K heads of a sample read apart (PVSE on MS-COCO: 0.1);
-    summed over the batch where the loss is. Needs --embeddings above 1."""
+    """Weight of PVSE's diversity loss, which makes the K heads of a sample read different parts (PVSE on MS-COCO: 0.1);
+    summed over the batch if --loss is. Needs --embeddings above 1."""
     weight_mmd: float = setting(0.0, "[0, inf)")
     """Weight of PVSE's discrepancy (MMD) between all images and all captions of the batch (PVSE on MS-COCO: 0.01);
-    summed over the batch where the loss is. Needs --embeddings above 1."""
+    summed over the batch if --loss is. Needs --embeddings above 1."""
     prototype_temperature: float = setting(1.0, "(0, inf)")
     """Divides the classification's logits (eq. 7: 1); below 1 the classifier sharpens sooner in a short run."""
 
@@ -86,18 +86,18 @@ class MemoryConfig:
     bank_size: int = setting(0, "[0, 100_000_000]")  # Keys per modality; 0: no bank (CODER, Flickr30K: 4096).
     momentum: float = setting(0.995, "[0, 1]")  # Share of the key encoder kept at every step (CODER: 0.995).
     twin_dropout: bool = setting(True)
-    """The key encoders read with dropout, as the model does; off, the keys of one batch are the same twice (the paper
+    """Use dropout in the key encoders, as in the model; without it, encoding a batch twice gives the same keys (the paper
     does not say)."""
     bank_anchors: bool = setting(False)
-    """M-DCL takes the bank's entries as anchors too, each against the batch, its positive being its own pair in the
-    bank (eq. 6 read literally; default: the batch alone)."""
+    """Use the bank's entries as anchors of M-DCL too, each compared with the batch and with its own pair in the bank as
+    positive (eq. 6 read literally; default: only the batch has anchors)."""
     bank_start_epoch: float = setting(0.0, "[0, inf)")
     """Epochs before the bank loss counts; keys are collected from the start."""
     prototypes: int = setting(0, "[0, 10_000_000]")
-    """K, prototypes that image-caption pairs are clustered into and classified by; 0 has none (CODER: 10000 for the
-    145,000 pairs of Flickr30K, 20000 on MS-COCO). The concept branch is classified, or the instance branch without."""
+    """K, number of prototypes that image-caption pairs are clustered into; 0: none (CODER: 10000 for the 145,000 pairs of
+    Flickr30K, 20000 on MS-COCO). The concept branch learns to predict them; without one, the instance branch does."""
     prototype_recluster: int = setting(0, "[0, inf)")
-    """Cluster all pairs every this many epochs, keeping prototypes' numbers; 0: never."""
+    """Epochs between full clusterings of all pairs, in which prototypes keep their numbers; 0: never."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class BoostingConfig:
     boosting_weight: float = setting(1.0, "[0, inf)")
     """Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets)."""
     boosting_start_epoch: float = setting(0.0, "[0, inf)")
-    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). What the loss's own
-    warm-up teaches needs no teacher, and a step without one is a plain step. Online it is 0, also during
+    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). The warm-up of
+    the loss itself needs no teacher, and a step without one costs no more than a plain step. Online it is 0, also during
     --warmup-epochs."""
-    boosting_margin: float = setting(0.2, "[0, inf)")  # γ, by which to surpass the teacher (DBL: 0.2).
+    boosting_margin: float = setting(0.2, "[0, inf)")  # γ, margin over the teacher (DBL: 0.2).
     boosting_split: float = setting(0.5, "[0, 1]")
     """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
     boosting_soft: bool = setting(False)
@@ -125,10 +125,10 @@ class BoostingConfig:
     """The teacher: a finished run (offline), branches from other seeds that train in the same step (online), or
     a moving average of the model itself (momentum)."""
     boosting_branches: int = setting(2, "[2, 64]")
-    """Online: M, branches that train together; each is set against all before it, and the last is the model (DBL: 2,
-    best with 3)."""
+    """Online: M, number of branches that train together; each has all before it as teachers, and the last is the model
+    (DBL: 2, best with 3)."""
     boosting_momentum: float = setting(0.99995, "[0, 1]")
-    """Share of the moving average that stays at the first step; rises to 1 on a cosine (DBL: 0.99995, which on a short
+    """Share of the moving average kept at the first step; it rises to 1 along a cosine (DBL: 0.99995, which on a short
     run leaves the teacher near its random start)."""
     boosting_temperature: float = setting(0.1, "(0, inf)")
     """Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1)."""
@@ -153,8 +153,8 @@ class WeightingConfig:
     sample_weights: SampleWeights = setting("none")
     """Weight of a positive: how far apart its semantic neighbours are in the joint space (diversity, eq. 4-6), how
     far it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, eq. 7; combined-stats, eq. 8),
-    nothing (random: each pair has the diversity of another, a control), how many queries it is a false friend of (hal),
-    how badly it ranks (mithun), how dense its surroundings are (amrani)."""
+    chance (random: each pair has the diversity of another, a control), how many queries it misleads (hal), how badly it
+    ranks (mithun), or how dense its surroundings are (amrani)."""
     weight_modalities: Modalities = setting("difference")
     """The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their
     sum, or one of them alone is the weight (its table 3)."""
@@ -168,17 +168,17 @@ class WeightingConfig:
     """β̂ of combined; the paper chooses (β̂, γ̂) on dev from (1, 1 … 5) and (2 … 5, 1)."""
     discrepancy_share: float = setting(1.0, "[0, inf)")  # γ̂ of combined, the share of discrepancy.
     neighbours: int = setting(200, "[1, 1_000_000]")
-    """N, semantic neighbours of a caption, none of its own image (the paper: 200)."""
+    """N, number of semantic neighbours of a caption, not counting its own image's captions (the paper: 200)."""
     neighbours_of_neighbours: int = setting(1000, "[0, 1_000_000_000]")
     """Neighbours of neighbours drawn for discrepancy each epoch, the same number per neighbour (the paper: at most
     1000 at a time); 0 takes all N²."""
     text_space: str = setting("")
-    """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty takes TF-IDF
-    and truncated SVD of the train captions."""
-    text_space_size: int = setting(256, "[2, 65_536]")  # Numbers per caption after the truncated SVD.
+    """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty: TF-IDF
+    with truncated SVD of the train captions."""
+    text_space_size: int = setting(256, "[2, 65_536]")  # Dimension of that truncated SVD.
     within_image: float = setting(0.0, "[0, inf)")
     """Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and
-    Kovashka 2020); 0 has none."""
+    Kovashka 2020); 0: none."""
     within_text: float = setting(0.0, "[0, inf)")  # Weight of the same loss for captions.
 
     @property

@@ -41,7 +41,7 @@ MAY_CHANGE = {f"{section}.{key}" for section, keys in _CHANGEABLE.items() for ke
 class Config:
     """All settings of a run."""
 
-    name: str = setting("")  # Name of the run's folder; empty takes the preset's name.
+    name: str = setting("")  # Name of the run's folder; empty: the preset's name.
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     towers: TowersConfig = field(default_factory=TowersConfig)

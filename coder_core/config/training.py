@@ -15,30 +15,30 @@ class TrainingConfig:
     batch_size: int = setting(128, "[2, inf)", reason="a contrastive loss needs negatives in the batch")
     """Image-caption pairs in a batch, over all processes (CODER: 128)."""
     piece_size: int = setting(0, "[0, inf)")
-    """Pairs that each process takes through the encoders at a time; 0 takes its whole share of the batch. Small pieces
+    """Pairs that each process takes through the encoders at a time; 0: its whole share of the batch. Small pieces
     train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all pairs, and
     every piece is encoded twice, for a third to a half more time. Region features need --image-layers 1 or 0."""
     learning_rate: float = setting(2e-4, "(0, inf)")
-    """Largest rate of AdamW (CODER: 2e-4). Of towers tuned in full at most 1e-5 (WiSE-FT, FLIP)."""
-    bert_rate: float = setting(0.1, "[0, inf)")  # BERT's learning rate over the others' (vse_infty: 0.1).
+    """Largest rate of AdamW (CODER: 2e-4). For towers tuned in full, at most 1e-5 (WiSE-FT, FLIP)."""
+    bert_rate: float = setting(0.1, "[0, inf)")  # BERT's share of the learning rate (vse_infty: 0.1).
     weight_decay: float = setting(1e-4, "[0, inf)")  # AdamW's weight decay (vse_infty: 1e-4).
     schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step")
-    """Step: a tenth after decay-at of the steps (CODER: after 15 of 30 epochs). Cosine: falls to zero. Plateau: a tenth
-    whenever plateau evaluations brought no better R@sum."""
+    """Step: divide the rate by ten after the share decay-at of all steps (CODER: after 15 of 30 epochs). Cosine: let it
+    fall to zero. Plateau: divide it by ten whenever R@sum has not improved for as many evaluations as plateau says."""
     decay_at: float = setting(0.5, "(0, 1]")  # Share of all steps after which step divides the rate by ten.
     plateau: int = setting(5, "[1, inf)")
     """Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas and
     Kovashka 2022: 5 epochs, by the validation loss)."""
     warmup_steps: int = setting(0, "[0, inf)")
-    """Steps over which the learning rate rises from zero. A preset's that would take more than an eighth of the run are
-    cut to a tenth."""
+    """Steps over which the learning rate rises from zero. A preset's warm-up of more than an eighth of the run is
+    shortened to a tenth."""
     clip_norm: float = setting(2.0, "(0, inf]")  # Largest norm of the gradient (vse_infty: 2).
-    seed: int = setting(0, "[0, 2_147_483_648)")  # Everything random follows from it.
+    seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of all random numbers.
     evaluate_every: int = setting(1, "[1, inf)")  # Epochs between two evaluations on dev.
     choose_on: Literal["all", "half"] = setting("all")
-    """Images that the best epoch is chosen on: dev, or half of its images, so that the other half stays unseen by the choice.
-    Half also writes R@sum of both halves into the history and the tables of ablate."""
-    patience: int = setting(0, "[0, inf)")  # Evaluations without a better R@sum before stopping; 0: never.
+    """Images on which the best epoch is chosen: all of dev, or half of its images, so that the other half stays unseen. Half
+    also writes R@sum of both halves into the history and the tables of ablate."""
+    patience: int = setting(0, "[0, inf)")  # Evaluations without a better R@sum until a stop; 0: never.
     save_every: float = setting(120.0, "(0, inf]")
     """Seconds between two saves of the training state; every epoch's end saves too."""
     precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
@@ -47,7 +47,7 @@ class TrainingConfig:
     """Precision of the passes without gradients: the momentum encoder's and a boosting teacher's. Auto: as precision;
     where that is auto too, bfloat16 on AMD processors that can multiply it."""
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"))  # "auto", "cpu", "cuda", "cuda:1" …
-    threads: int = setting(0, "[0, 1024]")  # CPU threads; 0 takes all cores. Others change a run's last bits.
+    threads: int = setting(0, "[0, 1024]")  # CPU threads; 0: all cores. It affects the last bits of results.
     compile: bool = setting(False)  # Compile the model with torch.compile (a GPU is needed to gain from it).
     tensorboard: bool = setting(False)
     """Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."""
