@@ -58,11 +58,7 @@ class Answers:
 
 
 class Searched:
-    """A run whose images are ready to be searched.
-
-    Raises:
-        InputError: the analysis keeps no image parts, without which new captions cannot be scored.
-    """
+    """A run whose images are ready to be searched. InputError: its analysis keeps no image parts to score captions with."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self.loaded: LoadedModel = load_model(folder)
@@ -115,11 +111,8 @@ class Searched:
 
 
 def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFrame:
-    """Ask every run the same captions, round by round; the first round warms up.
-
-    Returns:
-        A row per run: queries and thousand pairs per second, milliseconds per query, time ÷ the first run's.
-    """
+    """Ask every run the same captions, round by round; the first round warms up. A row per run: queries and thousand
+    pairs per second, milliseconds per query, time ÷ the first run's."""
     taken: list[list[Answers]] = [[] for _ in runs]
     random = np.random.default_rng(0)
     for turn in range(rounds + 1):

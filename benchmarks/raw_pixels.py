@@ -82,11 +82,7 @@ def events(run: Path, name: str) -> list[dict[str, Any]]:
 
 
 def kill_and_resume(run: Path, arguments: Sequence[str], after: int) -> None:
-    """Train, kill -9 after `after` epochs and a save, resume to the end.
-
-    Raises:
-        RuntimeError: a training ended early, or failed.
-    """
+    """Train, kill -9 after `after` epochs and a save, resume to the end. RuntimeError: it ended early, or failed."""
     first = train(arguments)
     while len(events(run, "epoch")) < after:
         if first.poll() is not None:

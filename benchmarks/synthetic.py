@@ -59,12 +59,8 @@ def write_clip(
     longest: int = 32,
     words: int = 0,
 ) -> Path:
-    """Save a CLIP with random weights whose tokens are letters.
-
-    Args:
-        width, text_width: of the two towers, which both have `layers` layers. longest: tokens in a text.
-        words: rows of the token table, if more than letters need.
-    """
+    """Save a CLIP with random weights whose tokens are letters. `width`, `text_width`: of the two towers, which both have
+    `layers` layers. `longest`: tokens in a text. `words`: rows of the token table, if more than letters need."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = (letter + end for letter in LETTERS for end in ("", "</w>"))
