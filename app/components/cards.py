@@ -217,4 +217,4 @@ def faults(items: Iterable[tuple[str, str]]) -> None:
     lines = "".join(f"<li><b>{html.escape(name)}</b> — {html.escape(fault)}</li>" for name, fault in items)
     if not lines:
         return
-    st.html(f'<div class="cl-empty cl-warn">These are damaged and left out:<ul>{lines}</ul></div>')
+    st.html(f'<div class="cl-empty cl-warn">These are damaged and were left out:<ul>{lines}</ul></div>')

@@ -122,5 +122,5 @@ def _watch_work(name: str) -> None:
     progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
-        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help="Nothing unfinished is stored.")
+        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help="Partial results are not stored.")
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

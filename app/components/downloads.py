@@ -63,7 +63,7 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
         columns["value"] = Column(alt)
         rows_table(rows, columns, np.arange(len(rows)), f"{key}-values", "values", None, None, height=300)
         if len(rows) == charts.MOST:
-            cards.note(f"The first {len(rows):,} values of the figure; the tables of this page have all.")
+            cards.note(f"Only the first {len(rows):,} values are listed; the tables of this page have all.")
     return drawn
 
 
@@ -81,7 +81,7 @@ def figures() -> None:
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
         usual: dict[str, Any] = {"default": FORMATS[0], "required": True}
         st.segmented_control("The camera button saves", FORMATS, **usual, **bound(FORMAT))
-        cards.note("Or one HTML file per figure, which zooms and hovers without the app:")
+        cards.note("Or save an interactive HTML file of a figure, which works without the app:")
         paper = tone().paper
         for name, figure in shown.items():
             label, make = cards.literal(name[:1].upper() + name[1:]), partial(html_page, figure, paper)

@@ -141,10 +141,10 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
     tags, note = (", ".join(review.tags), review.note) if review else ("", "")
     longest = judging.MOST_TAGS * (judging.LONGEST_TAG + 2)
     with st.popover("Tags and note", icon=":material/edit_note:"):
-        st.text_input("Tags, with commas between them", tags, key=f"{key}-tags", max_chars=longest)
+        st.text_input("Tags, separated by commas", tags, key=f"{key}-tags", max_chars=longest)
         st.text_area("Note", note, key=f"{key}-note", max_chars=judging.LONGEST["note"])
         button("Save", f"{key}-save", "", save)
-        cards.note(f"Reviewer: {reviewer()}. The Reviews page takes another name.")
+        cards.note(f"Reviewer: {reviewer()}. Change the name on the Reviews page.")
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:

@@ -38,7 +38,7 @@ from app.views import samples
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
 OFFERED = 12  # runs listed where the one that a link names cannot be shown
-RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages about two runs compare them."
+RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages on two runs compare these."
 Query = dict[str, str | list[str]]
 ByName = Mapping[str, RunSummary]
 
@@ -174,7 +174,7 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     same = [name for name in known if first is None or _same_data(runs[name], first, split)]
     elsewhere = [name for name in known if name not in same]
     options = dict.fromkeys([*same, *elsewhere, *names])
-    note = f" On other samples of {split}, so not beside the first: {', '.join(elsewhere)}."
+    note = f" Not comparable with the first, because on other samples of {split}: {', '.join(elsewhere)}."
     look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
     st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
     if len(names) > 1:
@@ -272,7 +272,7 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
         choice = replace(choice, between=())
     if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
-        cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
+        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
         return None
     if choice.slice and "whole" in entry:
         cards.note(f"The slice does not narrow {entry['whole']}.")

@@ -41,7 +41,7 @@ Settings = clusters.ClusterSettings
 def show(choice: Choice) -> None:
     split = choice.split
     if ask(Run.count, choice.first, split, "text") < LEAST:
-        fix = f"Clusters need at least {LEAST}. Choose another split or run."
+        fix = f"Clusters need at least {LEAST} pairs. Choose another split or run."
         cards.empty("This split has one pair.", fix)
         return
     with row("top"):
@@ -99,7 +99,7 @@ def offer(runs: list[RunSummary], results: list[Result], split: str, settings: S
         "-".join(result.name for result in results),
         jobs.module_command("coder_core.cluster", *(str(run.path) for run in runs), *values),
         f"Cluster {names}",
-        f"{names} {verb} no {settings.clusters} clusters yet. This takes seconds; the result is stored in the {folder}.",
+        f"{names} {verb} not been divided into {settings.clusters} clusters yet. This takes seconds; the {folder} stores them.",
         " ".join(result.fault for result in results if result.fault),
     )
 
@@ -134,7 +134,7 @@ def _pick() -> None:
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
     cards.heading("One cluster in detail", detail=True)
-    help_text, ids = "The number of the cluster; Next follows the table above.", table["cluster"].to_numpy()
+    help_text, ids = "Its number. Next opens the next row of the table above.", table["cluster"].to_numpy()
     number = step_through("Cluster", TARGET, ids, result.count, help_text)
     if number not in ids:
         fact = f"Cluster {number} contains no pair of this split."
@@ -146,10 +146,10 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     marks = ask(clusters.marking_concepts, run, choice.split, result, number)
     left, middle, *rest = st.columns([2, 2, 3] if len(marks) else 2, gap="medium")
     with left:
-        cards.label("Marking words")
+        cards.label("Distinctive words")
         marking = ask(clusters.marking, run, choice.split, result).top(number, WORDS_SHOWN)
         if len(marking):
-            downloads.chart(charts.word_bars(marking, tone()), "words", "words that mark the cluster")
+            downloads.chart(charts.word_bars(marking, tone()), "words", "distinctive words of the cluster")
         else:
             cards.note("No word is more frequent here than elsewhere.")
     with middle:
@@ -165,7 +165,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
 
 def _concepts(table: pd.DataFrame) -> None:
     """The concepts that mark a cluster."""
-    cards.label("Marking concepts, by attention")
+    cards.label("Distinctive concepts, by attention")
     percent = {"image": "its images", "text": "its captions", "elsewhere": "everywhere"}
     columns = {name: Column(name) for name in table.columns if name not in (*percent, "gain")}
     columns |= {name: Column(label, ".1f", "attention", " %") for name, label in percent.items()}
@@ -192,7 +192,7 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
     if not len(pairs):
         fact, fix = "All images and captions of this cluster agree.", "Show other members."
         if choice.slice:
-            fact, fix = "The slice holds no such pair of this cluster.", "Clear it, or show other members."
+            fact, fix = "The slice contains no such pair of this cluster.", "Clear it, or show other members."
         cards.empty(fact, fix)
         return
     images = pairs["image"].nunique()

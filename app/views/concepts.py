@@ -119,7 +119,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
 
     note_slice(choice, "text")
     if not all(len(attention(runs[-1], side).samples) for side in BOTH):
-        fact = "The slice holds none of these captions."
+        fact = "The slice contains none of these captions."
         cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
     amounts_of = []
@@ -133,7 +133,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         if share - by_chance < LITTLE:
             cards.note(f"{run.name}: {AT_CHANCE}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
-            cards.note("The analysis stores the strongest concepts of every sample only; shares are of them.")
+            cards.note("Only the strongest concepts of every sample are stored; shares are of these.")
     plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
     numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())
@@ -157,13 +157,13 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     table = table if first == "least" else table.iloc[::-1]
     captions, values = table["caption"].to_numpy(), table.drop(columns=["caption", "image"])
     file = f"concepts-{choice.split}-shared-{run.name}"
-    nothing = ("The slice holds no caption.", "Clear the slice in the sidebar.")
+    nothing = ("The slice contains no caption.", "Clear the slice in the sidebar.")
     of_run = choice.alone(run)
     return sample_table(of_run, "text", captions, values, DISAGREEMENTS, "", CAPTION, file, nothing=nothing)
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:
-    how = "Bars to the left are concepts the image reads, bars to the right those the caption reads."
+    how = "Bars to the left are concepts that the image attends to, bars to the right those of the caption."
     cards.heading("One pair in detail", how, detail=True)
     number = step_samples(choice, "text", CAPTION, order)
     for position, run in enumerate(side_by_side(runs)):
@@ -198,7 +198,7 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
     table = table[table["attention"] > 0]
     if not len(table):
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
-        cards.empty(f"No {reader} reads it at all.", "Choose another concept.")
+        cards.empty(f"No {reader} attends to it at all.", "Choose another concept.")
         return
     card = partial(sample_card, choice, run, side, term="attention", pictured=side == "image")
     shares = enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1)

@@ -51,7 +51,7 @@ def show(choice: Choice) -> None:
     samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
-        fact = "The slice holds none of these anchors."
+        fact = "The slice contains none of these anchors."
         cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
@@ -139,7 +139,7 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
     if abs(rho) > SAME_ORDER:
-        cards.note("A figure would show a straight line: either measure ranks the anchors as the other does.")
+        cards.note("There is no figure: it would be a straight line, as both measures rank alike.")
         return
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())

@@ -126,7 +126,7 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
         _pictures(shown, selected)
     if opened is not None:
         if focus is None:
-            cards.note("The map does not show it: it is not in the random sample, or its modality is hidden.")
+            cards.note("The open sample is not on the map: it was not drawn, or its modality is hidden.")
         images = shown.of_split[0]
         sample: tuple[Modality, int] = ("image", opened) if opened < images else ("text", opened - images)
         show_sample(choice, *sample, FOCUS)
@@ -174,7 +174,7 @@ def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
     if not len(matches):
         return f"Nothing on the map matches “{query}”: no number, file name, or caption with all these words."
     parts = [part for part in shown.counted(matches) if not part.startswith("0 ")]
-    limit = f" The first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
+    limit = f" Only the first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
     return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
 
 
@@ -211,7 +211,7 @@ def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> Non
     if len(selected):
         parts.append(f"{len(selected):,} of {total:,} selected: {', '.join(shown.counted(selected))}.")
         if pairs > MOST_LINES:
-            parts.append(f"Lines show {MOST_LINES} of their {pairs:,} pairs, spread over all.")
+            parts.append(f"Lines connect {MOST_LINES} of their {pairs:,} pairs.")
     else:
         kind = "Diamonds are images, dots captions." if shown.images and shown.captions else ""
         parts += [kind, "Select points by lasso or box, or switch to Pan and click."]

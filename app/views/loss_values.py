@@ -58,7 +58,7 @@ def _values(loss: Loss) -> str:
 
 def _own_values(run: RunSummary, split: str, derived: bool) -> str:
     """The values that a run was trained with, or those that stand for them, and with `derived` where they come from."""
-    usual = "so the paper’s values stand for its own"
+    usual = "so the paper’s values are used instead"
     if not run.imported:
         loss = opened_run(run).loss
         by = "standard deviation" if loss.function == "std" else f"entropy, τ {loss.entropy_temperature:g}"
@@ -66,7 +66,7 @@ def _own_values(run: RunSummary, split: str, derived: bool) -> str:
         return used if loss.trained else f"trained without CODER’s eq. 4, {usual}"
     fit = ask(similarity.values_from_similarities, run, split)
     if fit.negatives != fit.negatives:
-        return f"imported and without negatives here, {usual}"
-    values = f"imported, its similarities suggest μ = {fit.loss.temperature:g}, γ = {fit.loss.gamma:g}"
+        return f"imported, and without negatives here, {usual}"
+    values = f"imported; its similarities suggest μ = {fit.loss.temperature:g}, γ = {fit.loss.gamma:g}"
     origin = cards.HOW_TO_READ["values from similarities"].format(fit=fit)
     return f"{values}. {origin}" if derived else values

@@ -63,7 +63,7 @@ def show(choice: Choice) -> None:
     captions = choice.captions
     empty = captions is not None and not len(captions)
     if empty:
-        cards.empty("No caption is in this slice.", "Write another one in the sidebar, or clear it.")
+        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
     else:
         show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
         metrics = metrics_by_run(runs, choice)
@@ -197,7 +197,7 @@ def show_table(choice: Choice) -> None:
     here, others = st.container(), len(groups) - 1
     elsewhere = st.expander(f"Runs on {others} other sets of samples") if others > 1 else st.container()
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
-        name, key = f"Without a sound evaluation on {split}", "runs-"
+        name, key = f"Without an intact evaluation on {split}", "runs-"
         if samples is not None:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
             name = f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
@@ -245,7 +245,7 @@ def show_judged(choice: Choice) -> None:
 
 def show_differences(runs: Runs) -> None:
     heading = "Differences between the configurations"
-    cards.heading(heading, "Settings that are equal in all runs are left out.")
+    cards.heading(heading, "Settings that are the same in all runs are left out.")
     imported = [run.name for run in runs if run.imported]
     if imported:
         cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")

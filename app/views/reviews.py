@@ -116,7 +116,7 @@ def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
         return
     verdicts = _filtered(_of_slice(choice, reviews.standing[::-1]))
     if not verdicts:
-        cards.empty("No verdict fits.", "Choose others, or clear the field.")
+        cards.empty("No verdict matches.", "Choose others, or clear the field.")
         return
     rows = [(WORDS[r.verdict], r.reviewer, ", ".join(r.tags), r.note, r.time) for r in verdicts]
     frame = pd.DataFrame(rows, columns=["verdict", "reviewer", "tags", "note", "time"])
@@ -151,7 +151,7 @@ def _filtered(reviews: list[judging.Review]) -> list[judging.Review]:
         kinds = ["all", *(kind for kind in WORDS if kind in present)]
         verdict = pick("Verdict", kinds, "verdict", 180, format_func=lambda kind: WORDS.get(kind, kind))
         by = pick("By", names, "by", 180)
-        words = search_words("words", "of captions, tags and notes")
+        words = search_words("words", "in captions, tags and notes")
     texts = [f"{review.caption} {review.image} {' '.join(review.tags)} {review.note}" for review in reviews]
     found = [reviews[row] for row in matching(texts, words) if verdict in ("all", reviews[row].verdict)]
     return [review for review in found if by in ("all", cards.literal(review.reviewer))]

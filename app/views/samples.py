@@ -68,7 +68,7 @@ def sample_card(
     return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
 
 
-def search_words(key: str, of: str = "of captions and files") -> str:
+def search_words(key: str, of: str = "in captions and file names") -> str:
     return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=220) or "")
 
 
@@ -176,7 +176,7 @@ def step_samples(
     """The number in the field `target`, with buttons to others, and its sample as `show_sample` shows it."""
     _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
-    count, help_text = choice.ask(Run.count, modality), "The row of the sample in its split."
+    count, help_text = choice.ask(Run.count, modality), "Its row in the split, counted from 0."
     number = step_through(label, target, order, count, help_text, failed)
     show_sample(choice, modality, number, target)
     return number

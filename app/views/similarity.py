@@ -34,7 +34,7 @@ Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
 _TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 STEPS, KINDS = _TEXTS["steps"], _TEXTS["kinds"]
-STEP_COLUMNS = {"symbol": Column("symbol"), "how": Column("how it follows")}
+STEP_COLUMNS = {"symbol": Column("symbol"), "how": Column("formula")}
 STEP_COLUMNS |= {"value": Column("value", right=True)}
 
 
@@ -68,7 +68,7 @@ def show(choice: Choice) -> None:
     shown = Matrices(choice, settings, batch, scaled)
     rows, columns = shown.last.row_step, shown.last.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
-    most = ", relative to the most diverse anchor shown; a training batch draws both from all pairs"
+    most = ", relative to the most diverse anchor shown; in training both come from batches of all pairs"
     over = f" Diversity is computed over the negatives shown{most if choice.slice else ''}."
     cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
     matrices, panel = st.columns(SHARES, gap="medium")

@@ -80,7 +80,7 @@ def test_prototypes_stand_before_offline_clusters(root, tmp_path, opened):
 
 def test_concepts_stand_beside_the_words(tmp_path, opened):
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
-    assert opened(tmp_path, "clusters", k="3").saying("Marking concepts")
+    assert opened(tmp_path, "clusters", k="3").saying("Distinctive concepts")
     assert opened(tmp_path, "joint").saying("instance embeddings")
 
 

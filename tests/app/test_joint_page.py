@@ -139,5 +139,5 @@ def test_a_large_split_is_sampled(root, opened, monkeypatch):
     assert app.saying(60, 60, 10, 50)
     assert app.saying(f"Image {inside}")
     app.query_params["focus"] = f"image-{outside}"
-    assert app.again().saying("does not show it")
+    assert app.again().saying("is not on the map")
     assert app.change(everything=True).saying(120, 120, 20, 100)

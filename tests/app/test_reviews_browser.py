@@ -77,7 +77,7 @@ def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
     tags, note = [tag.format(to=to) for tag in TAGS], NOTE.format(to=to)
     visit.page.get_by_role("button", name="Tags and note").click()
     visit.page.get_by_label("Note", exact=True).fill(note)
-    visit.page.get_by_label("Tags, with commas").click()
+    visit.page.get_by_label("Tags, separated by commas").click()
     visit.page.keyboard.type(", ".join(tags))  # words, not verdicts
     visit.page.keyboard.press("Tab")
     visit.page.get_by_role("button", name="Save", exact=True).click()

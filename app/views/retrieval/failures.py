@@ -126,7 +126,7 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
 
     events.on_cell(["ranks"], (len(names), BANDS), open_bar)
     with right:
-        order = "The runs differ most on the first" if several else "Worst rank first"
+        order = "Largest differences between runs first" if several else "Worst rank first"
         cards.heading("Queries by rank", order=order)
         with row():
             answer, inside, of = (choose_answered if several else choose_missed)(shown, table)
@@ -192,7 +192,7 @@ def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
     if source is None or not switch(label, "judged", "judged"):
         return queries
-    fact = f"Queries without a labelled match within the first {shown.at}, but one judged by {source.label}."
+    fact = f"Queries with no labelled match in the first {shown.at}, but with one judged by {source.label}."
     cards.note(fact)
     return queries[judged_right(source, shown)[queries["query"].to_numpy()]]
 
@@ -214,7 +214,7 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     of, sampled = "", guesses.queries
     if sampled is not None:
         unit = f"{len(sampled):,} of {len(guesses.ranks):,} {UNITS[shown.modality]}"
-        of = f" from a random sample of {unit}, which the table holds"
+        of = f" from a random sample of {unit}, to which the table is limited"
     nothing = np.isnan(labelled)  # of the slice
     cards.note(f"There is no such query{of}." if nothing else f"R@{at}, a guess{of}: {' · '.join(recalls)}.")
     return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
@@ -253,7 +253,7 @@ def near_misses(shown: Queries) -> np.ndarray:
         if (sample := samples[last.name]) is not None:
             queries = sample.texts if direction == "t2i" else sample.images
             drawn = count(len(queries), "random query", "random queries")
-            cards.note(f"{drawn} of the split; their candidates are the whole split.")
+            cards.note(f"{drawn} of the split are shown; their candidates are the whole split.")
 
     def open_margin(bar: tuple[int, int]) -> None:
         distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()

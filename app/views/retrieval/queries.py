@@ -155,7 +155,7 @@ def query_with_text(choice: Choice) -> None:
 def _saved_queries(saved: list[str], query: str) -> None:
     """The texts whose embeddings were imported; a click on a row asks one."""
     cards.heading("Saved queries")
-    rows = matching(saved, search_words("query-words", "of the queries"))
+    rows = matching(saved, search_words("query-words", "in the queries"))
     if not len(rows):
         cards.empty("No saved query contains all of these words.", "Use fewer words, or clear the field.")
         return
@@ -174,7 +174,7 @@ def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
     unknown = [] if saved else ask(Run.unknown_words, run, query)
     if unknown:
         words = ", ".join(unknown)
-        cards.note(f"Words this run does not know: {words}. The ranking cannot depend on their meaning.")
+        cards.note(f"Words that this run does not know: {words}. The ranking ignores their meaning.")
     return candidates
 
 
