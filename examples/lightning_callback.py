@@ -1,9 +1,9 @@
-"""A callback of Lightning that writes every validation as a run that the app opens.
+"""A Lightning callback that saves every validation epoch as a run that the app can open.
 
     Trainer(callbacks=[LogSplit("my-run", "dev", captions)]).fit(module, train_batches, dev_batches)
 
-`validation_step` returns (B, D) embeddings of the images and of the captions, and their numbers in the split: (B,) integers
-each. The loss of `training_step` may be `coder_core.objectives.CoderLoss` as in plain_pytorch.py.
+`validation_step` returns the (B, D) embeddings of images and of captions, then (B,) integers for each: their numbers in the
+split. The loss of `training_step` may be `coder_core.objectives.CoderLoss` as in plain_pytorch.py.
 """
 
 import torch

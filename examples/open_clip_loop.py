@@ -1,9 +1,9 @@
-"""CODER's loss in a loop over a model of open_clip, with a bank of its own embeddings (XBM).
+"""CODER's loss in a training loop for an open_clip model, with a bank of the model's own earlier embeddings (XBM).
 
     model, _, preprocess = open_clip.create_model_and_transforms("ViT-B-32", pretrained="laion2b_s34b_b79k")
     train(model, batches, epochs=3, device="cuda")
 
-`batches` gives (pictures, tokens, image_ids): `preprocess` of every picture stacked, `tokenizer(captions)`, integers.
+`batches` yields (pictures, tokens, image_ids): stacked results of `preprocess`, `tokenizer(captions)`, (B,) integers.
 """
 
 import torch
@@ -31,7 +31,7 @@ def train(model, batches, *, epochs, device="cpu", learning_rate=1e-5, bank_size
 
 @torch.no_grad()
 def log(model, run, split, pictures, tokens, captions, image_of_text, **named):
-    """Write a run that the app opens: (n, 3, H, W) pictures and (m, L) tokens of a split."""
+    """Save a split as a run that the app can open, from (n, 3, H, W) pictures and (m, L) tokens."""
     model.eval()
     images, texts = model.encode_image(pictures), model.encode_text(tokens)
     return log_split(run, split, images, texts, captions=captions, image_of_text=image_of_text, **named)

@@ -1,6 +1,6 @@
 """CODER's loss in a plain PyTorch loop: heads on frozen embeddings, with momentum copies and a bank as in the paper.
 
-python examples/plain_pytorch.py IMAGES.npy TEXTS.npy CAPTIONS.txt     (n, D), (m, D), m lines; m / n captions an image
+python examples/plain_pytorch.py IMAGES.npy TEXTS.npy CAPTIONS.txt     (n, D), (m, D), m lines; m / n captions per image
 """
 
 import sys
@@ -15,7 +15,7 @@ from coder_core.objectives import CoderLoss, momentum_encoder, update_momentum
 
 
 def main(images: str, texts: str, captions: str, run: str = "plain-pytorch", epochs: int = 3) -> None:
-    """Train the heads and write every epoch as a run that the app opens."""
+    """Train the heads and save every epoch as a run that the app can open."""
     v, w = (torch.from_numpy(np.load(file)).float() for file in (images, texts))
     image_of_text = torch.arange(len(w)) // (len(w) // len(v))
     heads = nn.ModuleList([nn.Linear(v.shape[1], 256), nn.Linear(w.shape[1], 256)])

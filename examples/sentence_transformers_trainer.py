@@ -3,8 +3,8 @@
     loss = CoderPairs(SentenceTransformer("sentence-transformers/clip-ViT-B-32"), temperature=0.05)
     SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
 
-The columns of `dataset` are image, caption and label: an integer that is equal for captions of one image. With the arguments
-batch_sampler=BatchSamplers.NO_DUPLICATES no image is twice in a batch; without it such pairs are no negatives.
+The columns of `dataset` are image, caption and label, an integer that captions of the same image share. With the argument
+batch_sampler=BatchSamplers.NO_DUPLICATES no image occurs twice in a batch; without it, such pairs are not used as negatives.
 """
 
 from torch import nn
@@ -14,7 +14,7 @@ from coder_core.objectives import CoderLoss
 
 
 class CoderPairs(nn.Module):
-    """CODER's loss of (image, caption) pairs; `settings` are those of `CoderLoss`."""
+    """CODER's loss for (image, caption) pairs; `settings` are passed to `CoderLoss`."""
 
     def __init__(self, model, **settings):
         super().__init__()
@@ -26,7 +26,7 @@ class CoderPairs(nn.Module):
 
 
 def log(model, run, split, pictures, captions, image_of_text, **named):
-    """Write a run that the app opens; `pictures` are files."""
+    """Save a split as a run that the app can open; `pictures` are files."""
     images, texts = model.encode(pictures), model.encode(captions)
     return log_split(
         run, split, images, texts, captions=captions, image_of_text=image_of_text, pictures=pictures, **named

@@ -1,10 +1,10 @@
-"""CODER's loss in the Trainer of transformers, and a callback that writes every epoch as a run that the app opens.
+"""CODER's loss in the Trainer of transformers, and a callback that saves every epoch as a run that the app can open.
 
     trainer = CoderTrainer(CLIPModel.from_pretrained(…), arguments, collate, dataset)
     trainer.add_callback(LogSplit("my-clip", "dev", table, processor))
 
-`collate` returns the inputs of the model and `image_ids`, (B,) integers: equal for captions of one image. The arguments need
-remove_unused_columns=False and dataloader_drop_last=True. `table` has columns image (a file) and caption.
+`collate` returns the inputs of the model and `image_ids`, (B,) integers that captions of the same image share. The arguments
+must set remove_unused_columns=False and dataloader_drop_last=True. `table` has the columns image (a file) and caption.
 """
 
 import pandas as pd
@@ -29,7 +29,7 @@ class LogSplit(TrainerCallback):
     def __init__(self, run, split, table, processor):
         self.names, self.captions = (run, split), list(table["caption"])
         self.image_of_text, self.files = pd.factorize(table["image"])
-        pictures = [Image.open(file).convert("RGB") for file in self.files]  # of a large split: in batches
+        pictures = [Image.open(file).convert("RGB") for file in self.files]  # for a large split, in batches
         self.inputs = processor(pictures, self.captions, return_tensors="pt", padding=True, truncation=True)
 
     def on_epoch_end(self, args, state, control, model, **_):
