@@ -45,18 +45,18 @@ interruption: finished runs are not run again, begun ones go on. Results: result
 
 @dataclass(frozen=True)
 class AblateArguments:
-    """Rows and seeds to run. Every other flag is a setting of the runs, as in python -m coder_core.train, and holds for
-    every row that does not change it itself."""
+    """Rows and seeds to run. Every other flag is a setting of the runs, as in python -m coder_core.train, and
+    applies to every row that does not set it itself."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     table: tyro.conf.Positional[str] = ""  # A table of the papers, or a TOML file with a grid of your own.
     preset: str = DEFAULT_PRESET
     """The full model that the rows depart from (python -m coder_core.train --help lists the presets)."""
-    seeds: tuple[int, ...] = (0,)  # One run of every row for each.
-    rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; all without it.
+    seeds: tuple[int, ...] = (0,)  # Each row is run once with each seed.
+    rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; empty: all.
     split: SplitName = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
-    reference: str = ""  # Row the others are compared with; empty takes the table's.
-    root: Path | None = None  # Folder of the runs and results; empty is checkpoints/ablation-TABLE.
+    reference: str = ""  # Row the others are compared with; empty: the table's.
+    root: Path | None = None  # Folder of the runs and results; empty: checkpoints/ablation-TABLE.
     jobs: int = 0
     """Runs at a time; 0 is one for each GPU, or one on the CPU, whose cores are divided among the runs."""
     report: bool = False  # Train nothing; write the tables of finished runs.

@@ -43,7 +43,7 @@ class CheckDataArguments:
 
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
-    that file itself; or "demo", the built-in data. Or it holds pictures with captions and no features: Flickr's and
+    that file itself; or "demo", the built-in data. Or PATH holds pictures with captions and no features: Flickr's and
     COCO's own files, a table of any columns, a.jpg with a.txt, parquet, tar files. docs/data.md describes the formats.
     With --content it may be the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
     """
@@ -56,10 +56,10 @@ class CheckDataArguments:
     pictures: Path | None = None
     """Folder with the picture files, to see whether all are there; images/ beside the data is found without it."""
     word_vectors: Path | None = None
-    """Text file of word vectors (GloVe, word2vec or fastText), to see how many of the words it knows."""
-    word_size: int = 300  # Numbers a word that training is given; it refuses a file of another width.
+    """Text file of word vectors (GloVe, word2vec or fastText), to see how many of the words it has."""
+    word_size: int = 300  # Size of word vectors in training, which refuses a file of another width.
     word_threshold: int = 4
-    """A word enters the vocabulary when the train captions hold it at least this often."""
+    """A word enters the vocabulary if the train captions have it at least this often."""
     batch_size: int = 128  # Pairs in a batch, for the memory estimate.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     values: bool = True

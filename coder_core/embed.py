@@ -31,40 +31,40 @@ USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
 
 @dataclass(frozen=True)
 class EmbedArguments:
-    """Make a run of any model's embeddings (CLIP, SigLIP, a colleague's), so that the app opens it beside others.
+    """Turn any model's embeddings (CLIP, SigLIP, a colleague's) into a run that the app opens beside others.
 
-    Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are given
-    beside (--queries). What needs a CODER model (any other free text, training curves, concepts) is absent. Rows are
-    divided by their length: scores are cosines.
+    Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are
+    imported too (--queries). What needs a CODER model (other free text, training curves, concepts) is unavailable. Rows
+    are divided by their length, so scores are cosines.
     """
 
     images: Path
-    """Image embeddings, (n, D) floats: .npy, .npz, .safetensors, a faiss index (.faiss, .index), .parquet or .lance; of
-    several arrays FILE:NAME names one."""
+    """Image embeddings, (n, D) floats: .npy, .npz, .safetensors, a faiss index (.faiss, .index), .parquet or .lance. If
+    a file has several arrays, FILE:NAME picks one."""
     texts: Path  # Caption embeddings, (m, D) in the order of the captions, likewise.
-    captions: Path  # m captions, UTF-8, one a line. Without --ids every m / n of them belong to one image.
-    name: str  # Name of a new run, or of an imported one that gets another split.
+    captions: Path  # m captions, UTF-8, one per line. Without --ids every m / n of them belong to one image.
+    name: str  # Name of a new run, or of an imported run to which to add the split.
     ids: Path | None = None
-    """One id an image (names the pictures) or one a caption (equal ids are one image), one a line."""
-    pictures: Path | None = None  # Folder in which the ids are picture files, so that the app can show them.
+    """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
+    pictures: Path | None = None  # Folder of the picture files that the ids name, for the app to show.
     queries: Path | None = None
-    """Embeddings of texts that are no captions: .npy of (q, D). Retrieval offers them as queries."""
+    """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries."""
     query_texts: Path | None = None  # The q texts, UTF-8, one per line, all different.
     split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split, when the run has it already.
+    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
 class FolderArguments:
-    """Make a run of a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or of a
+    """Make a run from a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or of a
     folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with one picture (image_path) are
     one image with several captions."""
 
     folder: tyro.conf.Positional[Path]  # The table or folder.
-    name: str  # Name of a new run, or of an imported one that gets another split.
+    name: str  # Name of a new run, or of an imported run to which to add the split.
     pictures: Path | None = None
-    """Folder in which the image paths are files; found by itself where they are absolute."""
+    """Folder in which the image paths are files; not needed where they are absolute."""
     image_embeddings: str = ""
     """Column of a table; empty: guessed from titles and types, and a note says which. So are the next three."""
     text_embeddings: str = ""  # Column of a table.
@@ -72,7 +72,7 @@ class FolderArguments:
     caption_column: str = ""  # Column of a table.
     split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split, when the run has it already.
+    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,17 @@ class PicturesArguments:
 
     DATA is a folder of pictures with captions in any layout of docs/data.md, section 9. Zero-shot metrics, diversity,
     similarity, joint space and clusters work on the run, and retrieval with new texts and pictures, through the same
-    model. Weights are read from safetensors only; nothing is downloaded. A command that was killed continues when it
-    is started again. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
+    model. Weights are read from safetensors only; nothing is downloaded. To continue a killed command, repeat
+    it. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
     """
 
     data: tyro.conf.Positional[Path]  # Folder or file of pictures with captions; "demo" is the built-in data.
-    name: str  # Name of a new run, or of one of the same model that gets another split.
+    name: str  # Name of a new run, or of a run of the same model to which to add the split.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
     split: SplitName = "dev"  # The split to embed.
     root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split, when the run has it already.
+    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @command

@@ -37,15 +37,15 @@ class EvaluateArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
     split: SplitName = "dev"  # Split to evaluate: dev, test, testall …
-    data: str = ""  # Data folder; empty takes the one the run was trained on.
-    pictures: str = ""  # Folder with the picture files; empty takes the run's.
+    data: str = ""  # Data folder; empty: the one the run was trained on.
+    pictures: str = ""  # Folder with the picture files; empty: the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
     device: str = "auto"  # One of "auto", "cpu", "cuda".
     ways: tuple[int, ...] = ()
-    """Also c-way accuracy, the right answer among c options of which the others are of other images: 5 20 100."""
-    ways_repeats: int = 10  # Draws of the options behind a mean and its 95% interval.
-    ways_seed: int = 0  # The draws follow from it; every run gets the same questions.
+    """Also c-way accuracy: how often the match scores above c − 1 candidates of other images, for example 5 20 100."""
+    ways_repeats: int = 10  # Random draws of candidates for a mean and its 95% interval.
+    ways_seed: int = 0  # Seed of those draws; every run gets the same candidates.
     blend: tuple[float, ...] = ()
     """Blend a run whose towers were tuned by lora or in full: one row for every α, 0 to 1, with the towers' weights at
     α · tuned + (1 − α) · zero-shot (WiSE-FT, Wortsman et al. 2022): 0.0 0.25 0.5 0.75 1.0. Projection, pooling, scale
@@ -60,7 +60,7 @@ class EvaluateArguments:
     COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from eccv-caption."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 12): R@K, MRR and nDCG@10 without the labels judged wrong and
-    with the pairs that also match, beside those by the labels, which stay as they are."""
+    with the pairs that also match, beside the same metrics with the original labels."""
     qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
     trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are
@@ -76,11 +76,11 @@ class EvaluateArguments:
     of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
     `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it fixes."""
     probe: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE …")] = ()
-    """Also how often a picture's caption scores above the same caption made wrong: files in SugarCrepe's layout, for
-    example add_att.json swap_obj.json. Their pictures are images of the split, or lie in --pictures, for a run that
-    reads pictures."""
+    """Also how often a picture's caption scores above a wrong version of it: files in SugarCrepe's layout, for example
+    add_att.json swap_obj.json. Their pictures are images of the split or, for a run that reads pictures, files in
+    --pictures."""
     similarities: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write how often each score occurs among matching and among other pairs, as CSV: one row a run and bin."""
+    """Write how often each score occurs among matching and among other pairs, as CSV: one row per run and bin."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None  # Write the table as JSON.
     csv: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None  # Write the table as CSV.
     overwrite: bool = False  # Replace files that exist.

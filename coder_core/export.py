@@ -23,8 +23,8 @@ class ExportArguments:
     """Write a run's embeddings of a split, its tuned model, or training data, as files that other programs open.
 
     The vectors are unit rows whose inner products are the scores by which the app ranks; of a run with a concept branch
-    they hold both branches. Any run has them that was trained, embedded or imported here; only a model that scores pair
-    by pair has none. Nothing is overwritten.
+    they hold both branches. Every run trained, embedded or imported here has them, except models that score pair by
+    pair. Nothing is overwritten.
 
     --to faiss FILE      one exact index by inner product, of the images, or with --rows captions of the captions. Row i
                          is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
@@ -35,7 +35,7 @@ class ExportArguments:
                          and a model card. Plain transformers opens it and gives the run's embeddings.
     --to triplets DIR    every pair with hard negatives, DIR/text_to_image and DIR/image_to_text, drawn from what the run
                          ranks high. Near-duplicates, pairs reviewed as matches and likely matches (a guess from the
-                         captions) are no negatives. Take a split that is trained on, not one that is reported.
+                         captions) are not used. Export a split that is trained on, not one that is reported.
     """
 
     run: tyro.conf.Positional[Path]  # The run folder.
@@ -45,13 +45,13 @@ class ExportArguments:
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
     form: Literal["parquet", "jsonl", "open_clip"] = "parquet"
     """Form of triplets: Parquet or JSON lines with anchor, positive, negative_1 … (sentence-transformers), or tables
-    with tabs and filepath, title … (open_clip). Images are paths of files."""
-    negatives: int = 5  # Negatives of a pair; pairs with fewer are left out.
+    separated by tabs with filepath, title … (open_clip). Images are paths of files."""
+    negatives: int = 5  # Negatives per pair; pairs with fewer are left out.
     ranks: tuple[int, int] = (1, 50)
     """First and last rank of negatives among the candidates of other images; 1 is the hardest."""
     margin: float | None = None
-    """A negative scores at least this much below the positive; by default it may score above."""
-    seed: int = 0  # Negatives are drawn at random from the window; the draw follows from it.
+    """Use only negatives that score at least this much below the positive; by default they may score above it."""
+    seed: int = 0  # Seed of the random choice of negatives within --ranks.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs: triplets leave out pairs judged wrong, and negatives that also match."""
 

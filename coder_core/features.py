@@ -21,19 +21,19 @@ from coder_core.embedding.arguments import TowerArguments
 
 @dataclass(frozen=True)
 class FeaturesArguments:
-    """Make region features of pictures with a pretrained tower, in the layout that every preset trains on.
+    """Compute region features of pictures with a pretrained tower, in the layout that every preset trains on.
 
     Writes {split}_ims.npy (images, regions, size) float16, {split}_caps.txt, {split}_ids.txt and {split}_boxes.npy:
     left, top, right, bottom of every region as shares of its picture's sides. The regions are the tower's patch tokens
-    or feature-map cells, pooled to a grid. Prints the disk space needed and stops if there is too little. A command
-    that was killed continues when it is started again.
+    or feature-map cells, pooled to a grid. Prints the disk space needed and stops if there is too little. To
+    continue a killed command, repeat it.
     """
 
     data: tyro.conf.Positional[Path]
     """Folder or file of pictures with captions (docs/data.md, section 9); "demo" is the built-in data."""
     out: Path  # Folder of the features.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
-    grid: int = 7  # Cells a side that the tower's are averaged to: 7 gives 49 regions; 0 keeps all.
+    grid: int = 7  # Cells per side after averaging: 7 gives 49 regions; 0 keeps all of the tower's.
     splits: tuple[str, ...] = ()  # Splits to write; all when empty.
 
 

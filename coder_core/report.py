@@ -23,7 +23,7 @@ FAILED = 1  # exit status where a check of the gate fails; an error is 2
 class ReportArguments:
     """Write one self-contained HTML file about runs on a split, to send, open offline or print.
 
-    It holds the question, the data, recall with intervals, what moved from the first run to the last, typical failures
+    It holds the question, the data, recall with intervals, what changed from the first run to the last, typical failures
     with pictures, slices, clusters, ambiguity, the settings that differ, and how to reproduce it. It loads nothing and
     runs no script. All runs need an analysis of the split: coder_core.evaluate or coder_core.embed writes it.
 
@@ -38,7 +38,7 @@ class ReportArguments:
     """Run folders; of several, the last is compared with the first, the baseline."""
     split: SplitName = "dev"  # The analysed split.
     out: Path = Path("report.html")  # The file to write.
-    question: str = ""  # Question that the report answers; empty compares the last run with the first.
+    question: str = ""  # Question that the report answers; empty: how the last run compares with the first.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
