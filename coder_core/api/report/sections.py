@@ -31,24 +31,24 @@ SLICES, CLUSTERS, AMBIGUOUS = 14, 12, 12
 BANDS = (1, 5, 10, 50)  # ranks up to these make a band; the last is open
 LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
 
-RECALL = """R@K is the percentage of queries with a true match among the first K results; MRR and nDCG@10, in percent too,
-take the labels as grades. Intervals: 95% of a bootstrap over images. The interval of a difference, given below, is narrower
-than those of two runs suggest."""
-JUDGED = """R@K by the labels alone, and with what people judged to fit counted as well, over the same queries. R is the
-number of a query’s matches: mAP@R and R-Precision ask for all of them."""
+RECALL = """R@K is the percentage of queries with a true match among the first K results; MRR and nDCG@10, also in
+percent, use the labels as grades. Intervals: 95%, by a bootstrap over images. Those of differences, given below, are
+narrower than the intervals of the two runs suggest."""
+JUDGED = """R@K by the labels alone, and with the matches that people judged to fit counted too, over the same queries. R is the
+number of a query’s matches; mAP@R and R-Precision measure how many of them are found."""
 GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
-queries, the captions of an image drawn together. Among equal scores relevant documents come last."""
+queries, the captions of an image drawn together. Among equal scores, relevant documents are ranked last."""
 MOVED = """Queries by rank of their true match in the first run (rows) and in the last (columns). Below the diagonal,
 green, the last run ranks it higher."""
-FAILURES = """Captions as queries. Left, in green, the image that belongs to the caption; right the best other one."""
-SLICED = """Captions by what they say, the slice with the most misses beyond the expected ones first. Slices are ordered
-by one half of the images; every number is of the other half, with 95% intervals over images. R@1, MRR
+FAILURES = """Captions as queries. Left, in green: the image that belongs to the caption. Right: the best-ranked other image."""
+SLICED = """Groups of captions by content, those with the most misses beyond the expected ones first. Slices are ordered
+by one half of the images; all numbers come from the other half, with 95% intervals over images: R@1, MRR
 and nDCG@10 of the last run in percent, text→image. """
-NOISE = "A gain whose interval holds zero may be noise."
-CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption carry the
-same label, mean cosine to the centroid, and the words that mark them."""
+NOISE = "A gain whose interval contains zero may be noise."
+CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption fall
+into the same cluster, mean cosine to the centroid, and distinctive words."""
 AMBIGUITY = """CODER’s diversity of every caption (eq. 3): low means that it is about equally similar to many images.
-Least {:.3f}, most 1."""
+The smallest is {:.3f}, the largest 1."""
 
 
 def gather(
@@ -79,7 +79,7 @@ def gather(
         Section("Recall", RECALL, [*_recalls(runs, split), ("sentences", gains[1:] and gains)]),
         *(_judged(runs, split, source) for source in positives),
         *_graded(runs, split),
-        *([] if changes is None else [Section("What moved", MOVED, _moved(first, last, split, changes))]),
+        *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
         Section("Slices", SLICED + (NOISE if "gain" in slices else ""), [("table", slices.head(SLICES))]),
         *_clusters(last, split),
@@ -114,12 +114,12 @@ def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Ite
     if changes is not None:
         counts = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
         fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
-        yield f"{fixed:,} captions find their image first only in the last run, {broken:,} only in the first."
+        yield f"{fixed:,} captions rank their image first only in the last run, {broken:,} only in the first."
     worst = slices[slices["excess misses"] > 0].head(1)
     for label, _, excess, recall in worst.iloc[:, :4].itertuples(index=False, name=None):
         yield (
-            f"{name} misses most beyond its average on the slice “{label}”: R@1 {recall[0]:.1f} %, {excess:.0f} misses "
-            "more than at its overall recall (on images the slice was not chosen by)."
+            f"The worst slice of {name} is “{label}”: R@1 {recall[0]:.1f} %, {excess:.0f} more misses than its overall "
+            "recall predicts (on images that were not used to choose the slice)."
         )
 
 
@@ -212,7 +212,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
     if run.sample(split) is None and (vectors := text_vectors(run, split)) is not None:
         right = np.flatnonzero(likely_matches(run, split, "t2i", vectors).probably_right(1))
         guesses = pd.Index(right[np.isin(right, missed.index)])
-        kinds["Probably right, though no label says so (a guess from the captions)"] = guesses
+        kinds["Probably right although no label says so (a guess from the captions)"] = guesses
 
     @cache
     def picture(image: int) -> str:

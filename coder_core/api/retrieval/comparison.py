@@ -29,7 +29,7 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
 
 def _check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
     if not same_samples(run_a, run_b, split):
-        fact = f"split {split!r} holds other captions than in {run_b.name}"
+        fact = f"split {split!r} has other captions than in {run_b.name}"
         raise InputError.at(f"run {run_a.name}", fact, "two runs evaluated on the same data")
 
 
@@ -167,7 +167,7 @@ def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
     `recall`: a key of `gains`. `row`, `reference`: what is compared, "of a" and "that of b"."""
     direction, _, rank = recall.partition("_r")
     name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
-    verdict = "beyond noise" if gain.beyond_noise else "it may be noise: other images could undo it"
+    verdict = "beyond noise" if gain.beyond_noise else "it may be noise: other images could reverse it"
     if not gain.low and not gain.high:
         verdict = "no difference"
     interval = f"95% interval {gain.low:+.1f} to {gain.high:+.1f}, paired bootstrap over images"
