@@ -19,7 +19,7 @@ from app.training import NOT_STARTED
 # Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
 COSTS = dict(zip((DRAWING, *DEMO_RUNS), (5, 25, 45, 25), strict=True))
 LEAST_WORK = 1.0  # percent done before the time left is estimated
-RUNNING, CHOOSE = "How far is the demo?", "What would you like to see first?"
+RUNNING, CHOOSE = "How far along is the demo?", "What would you like to see first?"
 EMPTY = "Nothing is trained yet. Start with the demo?"
 FIRST = cards.HOW_TO_READ["first pages"]  # page → the question that it answers
 
