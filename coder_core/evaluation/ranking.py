@@ -80,8 +80,8 @@ def rank(
         (texts.above + counted * texts.level).numpy(),
         images.level.numpy(),
         texts.level.numpy(),
-        best_lists(scores, best, by_image=True, ties=ties)[0],
-        best_lists(scores, best, by_image=False, ties=ties)[0],
+        best_lists(scores, best, by_image=True, ties=ties, progress=named(progress, "listing captions"))[0],
+        best_lists(scores, best, by_image=False, ties=ties, progress=named(progress, "listing images"))[0],
         _own_hits(scores, nearest, delta, ties),
     )
 
@@ -116,16 +116,17 @@ def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np
     while True:
         images, texts = _Counts(scores.best_by_image(), delta), _Counts(scores.own, delta)
         nearest = np.full((scores.n, LISTED), -np.inf, np.float32)
-        error = _count_tiles(scores, images, texts, nearest, progress)
+        error = _count_tiles(scores, images, texts, nearest, delta, progress)
         if _GUARD * error <= delta:
             return images, texts, nearest, delta
         delta = 2 * _GUARD * error
 
 
 def _count_tiles(
-    scores: ScoreTiles, images: _Counts, texts: _Counts, nearest: np.ndarray, progress: Progress
+    scores: ScoreTiles, images: _Counts, texts: _Counts, nearest: np.ndarray, delta: float, progress: Progress
 ) -> float:
-    """Count all tiles and fill `nearest`; return the largest error of a right answer's fast score."""
+    """Count all tiles and fill `nearest`; return the largest error of a right answer's fast score, at once if δ is too
+    small for it."""
     largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
     for rows in slices(scores.n, _ROWS):
@@ -151,6 +152,8 @@ def _count_tiles(
                 ):
                     counts.above[part] += (exact > own_scores).sum(axis)
                     counts.level[part] += (exact == own_scores).sum(axis)
+        if _GUARD * largest > delta:
+            break
         progress(rows.stop, scores.n)
     return largest
 
