@@ -16,9 +16,9 @@ SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
 SUMMED = ("btr-sum", "btr-hardest")
 NOTHING_TRAINS = Fault(
     "--image-tuning and --text-tuning",
-    "are frozen, and no trainable layer is on top of the towers",
-    "lora or full, --projection linear, or a pooling of ours (gpo)",
-    "for the model as it is: python -m coder_core.embed pictures DATA --model NAME --name RUN",
+    "are both frozen, and no layer on top of the towers can be trained",
+    "lora or full for one tower, --projection linear, or gpo for --image-pooling or --text-pooling",
+    "to use the model without training: python -m coder_core.embed pictures DATA --model NAME --name RUN",
 )
 
 
@@ -36,18 +36,18 @@ REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
 CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_judges"
 BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
-    Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "a share below 1"),
-    Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "a share above 0"),
-    Need(REVIEWED, "--reviews", lambda c: bool(c.data.reviews) or c.cleaning.clean, "a file", "warning"),
-    Need(CLEANED, "--clean", lambda c: c.cleaning.clean, "pairs to judge"),
+    Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "--train-part below 1"),
+    Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "--wrong-captions above 0"),
+    Need(REVIEWED, "--reviews", lambda c: bool(c.data.reviews) or c.cleaning.clean, "reviews", "warning"),
+    Need(CLEANED, "--clean", lambda c: c.cleaning.clean, "a run that cleans its pairs"),
     Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower to tune"),
     Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower), "a tower to tune"),
-    Need("revision", "a tower", lambda c: c.towers.any, "a named tower"),
-    Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower), "pictures to change"),
-    Need("projection", "a tower", lambda c: c.towers.any, "linear"),
-    Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a bank", "warning"),
-    Need("concept_list", "--concepts", lambda c: c.model.concepts > 0, "concepts to read"),
-    Need("prototype_recluster", "--prototypes", lambda c: c.memory.prototypes > 0, "prototypes to cluster"),
+    Need("revision", "--image-tower or --text-tower", lambda c: c.towers.any, "a tower with this revision"),
+    Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower that reads pictures"),
+    Need("projection", "--image-tower or --text-tower", lambda c: c.towers.any, "linear"),
+    Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a memory bank", "warning"),
+    Need("concept_list", "--concepts", lambda c: c.model.concepts > 0, "--concepts above 0"),
+    Need("prototype_recluster", "--prototypes", lambda c: c.memory.prototypes > 0, "--prototypes above 0"),
     Need("weight_heads weight_mmd", "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings"),
     Need("boosting_branches", "--boosting-scenario online", lambda c: c.boosting.online, "several branches"),
     Need("text_space", BY_NEIGHBOURS, lambda c: c.weighting.reads_neighbours, "weights that read neighbours"),
@@ -71,22 +71,22 @@ def _needs(config: Config) -> Iterator[Fault]:
             value = setting.of(config)
             if value != setting.default and not need.given(config):
                 fact = f"is {'given' if value is True else value} without {need.flag}"
-                fix = f"give {need.flag} as well, or leave it out"
+                fix = f"give {need.flag} as well, or leave {setting.flag} out"
                 yield Fault(setting.flag, fact, need.expected, fix, need.severity)
 
 
 def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
-        fix = "leave one of the two out: the judges learn from a half each"
+        fix = "leave one of the two out: --clean itself chooses what its judges train on"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
     judges = 1 + config.cleaning.clean_judges.count(os.pathsep)
     if judges > (2 if (config.cleaning.clean_by, config.cleaning.clean_rounds) == ("halves", 1) else 1):
-        expected = "one cleaned run, or two that judge once as halves"
-        yield Fault("--clean-judges", f"names {judges} runs", expected, "leave runs or other --clean-… out")
+        expected = "one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"
+        yield Fault("--clean-judges", f"names {judges} runs", expected, "name fewer, or change these flags")
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
     if config.cleaning.clean and own:
         fix = "train the two judges yourself (docs/data.md, section 6)"
-        yield Fault("--clean", f"is given with {own[0]}, code of your own", "towers of transformers", fix)
+        yield Fault("--clean", f"is given with {own[0]}, your own tower", "towers from transformers", fix)
 
 
 def _towers(config: Config) -> Iterator[Fault]:
@@ -97,20 +97,20 @@ def _towers(config: Config) -> Iterator[Fault]:
     ):
         flag = f"--{side}-rate"
         if not tower and pooling == "tower":
-            fix = f"give --{side}-tower as well, or leave it out"
+            fix = f"choose one of these, or give --{side}-tower as well"
             yield Fault(f"--{side}-pooling", f"is tower without --{side}-tower", "gpo, mean or max", fix)
         if tower and pooling == "tower" and model.by_pair:
-            fix = "choose gpo, mean or max: patches and words are compared one by one"
-            yield Fault(f"--{side}-pooling", f"is tower with {_scorer(config)}", "local features", fix)
+            fix = "choose one of these: the model needs the features of single patches and words"
+            yield Fault(f"--{side}-pooling", f"is tower with {_scorer(config)}", "gpo, mean or max", fix)
         if tower and tuning != "frozen" and rate == 0:
-            yield Fault(flag, f"is 0 with --{side}-tuning {tuning}", "above 0", "or leave it frozen")
+            yield Fault(flag, f"is 0 with --{side}-tuning {tuning}", f"above 0, or --{side}-tuning frozen")
         if tower and tuning == "full" and rate * largest > FULL_RATE:
-            fact = f"is {rate:g} of {largest:g} with --{side}-tuning full"
-            fix = "larger rates undo the pretraining; towers that start from random weights take them"
-            yield Fault(flag, fact, f"together at most {FULL_RATE:g}", fix, "warning")
+            fact = f"is {rate:g}, so with --{side}-tuning full the tower's rate is {rate * largest:g}"
+            fix = "a larger rate undoes the pretraining; only towers with random initial weights need one"
+            yield Fault(flag, fact, f"at most {FULL_RATE:g} for {flag} × --learning-rate", fix, "warning")
     if towers.text_tower and model.text_encoder == "bert":
         fix = "leave one of the two out"
-        yield Fault("--text-tower", "is given with --text-encoder bert", "one reader of captions", fix)
+        yield Fault("--text-tower", "is given with --text-encoder bert", "one encoder of captions", fix)
 
 
 def _pictures(config: Config) -> Iterator[Fault]:
@@ -120,8 +120,8 @@ def _pictures(config: Config) -> Iterator[Fault]:
     for key in ("image_dropout", "region_norm"):
         setting = settings()[key]
         if (value := setting.of(config)) != setting.default:
-            fix = "leave it out: an image tower reads pictures"
-            yield Fault(setting.flag, f"is {value} with --image-tower", "region features", fix)
+            fix = "leave it out: it changes region features, and an image tower reads pictures"
+            yield Fault(setting.flag, f"is {value} with --image-tower", "a run on region features", fix)
     frozen = towers.image_tuning == towers.text_tuning == "frozen" and towers.projection == "none"
     weightless = model.image_pooling in WEIGHTLESS and model.text_pooling in WEIGHTLESS
     if towers.both and frozen and weightless and model.concepts == 0 and not model.by_pair:
@@ -136,12 +136,12 @@ def _loss(config: Config) -> Iterator[Fault]:
     of_bank = objective.weight_memory > 0 and config.memory.bank_size > 0
     of_concepts = objective.weight_concept > 0 and config.model.concepts > 0
     if loss in DCL and objective.weight_instance == 0 and not of_bank and not of_concepts:
-        yield Fault("--weight-instance", "is 0 and no bank loss is on", "at least one loss with a weight")
+        yield Fault("--weight-instance", "is 0, and no other loss is used", "at least one weight above 0")
     if objective.learn_scale and loss not in SCALED:
-        fix = "leave it out, or choose one of these losses; the μ of dcl weighs the loss as well"
+        fix = "leave it out, or choose one of these losses; in dcl the temperature μ also weights the loss"
         yield Fault("--learn-scale", f"is given with loss {loss}", ", ".join(SCALED), fix)
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
-        fix = f"1 / temperature is where the scale starts, which stays at or below {LARGEST_SCALE:g}"
+        fix = f"raise it: the scale starts at 1 / temperature and may not exceed {LARGEST_SCALE:g}"
         fact = f"is {objective.temperature:g} with a learned scale"
         yield Fault("--temperature", fact, f"{1 / LARGEST_SCALE:g} or more", fix)
 
@@ -149,12 +149,12 @@ def _loss(config: Config) -> Iterator[Fault]:
 def _pieces(config: Config) -> Iterator[Fault]:
     size, batch, layers = config.training.piece_size, config.training.batch_size, config.model.image_layers
     if size >= batch:
-        fix = "the batch is one piece and saves no memory"
+        fix = "lower it: a batch that is a single piece saves no memory"
         fact = f"is {size} with a batch of {batch}"
         yield Fault("--piece-size", fact, "less than --batch-size", fix, "warning")
     elif size and layers > 1 and not config.towers.image_tower:
         fact = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
-        fix = "give --image-layers 1, which has none, or leave --piece-size out"
+        fix = "give --image-layers 1, which uses no batch normalisation, or leave --piece-size out"
         yield Fault("--piece-size", fact, "0", fix)
 
 
@@ -174,9 +174,9 @@ def _bank(config: Config) -> Iterator[Fault]:
 
 def _ones(config: Config) -> Iterator[Fault]:
     if config.model.concepts == 1:
-        yield Fault("--concepts", "is 1", "0 (no concept branch) or 2 and more", "one concept says nothing")
+        yield Fault("--concepts", "is 1", "0 (none) or at least 2", "a single one cannot tell samples apart")
     if config.memory.prototypes == 1:
-        yield Fault("--prototypes", "is 1", "0 (none) or 2 and more", "one class says nothing")
+        yield Fault("--prototypes", "is 1", "0 (none) or at least 2", "a single one would hold every pair")
 
 
 def _scorer(config: Config) -> str:
@@ -195,8 +195,8 @@ def _by_pair(config: Config) -> Iterator[Fault]:
     scorer = _scorer(config)
     for setting in (settings()[key] for key in ("bank_size", "prototypes", "concepts")):
         if (value := setting.of(config)) > 0:
-            fix = f"give {setting.flag} 0, or leave {scorer} out"
-            yield Fault(setting.flag, f"is {value} with {scorer}", "0: it compares single embeddings", fix)
+            fix = f"give 0, or leave {scorer} out: {setting.flag} needs one embedding per sample"
+            yield Fault(setting.flag, f"is {value} with {scorer}", "0", fix)
 
 
 def _boosting(config: Config) -> Iterator[Fault]:
@@ -204,7 +204,7 @@ def _boosting(config: Config) -> Iterator[Fault]:
     scenario, teacher = boosting.boosting_scenario, boosting.boosting_teacher
     start, has_none = boosting.boosting_start_epoch, boosting.boosting == "none"
     if scenario == "online" and start > 0:
-        fix = "leave it out: branches that train together are encoded from the first step"
+        fix = "leave it out: the branches train together from the first step"
         yield Fault("--boosting-start-epoch", f"is {start:g} with --boosting-scenario online", "0", fix)
     if has_none and (scenario != "momentum" or teacher):
         flag, value = ("--boosting-teacher", "given") if teacher else ("--boosting-scenario", scenario)
@@ -214,13 +214,12 @@ def _boosting(config: Config) -> Iterator[Fault]:
         fact = f"is {teacher!r} with --boosting-scenario {scenario}"
         expected, fix = "the folder of a finished run", ""
         if teacher:
-            expected = "empty: the teacher follows the model"
-            fix = "for a finished run as teacher give --boosting-scenario offline as well"
+            expected = "no value: this scenario makes its own teacher"
+            fix = "to use a finished run as the teacher, give --boosting-scenario offline as well"
         yield Fault("--boosting-teacher", fact, expected, fix)
     if not has_none and loss not in SUMMED and boosting.boosting_weight >= 1:
-        fact = f"is {boosting.boosting_weight:g} with loss {loss}, which is averaged over the batch"
-        fact += "; boosting is summed over it"
-        fix = f"begin near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and measure"
+        fact = f"is {boosting.boosting_weight:g}: boosting is summed over the batch, loss {loss} averaged over it"
+        fix = f"start near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and compare on dev"
         yield Fault("--boosting-weight", fact, "a smaller weight", fix, "warning")
 
 
@@ -229,13 +228,13 @@ def _weighting(config: Config) -> Iterator[Fault]:
     kind, scale = weighting.sample_weights, weighting.weight_scale
     if 0 < second < weighting.neighbours:
         expected = f"0 (all of them) or at least --neighbours, {weighting.neighbours}"
-        fix = "one is drawn of every neighbour at least"
+        fix = "raise it: at least one neighbour of each neighbour has to be drawn"
         yield Fault("--neighbours-of-neighbours", f"is {second}", expected, fix)
     if kind == "combined" and weighting.diversity_share == weighting.discrepancy_share == 0:
-        yield Fault("--diversity-share", "is 0, and so is --discrepancy-share", "one of them above 0")
+        yield Fault("--diversity-share", "is 0, and so is --discrepancy-share", "at least one above 0")
     if kind != "none" and 0 < scale < 1:
-        fix = "the weights hardly differ, and shrink npairs-hinge"
-        yield Fault("--weight-scale", f"is {scale:g}: λ below the batch size", "1 or more", fix, "warning")
+        fix = "raise it: such a λ makes all weights nearly equal, and the npairs-hinge loss smaller"
+        yield Fault("--weight-scale", f"is {scale:g}, so λ < batch size", "1 or more", fix, "warning")
     if kind in OF_NEIGHBOURHOODS and config.training.epochs == 1:
-        fix = "the first epoch only collects embeddings; its weights are all alike"
+        fix = "train longer: the first epoch only collects embeddings, and all its weights are equal"
         yield Fault("--epochs", f"is 1 with --sample-weights {kind}", "2 or more", fix, "warning")
