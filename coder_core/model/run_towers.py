@@ -112,7 +112,7 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
     entry = noted.get(side)
     where = f"the {side} tower of run {run}" if run else choice.where
     if not isinstance(entry, dict):
-        raise InputError.at(where, "is noted nowhere in the run's folder", FILE, "restore that file")
+        raise InputError.at(where, "is not recorded in the run's folder", FILE, "restore that file")
     check_values(entry, dict.fromkeys(KEYS, str), where)
     is_own = entry.get("kind") == OWN
     if not moved:
@@ -120,7 +120,7 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
         revision = str(entry.get("revision", ""))
         choice = replace(choice, name=name, where=f"--{side}-tower {name}", revision=revision)
     if (is_own or choice.is_own) and not is_allowed(choice.name):
-        problem = f"is code of its maker, {choice.name!r:.200}, and is not imported by itself"
+        problem = f"is code by the run's author, {choice.name!r:.200}, which is not imported automatically"
         fix = f"if you trust that code, set {ALLOWED}={choice.name} and start again"
         raise InputError.at(where, problem, fix=fix)
     return replace(choice, expected=str(entry.get("fingerprint", "")))
@@ -136,8 +136,8 @@ def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning
     weights = expected if is_saved else weights_fingerprint(half.module)
     if expected and weights != expected:
         where = f"--{side}-tower {half.about['tower']}"
-        fix = "let its function load or seed the weights it had then"
-        raise InputError.at(where, f"gives other weights now, {weights[:12]}", expected[:12], fix)
+        fix = "make its function load the weights it had then, or create them from a fixed seed"
+        raise InputError.at(where, f"now gives different weights, {weights[:12]}", expected[:12], fix)
     return replace(half, about=half.about | {"weights": weights})
 
 
@@ -148,8 +148,8 @@ def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Confi
         return config, []
     sizes = {half.size for half in (towers.image, towers.text) if half is not None}
     if len(sizes) > 1:
-        problem = f"is none, and the towers' spaces have {' and '.join(map(str, sorted(sizes)))} numbers"
-        raise InputError.at("--projection", problem, "towers of one space", "give --projection linear")
+        problem = f"is none, but the towers' spaces differ in size: {' and '.join(map(str, sorted(sizes)))}"
+        raise InputError.at("--projection", problem, "one size for both", "give --projection linear")
     size = sizes.pop()
     if size == config.model.dimension:
         return config, []

@@ -165,7 +165,7 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
         return None
     noted = SealedFolder(folder).document(TOWERS.removesuffix(".json"))
     if not isinstance(noted, dict):
-        raise InputError.at(folder / TOWERS, "holds no object", "what the run noted of its towers")
+        raise InputError.at(folder / TOWERS, "holds no JSON object", "the run's record of its towers")
     return open_towers(config, noted, moved, folder.name)
 
 
@@ -221,7 +221,7 @@ def best_save(folder: Path) -> Save:
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
         fix = "train it for an epoch first"
-        raise InputError.at(folder, "holds no saved weights yet", "a run that has saved", fix)
+        raise InputError.at(folder, "holds no saved weights yet", "a run with saved weights", fix)
     return save
 
 

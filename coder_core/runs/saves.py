@@ -61,7 +61,7 @@ class SaveStore:
         try:
             atomic.clean(self.folder)
         except OSError as error:
-            problem = f"cannot be tidied after a killed writer ({error.strerror})"
+            problem = f"holds files of a killed writer that cannot be removed ({error.strerror})"
             raise atomic.WriteError.at(self.folder, problem) from error
 
     def write(
@@ -76,8 +76,8 @@ class SaveStore:
         if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
         if not self.folder.parent.is_dir():
-            fix = "put it back, and continue it with --resume: what was saved moved with it"
-            fact = "has been moved or removed while it was trained"
+            fix = "if it was moved, put it back and continue with --resume: its saves moved with it"
+            fact = "was moved or removed during training"
             raise atomic.WriteError.at(self.folder.parent, fact, fix=fix)
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}

@@ -107,4 +107,4 @@ class RunLock:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             who = "another process"
         fix = "wait for it, stop it, or train under another name"
-        return InputError.at(self.folder, f"is being written by {who}", "one writer a run", fix)
+        return InputError.at(self.folder, f"is being written by {who}", "one writer per run", fix)

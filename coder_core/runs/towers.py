@@ -50,7 +50,7 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
     if different:
         values = ", ".join(f"{key} {tower.about[key]}" for key in different)
         expected = ", ".join(f"{key} {about.get(key)}" for key in different)
-        raise InputError.at(place, f"gives other regions now: {values}", expected)
+        raise InputError.at(place, f"now gives different regions: {values}", expected)
     return tower
 
 
@@ -66,7 +66,7 @@ def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, st
         raise InputError.at(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
     name = str(about.get("tower", ""))
     if not is_allowed(name):
-        found = f"are code of its maker, {name!r:.200}, and are not imported by themselves"
+        found = f"are code by the run's author, {name!r:.200}, which is not imported automatically"
         raise InputError.at(place, found, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
     return name, {"expected": expected}
 

@@ -148,24 +148,24 @@ def _stored_inputs(
 def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
     """Compare data and teacher with the checksums that the run wrote at its start. InputError: names every file with
     other features or captions, a dev split that is new or gone, another teacher."""
-    fix = "give --data the folder the run was started with, as it was"
+    fix = "give --data the folder the run was started with, and restore its files"
     data, faults = prepared.data, []
     splits = {split.name: split for split in (data.as_read, data.dev) if split is not None}
     for name in CHECKED:
         split_name, part = name.split("_")
         before, now = about.get(CHECKSUM.format(name)), data.checksums.get(name)
         if before is not None and now is not None and before != now:
-            problem = f"holds other {part} of {split_name} than the run began with"
+            problem = f"has changed: the {part} of {split_name} are not those the run began with"
             faults.append(Fault(splits[split_name].source[part], problem, fix=fix))
     had_dev = CHECKSUM.format("dev_captions") in about
     if had_dev != ("dev_captions" in data.checksums):
-        problem = "has no dev split now" if had_dev else "has a dev split now, and had none then"
+        problem = "no longer has a dev split" if had_dev else "now has a dev split, and had none then"
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
     teacher = prepared.sources.teacher
     if teacher is not None and teacher.fingerprint != about.get(TEACHER):
         flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
-        fix = "give the teacher as it was then"
-        faults.append(Fault(flag, "holds another best model than when the run began", fix=fix))
+        fix = "restore the teacher's folder as it was then"
+        faults.append(Fault(flag, "has a different best model now", fix=fix))
     return stop_on_errors(faults)
 
 

@@ -168,7 +168,7 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
     in_share = np.isin(train.image_of_text, images)
     if not in_share.any():
-        fact = f"leaves no caption of {train.n_images:,} images to learn from"
+        fact = f"chooses only images without captions, of {train.n_images:,} train images"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
     weights = data.review_weights
     return replace(

@@ -109,7 +109,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         raise InputError(fault) from None
     used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts, (), weights)
     if used.fingerprint != about.get(FINGERPRINT):
-        raise InputError(Fault(file, "holds other verdicts than the run began with", fix="restore the file"))
+        raise InputError(Fault(file, "holds verdicts the run did not begin with", fix="restore the file"))
     flag = f"--reviews {config.data.reviews}"
     fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
     try:
@@ -121,9 +121,9 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     if now is not None and now.fingerprint == used.fingerprint:
         return used
     if config.data.reviews != stored.data.reviews:
-        raise InputError(Fault(flag, "holds other verdicts than the run began with", "the same", fix))
-    fact = "holds other verdicts by now" if now else "cannot be read any more"
-    note = Fault(flag, f"{fact}; the run goes on with those it began with", severity="note")
+        raise InputError(Fault(flag, "holds verdicts the run did not begin with", fix=fix))
+    fact = "holds new verdicts" if now else "can no longer be read"
+    note = Fault(flag, f"{fact}; the run continues with the verdicts it began with", severity="note")
     return replace(used, faults=(note,))
 
 
@@ -157,8 +157,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     matches = judged.matches if settings.also_matches else judged.matches[:0]
     if len(matches):
         facts.append(f"pairs added (also-matches): {len(matches):,}")
-    facts += [f"verdicts about pairs elsewhere: {judged.elsewhere:,}"] if judged.elsewhere else []
-    done = "; ".join(facts) or "no verdict about train"
+    facts += [f"verdicts on pairs outside train: {judged.elsewhere:,}"] if judged.elsewhere else []
+    done = "; ".join(facts) or "no verdict is about a pair of train"
     faults = (*reviews.faults, Fault(f"--reviews {settings.reviews}", done, severity="note"))
     retained = np.flatnonzero(weights > 0)
     if len(retained) == train.n_texts and not len(matches):

@@ -20,7 +20,7 @@ def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, l
     if before <= steps * LONGEST_WARMUP:
         return config, []
     fitting = max(1, round(steps * FITTING_WARMUP))
-    fact = f"is {before:,} in the preset; of this run's {steps:,} steps the first {fitting:,} warm up"
+    fact = f"is {before:,} in the preset, but this run has {steps:,} steps and warms up over {fitting:,}"
     fault = Fault("--warmup-steps", fact, fix=f"give --warmup-steps {before} to keep it", severity="note")
     return replaced(config, {"warmup_steps": fitting}), [fault]
 
@@ -39,7 +39,7 @@ def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     )
     fix = "train longer, or lower it"
     return [
-        Fault(flag, f"is {start:g}: the run ends before {what}", f"below {end:,}", fix, "warning")
+        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,}", fix, "warning")
         for flag, start, end, what, used in parts
         if used and start >= end
     ]
@@ -50,7 +50,8 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
     faults = []
     if config.memory.bank_size > pairs:
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
-        faults.append(Fault("--bank-size", message, fix="it would hold stale duplicates", severity="warning"))
+        fix = "lower it: it would hold stale duplicates"
+        faults.append(Fault("--bank-size", message, fix=fix, severity="warning"))
     if config.memory.prototypes:
         pass_pairs = steps_per_epoch * config.training.batch_size
         faults += check_prototypes(config.memory.prototypes, pairs, pass_pairs)
@@ -66,9 +67,9 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     for side, half, how in sides:
         normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())
         if normalised and how == "full" and processes > 1:
-            problem = f"normalises by the batch, and each of the {processes} processes has a part of it"
-            fix = "train it in one process, by lora, or use group or layer normalisation"
-            expected = "the same run on several processes as on one"
+            problem = f"has batch normalisation, but each of {processes} processes sees only part of a batch"
+            fix = "train in one process or by lora, or give the tower group or layer normalisation"
+            expected = "results that do not depend on the number of processes"
             faults.append(Fault(f"--{side}-tower", problem, expected, fix))
     longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
     full = int((tokens.lengths >= longest).sum()) if longest else 0
@@ -82,11 +83,11 @@ def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
     """Return an error for more prototypes than pairs to seed them in a pass, a warning if most would have one pair."""
     fits = max(2, pairs // PAIRS_A_PROTOTYPE)
     fix = f"--prototypes {fits:,} fits this data (the paper has one for about {PAIRS_A_PROTOTYPE} pairs)"
-    message = f"is {count:,}, and a pass has {pass_pairs:,} image-caption pairs"
+    message = f"is {count:,}, but an epoch has {pass_pairs:,} image-caption pairs"
     if count > pass_pairs:
         return [Fault("--prototypes", message, f"at most {pass_pairs:,}", fix)]
     if count > pairs // 2:
-        return [Fault("--prototypes", message, "several pairs a prototype", fix, severity="warning")]
+        return [Fault("--prototypes", message, "several pairs per prototype", fix, severity="warning")]
     return []
 
 
@@ -99,8 +100,7 @@ def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
     if left <= MOST_OF_START:
         return []
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
-    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps {left:.0%} of the teacher would be"
-    message += " its random start"
+    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps the teacher is {left:.0%} random"
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
-    fix = "an untrained teacher gives meaningless margins"
+    fix = "lower it: an untrained teacher gives meaningless margins"
     return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]

@@ -76,7 +76,7 @@ def environment(config: Config, device: torch.device) -> dict[str, Any]:
 
 def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Fault]:
     """Return a warning for every difference from the process that wrote a state."""
-    fix = "the run goes on, but its last bits will differ from a run that was never stopped"
+    fix = "the run continues, but its numbers will differ in the last digits from an uninterrupted run's"
     return [
         Fault(f"resume, {text}", f"is {now[key]}, was {before[key]}", fix=fix, severity="warning")
         for key, text in ENVIRONMENT.items()
@@ -147,7 +147,7 @@ class Checkpoints:
         if save is None:
             return []
         state.restore(save)
-        skipped = "passed over a damaged save"
+        skipped = "skipped a damaged save"
         damaged = [replace(fault, place=f"{skipped}: {fault.place}") for fault in save.skipped]
         before = save.document(ENVIRONMENT_FILE)
         check_values(before, {}, str(save.path / f"{ENVIRONMENT_FILE}.json"))

@@ -53,5 +53,5 @@ def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
 
 
 def _not_finite(step: int, message: str, expected: str, fix: str) -> NotFiniteError:
-    fix += "; nothing was saved since"
+    fix += "; this step was not saved"
     return NotFiniteError(Fault(f"step {step}", message, f"finite {expected}", fix))

@@ -112,7 +112,7 @@ class Trainer:
                 return "finished"
             if 0 < self.config.training.patience <= self.position.without_gain:
                 spent = (
-                    f"--patience {self.config.training.patience}: no evaluation since was better than that"
+                    f"--patience {self.config.training.patience}: no later evaluation was better than that"
                 )
                 best = self.position.best_step // self.per_epoch
                 self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")

@@ -156,7 +156,7 @@ def test_another_split_leaves_the_first_and_other_models_and_trained_runs_are_re
     for name in ("i", "t"):
         np.save(files / f"{name}.npy", np.load(files / f"{name}.npy")[:, :16])
     write_run(runs, "trained", images=IMAGES, pictures=False)
-    culprits = {"clip": "has 32 numbers a sample; expected 16", "trained": str(runs / "trained")}
+    culprits = {"clip": "has 32 numbers per sample; expected 16", "trained": str(runs / "trained")}
     for name, culprit in culprits.items():
         assert run_import(files, "--split=test", "--overwrite", name=name) == 1
         assert culprit in capsys.readouterr().err

@@ -139,7 +139,7 @@ def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
     append_review(file, elsewhere)
     reviewed = rows_of(tmp_path, *command, output=capsys)[str(runs[0])]
     text = printed(capsys)
-    assert "wrong: 1, other matches: 1, verdicts about pairs elsewhere: 1" in text
+    assert "wrong: 1, other matches: 1, verdicts on pairs outside this split: 1" in text
     assert all(f"{reviewed[f'{way}_reviewed_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
     document = json.loads((tmp_path / "out.json").read_text())
@@ -277,7 +277,7 @@ def test_other_features_and_a_broken_split_are_refused(runs, tmp_path, capsys):
     features = np.array(read_split(data, "dev").features)
     np.save(data / "dev_ims.npy", np.concatenate([features, features], axis=-1))
     assert main([str(runs[0]), "--data", str(data)]) == 1
-    assert f"{2 * features.shape[-1]} numbers a region" in capsys.readouterr().err
+    assert f"{2 * features.shape[-1]} numbers per region" in capsys.readouterr().err
     features[3, 1, 0] = np.nan
     np.save(data / "dev_ims.npy", features)
     assert main([str(runs[0]), "--data", str(data)]) == 1

@@ -187,7 +187,7 @@ def test_the_teacher_may_have_moved_but_not_changed(data, finished, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 3)
     config, _ = read_config(stopped)
     other = start_run(boosted(data, "other", boosting="none", seed=9, epochs=1), tmp_path, quiet())
-    with pytest.raises(InputError, match=r"--boosting-teacher .*another best model"):
+    with pytest.raises(InputError, match=r"--boosting-teacher .*different best model"):
         continue_run(stopped, changed(config, boosting_teacher=str(other)), quiet())
     moved = shutil.copytree(finished, tmp_path / "moved")
     continue_run(stopped, changed(config, boosting_teacher=str(moved)), quiet())

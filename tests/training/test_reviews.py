@@ -91,7 +91,7 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     assert result.split.captions == [*train.captions[:4], *train.captions[5:]]
     result = apply_reviews(train, UsedReviews({("x.jpg", "no such caption"): "wrong-caption"}), off.data)
     assert result.split is train
-    assert "elsewhere: 1" in str(result.faults[-1])
+    assert "outside train: 1" in str(result.faults[-1])
     repeated = UsedReviews(judge(train, (5, 2, "duplicate")))
     assert apply_reviews(train, repeated, off.data).split is train
     assert apply_reviews(train, repeated, replace(off.data, duplicate_weight=0.25)).weights[5] == 0.25
@@ -135,7 +135,7 @@ def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     append_review(source, Review("x.jpg", "another one", "wrong-caption", "ben"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert f"--reviews {source}: holds other verdicts" in printed(console)
+    assert f"--reviews {source}: holds new verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
     stored, grown = read_config(stopped)[0], shutil.copy(source, tmp_path / "other.jsonl")

@@ -68,8 +68,8 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if noted and weights_fingerprint(half.module) == noted:
         return
     where = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    problem = "gives other weights now than it began with"
-    fix = "let its function load or seed the weights it had then"
+    problem = "no longer gives the weights that it began with"
+    fix = "make its function load those weights, or create them from a fixed seed"
     raise InputError.at(where, problem, noted[:12], fix)
 
 

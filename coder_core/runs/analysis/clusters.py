@@ -23,7 +23,7 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     """centroids (K, D), members (K,) and classifier (K, D) of a run's best save; None before there are any."""
     save = best_save(folder)
     if save.fingerprint != fingerprint:
-        problem = "has saved a better model while this one was evaluated"
+        problem = "has saved a better model while the old one was being evaluated"
         raise InputError.at(folder, problem, fix="evaluate it again")
     if f"{PROTOTYPES}.safetensors" not in save.manifest["files"]:
         return None

@@ -31,8 +31,8 @@ PARTS_BYTES = 1 << 28  # of image_parts
 def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> tuple[list[Source], Encoded]:
     """Encode or score a split with a run's model."""
     if split.feature_size != loaded.feature_size:
-        found = f"have {split.feature_size} numbers a region"
-        expected, fix = f"{loaded.feature_size}, as in training", "use the features of the same network"
+        found = f"have {split.feature_size} numbers per region"
+        expected, fix = f"{loaded.feature_size}, as in training", "use features of the same network"
         raise InputError.at(f"{split.name} features", found, expected, fix)
     tokens, beta, device = loaded.reader.encode(split.captions), loaded.config.model.beta, loaded.device
     return score_split(

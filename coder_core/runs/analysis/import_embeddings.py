@@ -136,7 +136,7 @@ def is_imported(folder: Path) -> bool:
 def check_trained(folder: Path, fix: str) -> None:
     """Refuse a run of embeddings alone, in which nothing was trained (InputError); `fix` is the advice."""
     if is_imported(folder):
-        found = "holds the embeddings of a model as it is; nothing was trained"
+        found = "holds embeddings alone; nothing was trained"
         raise InputError.at(folder, found, "a run of coder_core.train", fix)
 
 
@@ -144,7 +144,7 @@ def _refuse_another_model(
     folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None
 ) -> None:
     size = embeddings.images.shape[1]
-    fix = "these are another model's: choose another --name"
+    fix = "splits of one run come from one model: choose another --name"
     for other, path in _split_folders(folder).items():
         if other == split:
             continue
@@ -152,11 +152,11 @@ def _refuse_another_model(
         other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         where = f"split {other} of {folder}"
         if other_size != size:
-            raise InputError.at(where, f"has {other_size} numbers a sample", f"{size}", fix)
+            raise InputError.at(where, f"has {other_size} numbers per sample", f"{size}", fix)
         has_towers = f"{tables.DOCUMENT_TOWERS}.json" in content.manifest["files"]
         other_towers = _identity(content.document(tables.DOCUMENT_TOWERS) if has_towers else None)
         if other_towers != _identity(towers):
-            raise InputError.at(where, f"is of {other_towers}", f"that of {_identity(towers)}", fix)
+            raise InputError.at(where, f"was made by {other_towers}", _identity(towers), fix)
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:

@@ -91,7 +91,7 @@ class Analysis(sealed.SealedFolder):
 
     def _embeddings(self, name: str) -> np.ndarray:
         if self.scores is not None:
-            reason = "was written by a model that scores pair by pair: there is not one embedding of a sample"
+            reason = "was written by a model that scores pair by pair: its samples have no single embedding"
             raise InputError.at(self.path, reason, "a run with one embedding of every image and caption")
         return self.array(name)
 

@@ -241,12 +241,12 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         split, owner = row.split, row.split.image_of_text
         judged = judge_split(reviews.verdicts, split.image_names, split.captions, owner, split.n_images)
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
-            fact = "no verdict in it is about a caption and an image of this split"
+            fact = "contains no verdict on a caption and an image of this split"
             raise InputError.at(file, fact, fix="evaluate the split it is about")
         row.metrics |= reviewed_metrics(row.scores, judged, owner)
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.elsewhere:
-            fact += f", verdicts about pairs elsewhere: {judged.elsewhere:,}"
+            fact += f", verdicts on pairs outside this split: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")
     return list(notes.values())
 

@@ -80,7 +80,7 @@ def split_neighbours(
     vectors = space.encode(captions, named(progress, "placing captions in the text space"))
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if len(wrong):
-        reason = f"gives caption {wrong[0] + 1} of {len(captions):,} numbers that are not finite"
+        reason = f"gives an embedding with NaN or Inf for caption {wrong[0] + 1} of {len(captions):,}"
         raise InputError.at("--text-space", reason, "finite vectors", "use another model")
     watch = named(progress, "finding semantic neighbours")
     return caption_neighbours(vectors, image_of_text, count, progress=watch)
@@ -91,12 +91,12 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         where, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
-        raise InputError.at(where, "holds another model than when the run began", fix=fix)
+        raise InputError.at(where, "holds a different model from when the run began", fix=fix)
     if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []
-    text = "were searched again and differ"
-    fix = "the run goes on, but its last bits will differ from a run that was never stopped"
-    return [Fault("semantic neighbours", text, "the same", fix, severity="warning")]
+    text = "were searched again and differ from those the run began with"
+    fix = "the run continues, but its numbers will differ in the last digits from an uninterrupted run's"
+    return [Fault("semantic neighbours", text, fix=fix, severity="warning")]
 
 
 def run_text_space(folder: Path, config: Config) -> TextSpace:
@@ -142,6 +142,6 @@ def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:
     short = int((counts < count).sum())
     if not short:
         return []
-    text = f"is {count}, but {short:,} of {len(counts):,} captions have fewer of other images (fewest: {counts.min()})"
-    fix = "their means are over those they have; captions without any weigh like the average pair"
+    text = f"is {count}, but {short:,} of {len(counts):,} captions have fewer neighbours in other images (fewest: {counts.min()})"
+    fix = "they use the neighbours they have; captions without any get the average weight"
     return [Fault("--neighbours", text, fix=fix, severity="warning")]

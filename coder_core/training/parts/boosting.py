@@ -192,7 +192,7 @@ def read_teacher(
     difference = _difference(config, teacher, words, vocabulary, feature_size)
     sides = [of_run.read_alike() if of_run else () for of_run in (teacher.towers, towers)]
     if not difference and sides[0] != sides[1]:
-        difference = "has other towers than this run, or pools them differently"
+        difference = "has different towers from this run, or pools them differently"
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
         raise InputError(Fault(flag, difference, "a run that reads the same images and words", fix))
@@ -208,13 +208,13 @@ def _difference(
 ) -> str:
     of_teacher, of_run = teacher.config.model, config.model
     if of_teacher.text_encoder != of_run.text_encoder:
-        return f"reads captions with {of_teacher.text_encoder}, this run with {of_run.text_encoder}"
+        return f"reads captions with {of_teacher.text_encoder}, but this run with {of_run.text_encoder}"
     if of_run.text_encoder == "bert" and of_teacher.bert != of_run.bert:
-        return f"has the word pieces of {of_teacher.bert}, this run those of {of_run.bert}"
+        return f"uses the tokenizer of {of_teacher.bert}, but this run that of {of_run.bert}"
     if teacher_words is not None and words is not None and teacher_words.words != words.words:
-        return f"has another vocabulary ({len(teacher_words):,} words) than this run ({len(words):,})"
+        return f"has a vocabulary of {len(teacher_words):,} words, and this run a different one of {len(words):,}"
     if teacher.feature_size != feature_size:
-        return f"has a feature dimension of {teacher.feature_size}, this data of {feature_size}"
+        return f"reads features of size {teacher.feature_size}, but this data has size {feature_size}"
     return ""
 
 
@@ -223,13 +223,13 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     different models."""
     if config.boosting.boosting_start != "teacher":
         return
-    fact = "is teacher, and the teacher is another model"
-    fix = "give the values of [model] that the teacher was trained with, or --boosting-start scratch"
-    different = Fault("--boosting-start", fact, "the same model", fix)
+    fact = "is teacher, but the teacher's weights do not fit this run's model"
+    fix = "give the [model] settings of the teacher's config.toml, or --boosting-start scratch"
+    different = Fault("--boosting-start", fact, "the same model settings in both", fix)
     flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
     before, now = teacher.config.model.region_norm, config.model.region_norm
     if before != now:  # the weights would fit with another meaning
-        raise InputError([different, Fault(flag, f"has --region-norm {before}, this run {now}")])
+        raise InputError([different, Fault(flag, f"has --region-norm {before}, this run has {now}")])
     try:
         load_weights(model, teacher.model.state_dict(), flag)
     except InputError as error:
