@@ -117,7 +117,7 @@ class TrainingBatches:
             fix = f"add --batch-size {max(1, count // 4)}"
             raise InputError.at("--batch-size", f"is {size}", expected, fix)
         if size % self.parts:
-            expected = f"a multiple of the {self.parts} processes"
+            expected = f"a multiple of the number of processes, {self.parts}"
             raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")
         self.rows = RegionRows(self.split)
         self.per_epoch = count // size  # an incomplete last batch is left out

@@ -97,7 +97,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         return path, annotations[0]
     if annotations:
         names = ", ".join(file.name for file in annotations)
-        raise InputError.at(path, f"several: {names}", LAYOUTS, "name one JSON file")
+        raise InputError.at(path, f"holds several JSON files: {names}", LAYOUTS, "name one of them")
     # imports pyarrow
     from coder_core.data.captioned.layouts import recognise, unrecognised
 
@@ -140,7 +140,7 @@ def _read(root: Path, layout: Path, split: str) -> Split:
         if name in present:
             return read_precomp(root, layout, name)
     if split == "test" and "testall" in present:
-        text = f'there is no "test"; it is the first {SMALL_TEST_IMAGES:,} images of "testall"'
+        text = f'has no "test"; the first {SMALL_TEST_IMAGES:,} images of "testall" are used as "test"'
         why = Fault(str(layout), text, severity="note")
         return read_precomp(root, layout, "testall").first_images(SMALL_TEST_IMAGES, why)
     raise _no_split(layout, split, present)
@@ -199,7 +199,7 @@ def _features(
     if file.shape[0] != count:
         problem = f"{file.shape[0]:,} rows of features for {count:,} images {owner}in {path.name}"
         fix = "extract the features of exactly these images, in imgid order"
-        raise InputError.at(file.path, problem, "one row an image", fix)
+        raise InputError.at(file.path, problem, "one row per image", fix)
     if features in of_split:
         return file, file.map(), (0, len(rows), 1)
     first, last = rows[0], rows[-1] + 1
@@ -233,9 +233,9 @@ def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> Fe
                 for start in range(0, len(rows), PIECE_IMAGES):
                     copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).data)
     except OSError as error:
-        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy a split"
-        problem = f"the split's rows are scattered and cannot be copied to {target.parent}: {error}"
+        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy per split"
+        problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"
         raise InputError.at(file.path, problem, "room for the copy", fix) from None
-    text = f"the split's rows are scattered; they are read from a copy of {needed:,} bytes, {target}"
+    text = f"the split's rows are not contiguous; they are read from a copy of {needed:,} bytes, {target}"
     faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
     return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)

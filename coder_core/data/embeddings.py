@@ -118,8 +118,8 @@ def _matrix_with_lines(
         faults += _compare_widths(images, file, what)
     if file is not None and lines and len(lines) != file.shape[0]:
         problem = f"{file.shape[0]:,} rows for the {len(lines):,} lines of {texts}"
-        fix = f"look for a missing or doubled line, or embed exactly these: one row a {what}"
-        faults.append(Fault(str(rows), problem, f"one row a {what}, in the same order", fix))
+        fix = f"look for a missing or doubled line, or embed exactly these {what}s"
+        faults.append(Fault(str(rows), problem, f"one row per {what}, in the same order", fix))
     return file, lines
 
 
@@ -130,7 +130,7 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> Matrix:
         return read_matrix(path)
     file = open_features(Path(path), [])  # its notes speak of image features
     if len(file.shape) != 2:
-        fix = "pool the regions or words first: an embedding is one row an image or caption"
+        fix = "pool the regions or words first: every image and caption has one row"
         raise InputError.at(path, f"shape {file.shape}", "(rows, width)", fix)
     if file.dtype != np.float32:
         text = f"{describe_floats(file.dtype)}; converted to float32"
@@ -141,7 +141,7 @@ def open_matrix(path: str | Path, faults: list[Fault]) -> Matrix:
 def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> list[Fault]:
     if images.shape[1] == texts.shape[1]:
         return []
-    widths = f"{images.shape[1]:,} numbers an image, {texts.shape[1]:,} a {what}"
+    widths = f"{images.shape[1]:,} numbers per image, {texts.shape[1]:,} per {what}"
     fix = "use the projected embeddings of both encoders, the ones whose inner product is the score"
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
@@ -179,13 +179,13 @@ def unit_array(
         errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
-        text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g}, divided by it: scores are cosines"
+        text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g} are normalised: scores are cosines"
         faults.append(Fault(where, text, severity="note"))
     total, count = rows.sum(0, dtype=np.float64), len(rows)
     if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
         return rows
     problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
-    fix = "check which layer they come from; ranks among equal scores say little"
+    fix = "check which layer they come from; ranks among nearly equal scores mean little"
     faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
     return rows
 
@@ -269,7 +269,7 @@ def _read_part(
     if not images.shape[0] == texts.shape[0] == rows:
         problem = f"{rows:,} rows for {images.shape[0]:,} images and {texts.shape[0]:,} captions"
         fix = "run clip-retrieval on this part again"
-        faults.append(Fault(str(file), problem, "one row of each a sample", fix))
+        faults.append(Fault(str(file), problem, "one row of each per sample", fix))
     if missing := [column for column in COLUMNS if column not in table.schema_arrow.names]:
         columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
         problem = f"has no column {' and '.join(missing)}, but {columns}"
@@ -295,7 +295,7 @@ def one_row_an_image(
     other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
     if len(other):
         name = shown(names[owners[other[0]]])
-        problem = f"{len(other):,} rows differ from an earlier one of their image_path; the first: {other[0]}, {name}"
+        problem = f"{len(other):,} rows differ from an earlier one with their image_path; the first: {other[0]}, {name}"
         fix = "give different pictures different paths"
-        faults.append(Fault(str(folder), problem, "one picture a path", fix))
+        faults.append(Fault(str(folder), problem, "one picture per path", fix))
     return images

@@ -106,9 +106,9 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
     if dtype != np.float32:
         notes.append(f"{describe_floats(dtype)}; every batch is converted to float32")
     if fortran:
-        notes.append("Fortran order; rows are scattered over the file, which is slow: numpy.save a C copy")
+        notes.append("Fortran order: reading a row is slow; save a copy in C order with numpy.save")
     if len(shape) == 2:
-        notes.append("one vector an image (images, size), read as one region")
+        notes.append("one vector per image (images, size), read as one region")
     return [Fault(str(path), text, severity="note") for text in notes]
 
 
@@ -224,7 +224,7 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
     images, counts = np.unique(zero[:, 0], return_counts=True)
     blank = images[counts == (file.shape[1] if len(file.shape) == 3 else 1)]
     problem, fix = "images are zero in all their features", "extract them again, or remove them"
-    expected = "a feature vector an image"
+    expected = "a feature vector per image"
     faults += count_cases(file.path, problem, blank.tolist(), expected, fix, "error", FROM_ZERO)
     single = zero[~np.isin(zero[:, 0], blank)]
     if len(single):

@@ -79,10 +79,10 @@ def read_word_vectors(
             repeated += rows[word] in vectors
             vectors.setdefault(rows[word], vector)
     if dimension is not None and width not in (0, dimension):
-        fix = f"use a file of {dimension} numbers a word, or set the word size to {width}"
+        fix = f"use a file with {dimension} numbers per word, or set the word size to {width}"
         faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
     if repeated:
-        text = f"{repeated:,} words occur again; the first vector of each counts"
+        text = f"{repeated:,} words occur more than once; the first vector of each is used"
         faults.append(Fault(str(path), text, severity="note"))
     stop_on_errors(faults)
     return _assemble(path, vectors, width, words, counts, faults)

@@ -106,7 +106,7 @@ def read_positives(
             continue
         text_row, image_row = ids.text(caption), ids.image(image)
         if caption_ids is None and "#" not in caption:
-            fact = f"names caption {caption} by its id, and no ids of captions are known"
+            fact = f"names caption {caption} by its id, but the data has no ids of captions"
             faults.append(Fault(where, fact, fix="name the caption as x.jpg#2"))
         elif AMBIGUOUS in (text_row, image_row):
             fact = f"{shown(caption)} or {shown(image)} is the id of several captions or images"
@@ -210,7 +210,7 @@ def _rows_by_order(
     for image, row in rows.items():
         texts, ids = texts_of.get(row, []), sorted(captions_of[image])
         if len(texts) < len(ids):
-            fact = f"has {len(texts)} captions, COCO {len(ids)}: which of them these are is not known"
+            fact = f"has {len(texts)} captions, but {len(ids)} in COCO, and nothing tells which are missing"
             where = f"{flag}: image {row} ({shown(image_names[row])})"
             raise InputError.at(where, fact, fix="keep all of its captions")
         text_rows |= zip(ids, texts, strict=False)  # a sixth caption is unjudged
@@ -224,11 +224,11 @@ def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int,
         where = f"{flag}: image {row} ({shown(name)})"
         match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
         if match is None or int(match[1]) not in known:
-            fact = "is not named by COCO's number" if match is None else "is none of COCO's 5,000 test images"
+            fact = "has no COCO number as name" if match is None else "is none of COCO's 5,000 test images"
             fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
             raise InputError.at(where, fact, NAMES, fix)
         if rows.setdefault(int(match[1]), row) != row:
-            raise InputError.at(where, f"is image {rows[int(match[1])]} again")
+            raise InputError.at(where, f"repeats image {rows[int(match[1])]}", fix="remove one of the two")
     return rows
 
 

@@ -16,7 +16,7 @@ from coder_core.data.split import Split
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
-ONE_ROW = "one row of features an image"
+ONE_ROW = "one row of features per image"
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ def pair(
     rows = len(features)
     if ids is not None and len(ids) not in (rows, captions):
         problem = f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions"
-        expected = f"one id an image ({rows:,}) or one a caption ({captions:,})"
+        expected = f"one id per image ({rows:,}) or one per caption ({captions:,})"
         fix = "write one of the two, or remove the file if every image has the same number of captions"
         raise InputError.at(files.ids, problem, expected, fix)
     if ids is not None and len(ids) != rows:
         return _pair_by_ids(ids, rows, files.ids)
     repeat = _repeats(features, captions, ids)
     if repeat > 1:
-        text = f"every row is stored {repeat} times, once a caption; every {repeat}th row is read"
+        text = f"every row is stored {repeat} times, once per caption; of each {repeat} one is read"
         faults.append(Fault(str(files.images), text, severity="note"))
         names = None if ids is None else ids[::repeat]
         how = f"every {repeat} repeated rows are one image"
@@ -99,7 +99,7 @@ def pair(
     if captions % rows:
         raise InputError([_no_ratio(files.captions, captions, rows)])
     repeated: list[Fault] = []
-    fix = f"one id an image names every image once; one id a caption needs as many lines as captions, and {ONE_ROW}"
+    fix = f"write each image's id once, or one id per caption; in both cases {ONE_ROW} is needed"
     once = Once("id", repeated, fix)
     for line, name in enumerate(ids or (), start=1):
         once.add(name, f"{files.ids} line {line}")
@@ -117,8 +117,8 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
     if len(number) != rows:
         fix = "give every caption the id of its image"
         if len(number) == len(ids) and len(ids) % rows == 0:
-            fix = f"these number the captions: remove the file, then every {len(ids) // rows} captions are one image"
-        problem = f"one id a caption, {len(number):,} different ones, for {rows:,} rows of features"
+            fix = f"these number the captions; remove the file, and every {len(ids) // rows} captions belong to one image"
+        problem = f"one id per caption, {len(number):,} different ids, for {rows:,} rows of features"
         raise InputError.at(ids_file, problem, f"{rows:,} different ids, {ONE_ROW}", fix)
     return Pairing(image_of_text, list(number), 1, "equal ids, one a caption")
 
@@ -146,8 +146,8 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
 
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
-    problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} an image"
-    expected = "the same whole number of captions for every image, or one id a caption in _ids.txt"
+    problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} per image"
+    expected = "the same whole number of captions for every image, or one id per caption in _ids.txt"
     fix = "look for a missing or doubled line, or write the ids"
     return Fault(str(captions_file), problem, expected, fix)
 

@@ -133,7 +133,7 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
         row = document[1] if document else documents.setdefault(document_id, -2 - len(documents))
         way, pair = WAYS[query[0]], (query[1], row)
         if (known := grades.setdefault(way, {}).setdefault(pair, grade)) != grade:
-            faults.append(Fault(where, f"grades a pair {grade} that has {known} before", "one grade a pair"))
+            faults.append(Fault(where, f"grades a pair {grade} that already has grade {known}", "one"))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not grades:
         fact = f"none of its {lines:,} lines is about a query of this split"

@@ -240,7 +240,7 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
             documents.append(document)
         except ValueError as error:
             if _is_cut(line):
-                problem = "is half a line: its writer was stopped, and it is left out"
+                problem = "is left out: it is incomplete, because its writer was stopped"
                 notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
             elif len(errors) < MOST_FAULTS_SHOWN:
                 errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))
@@ -281,7 +281,7 @@ def merge(files: Sequence[Reviews]) -> str:
     try:
         order.prepare()
     except CycleError as error:
-        problem, fix = "are in another order in another file", "merge files that nobody reordered"
+        problem, fix = "are in a different order in another file", "restore the order of the lines first"
         raise InputError.at(f"ids {shown(', '.join(error.args[1][1:]))}", problem, fix=fix) from None
     number = {line: k for k, line in enumerate(lines)}
     while order.is_active():
@@ -345,7 +345,7 @@ def _document(line: bytes) -> dict[str, Any]:
     if type(version) is not int or version < 1:
         raise ValueError(f"key version: is {shown(str(version))}, not {VERSION}")
     if version > VERSION:
-        raise ValueError(f"has version {version}, and this program reads {VERSION}: a newer one wrote it")
+        raise ValueError(f"has version {version}, but this program reads {VERSION}; update the program")
     for key in ("id", "time", "reviewer", *(("undo",) if "undo" in document else ())):
         _check_text(key, document.get(key))
     return document

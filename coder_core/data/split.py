@@ -109,15 +109,15 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
         train = splits[0]
         where = f"{split.name} and {train.name}"
         if split.feature_size != train.feature_size:
-            sizes = f"{split.feature_size} and {train.feature_size} numbers a region"
+            sizes = f"{split.feature_size} and {train.feature_size} numbers per region"
             fix = "extract the features of all splits with the same program"
             faults.append(Fault(where, sizes, "the same feature size in every split", fix))
         if split.regions != train.regions:
-            counts = f"{split.regions} and {train.regions} regions an image; one model reads both"
+            counts = f"{split.regions} and {train.regions} regions per image; the model can read both"
             faults.append(Fault(where, counts, severity="note"))
         each, in_train = (f"{one.n_texts / one.n_images:.1f}" for one in (split, train))
         if each != in_train:
-            counts = f"{each} and {in_train} captions an image; recalls depend on their number"
+            counts = f"{each} and {in_train} captions per image; recall depends on their number"
             faults.append(Fault(where, counts, severity="note"))
         if train.name == "train" and split.name != "train":
             faults += shared_names(where, _names(split) & _names(train), "images")

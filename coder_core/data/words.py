@@ -85,7 +85,7 @@ class Vocabulary:
         words = sorted(frequent, key=lambda word: (-seen[word], word))
         if not words:
             most = max(seen.values(), default=0)
-            problem = f"no word occurs {threshold} times in the training captions; the most frequent one {most} times"
+            problem = f"no word occurs {threshold} times in the training captions; the most frequent one occurs {most} times"
             fix = "lower the word threshold, or give more captions"
             raise InputError.at("vocabulary", problem, "at least one word", fix)
         return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
@@ -134,5 +134,5 @@ def _vocabulary_problem(content: Any) -> str:
     if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):
         return "words does not start with <pad> and <unknown>, or repeats a word"
     if not isinstance(counts, list) or list(map(type, counts)) != [int] * len(words):
-        return "counts does not hold one integer a word"
+        return "counts does not hold one integer per word"
     return ""

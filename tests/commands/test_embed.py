@@ -209,7 +209,7 @@ def with_value(row, value):
         (with_value(7, np.inf), "the first, counted from 0: 7"),
         (with_value(2, 0.0), "1 rows"),
         (np.full((IMAGES, 32), 1e200), "i.npy"),
-        (np.ones((IMAGES, 33), np.float32), "33 numbers an image, 32 a caption"),
+        (np.ones((IMAGES, 33), np.float32), "33 numbers per image, 32 per caption"),
         (np.ones((IMAGES, 2, 32), np.float32), "expected (rows, width)"),
         (np.ones(IMAGES, np.float32), "shape (12,)"),
         (np.ones((IMAGES, 32), np.int64), "dtype int64"),
@@ -244,7 +244,7 @@ def test_files_and_queries_that_do_not_fit_are_refused(files, capsys):
         (files / name).write_bytes(whole)
     assert "nowhere" in refused(files, capsys, f"--pictures={files / 'nowhere'}")
     for texts, width, culprit in (
-        (["a", "b"], 31, "i.npy and q.npy: 32 numbers an image, 31 a query"),
+        (["a", "b"], 31, "i.npy and q.npy: 32 numbers per image, 31 per query"),
         (["a", "b"], 32, "q.npy: 3 rows for the 2 lines"),
         (["a", "b", "a"], 32, "q.txt line 3: 'a'"),
         (["a", "", "b"], 32, "q.txt line 2"),

@@ -77,7 +77,7 @@ def test_splits_must_agree_and_not_share_images(tmp_path):
 
     size, shared = compare_splits(splits("abcd", "xbyd", size=6))
     assert (size.severity, size.place) == ("error", "dev and train")
-    assert "6 and 5 numbers a region" in size.found
+    assert "6 and 5 numbers per region" in size.found
     assert (shared.severity, "'b', 'd'" in shared.found) == ("warning", True)
     assert compare_splits(splits("0123", "0123")) == compare_splits([]) == []  # row numbers are not names
     regions = (Split(str(count), features(3, count), ["a"] * 3, np.arange(3)) for count in (36, 10))

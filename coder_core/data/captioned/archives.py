@@ -264,9 +264,9 @@ def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:
         content.seek(offset)
         end = content.read(2 * tarfile.BLOCKSIZE)
     if any(end[: tarfile.BLOCKSIZE]):
-        problem = f"holds no member and no end at byte {offset + 1:,}; what follows cannot be read"
+        problem = f"holds no file and no end at byte {offset + 1:,}; what follows cannot be read"
     elif len(end) < 2 * tarfile.BLOCKSIZE or any(end):
-        problem = f"lacks the two blocks of zeros that end a tar file, at byte {offset + 1:,}: it was cut"
+        problem = f"was cut: at byte {offset + 1:,} it lacks the two blocks of zeros that end a tar file"
     else:
         return
     faults.append(Fault(str(file), problem, "a whole tar file", "copy it again, or write it again"))

@@ -144,7 +144,7 @@ class Pictures:
         if broken:
             fix = "copy them again, or leave them out with --skip-broken in a new run"
             where = broken.values()
-            raise UnreadableRowsError([Fault(w, "it was read before", "whole pictures", fix) for w in where])
+            raise UnreadableRowsError([Fault(w, "can no longer be read", "a picture", fix) for w in where])
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))
         whole = torch.full((len(prepared),), self.local_features)
         return pixels, whole if self.counts is None else self.counts(pixels)

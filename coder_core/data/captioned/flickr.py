@@ -89,7 +89,7 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
         if where == f"{file} line 1":
             if not _is_picture(line.partition(mark)[0].strip().strip('"')):
                 continue
-            problem = "is a caption instead of a header, and is read as one"
+            problem = "has no header; the line is read as a caption"
             faults.append(Fault(where, problem, severity="note"))
         yield where, line
 

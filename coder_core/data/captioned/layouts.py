@@ -58,13 +58,13 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
             raise unrecognised(path, f"has no table with the columns {' and '.join(filter(None, columns))}")
         return layout
     if any(columns):
-        flags, problem = "--image-column and --caption-column", f"do not belong to --format {name}"
-        raise InputError.at(flags, problem, "--format table", "leave them or --format out")
+        flags, problem = "--image-column and --caption-column", f"cannot be used with --format {name}"
+        raise InputError.at(flags, problem, "--format table", "leave out these flags or --format")
     if name != "auto":
         layout = next(layout for layout in LAYOUTS if layout.name == name)
         if not layout.recognise(path):
             fix = "check the path, or leave --format out"
-            raise InputError.at(path, f"is not of the format {name}", LOOKS[name][0], fix)
+            raise InputError.at(path, f"is not in the format {name}", LOOKS[name][0], fix)
         return layout
     recognised = recognise(path)
     if recognised is None:
@@ -139,8 +139,8 @@ def _advice(
         return "table", f"name its columns with {flags}, each one of {_names(titles)}"
     if pictures and texts:
         text = f"{_plain(Path(pictures[0]).stem)}.txt"
-        return "text-files", f"name every .txt as its picture: {_plain(pictures[0])} and {text}"
+        return "text-files", f"name each .txt file after its picture: {_plain(pictures[0])} and {text}"
     if pictures:
         row = f'{_plain(pictures[0])},"a dog runs"'
-        return "imagefolder", f"write metadata.csv: the line file_name,text, then one per caption as {row}"
+        return "imagefolder", f"write metadata.csv: the line file_name,text, then for each caption {row}"
     return "", "check the path; docs/data.md, section 9, has every layout"

@@ -149,7 +149,7 @@ class ParquetRows(_Packed):
             content = self._batch[row - self._first].as_buffer()
         except (*DAMAGE, StopIteration) as error:
             self._group = None
-            reason = str(error).split("\n", 1)[0][:200] or "its row group is shorter"
+            reason = str(error).split("\n", 1)[0][:200] or "its row group has fewer rows"
             raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
         if content is None or not 0 < content.size <= LARGEST_FILE:
             raise _unreadable(self.place(image), f"holds {f'{content.size:,}' if content else 'no'} bytes")
@@ -160,12 +160,12 @@ class ParquetRows(_Packed):
         pixels = picture_column(content)
         if not pixels or not 0 <= group < content.num_row_groups:
             problem = "the file has no such row group of pictures"
-            raise InputError.at(where, problem, "the file as it was", "restore it")
+            raise InputError.at(where, problem, "the file that the run was made with", "restore it")
         metadata = content.metadata.row_group(group)
         columns = [metadata.column(number) for number in range(metadata.num_columns)]
         size = max(column.total_uncompressed_size for column in columns if column.path_in_schema == pixels)
         if self.largest_group is not None and size > self.largest_group:
-            problem = f"the pictures of its row group are {size:,} bytes"
+            problem = f"the pictures of its row group take {size:,} bytes"
             fix = "write the file with smaller row groups"
             raise InputError.at(where, problem, f"at most {self.largest_group:,}", fix)
         part = {"row_groups": [group], "columns": [pixels]}
@@ -295,7 +295,7 @@ def open_packed(
     check_values(document, kinds, where)
     version, kind = document.get("version"), document.get("kind")
     if version != VERSION or kind not in KINDS or not kinds.keys() <= document.keys():
-        problem = f"notes packed pictures of version {version!r:.20}, kind {kind!r:.20}"
+        problem = f"records packed pictures of version {version!r:.20}, kind {kind!r:.20}"
         expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
         raise InputError.at(where, problem, expected, "use a newer program")
     folder, restore = Path(document["folder"]), "restore the file"

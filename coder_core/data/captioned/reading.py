@@ -198,7 +198,7 @@ def _collect(
     faults += count_cases(where, "images have no caption and are left out", bare)
     if dealt:
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
-        text = f"has no splits: a hash of every picture's name deals out {shares} (seed {reading.split_seed})"
+        text = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
         flags = "change it with --dev-share, --test-share and --split-seed"
         faults.append(Fault(where, text, fix=flags, severity="note"))
     shorten(images.captions, where, faults)
@@ -231,7 +231,7 @@ def _positions(
     likeliest = max((folder for folder in tried if folder.is_dir()), key=count, default=None)
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         folders = ", ".join(dict.fromkeys(map(str, tried)))
-        problem = f"the picture files are in none of {folders}; the first is {shown(images.names[0])}"
+        problem = f"none of the folders {folders} has the pictures; the first is {shown(images.names[0])}"
         raise InputError.at(path, problem, "a folder that holds them", "name it with --pictures FOLDER")
     return Files(likeliest, images.names)
 

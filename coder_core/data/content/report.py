@@ -134,8 +134,8 @@ def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = sile
         report = _check(splits, progress)
         write_cached(_file(key), json.dumps(asdict(report)))
         if cached_report(key) is None:
-            fact = "cannot be written, so the report of the data cannot be kept"
-            raise InputError.at(cache_folder(), fact, fix="set CODER_CACHE to a folder that can")
+            fact = "cannot be written, so the report on the data cannot be saved"
+            raise InputError.at(cache_folder(), fact, fix="set CODER_CACHE to a writable folder")
     progress(1, 1, "finished")
     return report
 
