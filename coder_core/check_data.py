@@ -84,8 +84,10 @@ def main(arguments: list[str]) -> int:
     if (parsed.path / "analysis").is_dir():
         return _check_run(parsed)
     if parsed.other is not None:
-        fix = "name two runs that trained on complementary halves"
-        raise InputError.at(parsed.path, f"is not a run that {parsed.other} could judge train with", fix=fix)
+        fix = "to judge captions, name two runs that trained on complementary halves"
+        raise InputError.at(
+            parsed.path, f"is not a run, and {parsed.other} is given as a second run", fix=fix
+        )
     from coder_core.data.captioned.layouts import holds_pictures_only
     from coder_core.data.survey import Survey, describe, survey
     from coder_core.demo import DEMO_FOLDER, make_demo
@@ -127,7 +129,7 @@ def main(arguments: list[str]) -> int:
 def _check_run(parsed: CheckDataArguments) -> int:
     if not parsed.content:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
-        raise InputError.at(parsed.path, "is a run, whose data can only be checked for its content", fix=fix)
+        raise InputError.at(parsed.path, "is a run; only the content of its data can be checked", fix=fix)
     from coder_core.api import open_run
     from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
 

@@ -246,7 +246,7 @@ def _add_probe_accuracy(
     missing = len(probes) - len(table)
     if not missing:
         return []
-    fact = f"{missing:,} of {len(probes):,} probes are of pictures that it neither knows nor reads"
+    fact = f"{missing:,} of {len(probes):,} probes are left out: their pictures are not in the split or not readable"
     return [Fault(str(folder), fact, severity="note")]
 
 
@@ -291,8 +291,8 @@ def _graded_faults(parsed: EvaluateArguments) -> list[Fault]:
 def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     alphas = parsed.blend
     if not alphas:
-        fix = "add --blend, or leave it out"
-        without = Fault("--curve", "is R@sum against α", "--blend 0.0 0.5 1.0", fix)
+        fix = "add --blend, whose R@sum it draws, or leave --curve out"
+        without = Fault("--curve", "is given without --blend", "--blend 0.0 0.5 1.0", fix)
         return [] if parsed.curve is None else [without]
     faults = []
     if outside := [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]:
@@ -302,7 +302,7 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
     if len(parsed.runs) > 1:
         problem = f"is given with {len(parsed.runs)} runs"
-        faults.append(Fault("--blend", problem, "one", "evaluate them one by one"))
+        faults.append(Fault("--blend", problem, "one run", "evaluate them one by one"))
     for flag, value in (("--hub-correction", parsed.hub_correction), ("--probe", parsed.probe)):
         if value:
             faults.append(Fault(flag, "is given with --blend", "one of them"))

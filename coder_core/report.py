@@ -115,9 +115,9 @@ def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) 
             faults.append(Fault(f"--gate {text}", problem, f"one of {', '.join(RECALLS)}, as rsum=-1"))
         changes[name] = number
     if gated and len(parsed.runs) < 2:
-        faults.append(Fault("--gate", f"is given with {len(parsed.runs)} run", "the first run and the last"))
+        faults.append(Fault("--gate", f"is given with {len(parsed.runs)} run", "two runs, baseline first"))
     if gated and parsed.out.suffix == ".json":
-        faults.append(Fault(f"--out {parsed.out}", "is the file of the verdict", "another ending, as .html"))
+        faults.append(Fault(f"--out {parsed.out}", "is the verdict's own file", "another ending, as .html"))
     if parsed.gate_slices is not None and not math.isfinite(parsed.gate_slices):
         faults.append(Fault("--gate-slices", f"is {parsed.gate_slices}", "a number of points, as -5"))
     if parsed.gate_queries < 1:

@@ -92,7 +92,7 @@ def _export(arguments: list[str]) -> int:
     corrections = Corrections(reviews, parsed.leave_out, parsed.add_matches)
     cleaning = write_cleaned(parsed.data, corrections, parsed.out)
     changes = f"pairs left out: {len(cleaning.left_out):,}, added: {len(cleaning.added):,}"
-    rest = f"images left without a caption: {len(cleaning.images):,}, verdicts about pairs elsewhere"
+    rest = f"images left without a caption: {len(cleaning.images):,}, verdicts on pairs of other data"
     say(console, f"{parsed.out}: {changes}, {rest}: {cleaning.elsewhere:,}; {REPORT} lists the changes")
     return 0
 

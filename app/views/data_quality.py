@@ -62,7 +62,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
         trained = "may have trained" if run.imported else "trained"
         cards.note(cards.HOW_TO_READ["pairs trained on"].format(run=run.name, trained=trained))
         if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
-            cards.note(f"These two cannot: {why}.")
+            cards.note(f"These two runs cannot judge each other's pairs: {why}.")
     samples.note_sample(run, choice.split)
     sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
     if cross_fitted:
@@ -225,7 +225,7 @@ def _show_findings(
     number = step_through("Finding", target, order, len(findings), "Its place in the list.")
     members = findings[number].samples
     if len(members) > MEMBERS_SHOWN:
-        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')}; the file has all.")
+        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the file has all.")
     for name, number in members[:MEMBERS_SHOWN]:
         _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
 

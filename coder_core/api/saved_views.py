@@ -28,7 +28,7 @@ def saved_views(root: Path) -> dict[str, str]:
         raise InputError.at(file, "is not JSON", expected, fix) from None
     sound = isinstance(views, dict) and len(views) <= MOST_VIEWS
     if not sound or any(_problem(name, address) for name, address in views.items()):
-        raise InputError.at(file, "holds something else than views", expected, fix)
+        raise InputError.at(file, "holds something other than views", expected, fix)
     return dict(sorted(views.items()))
 
 

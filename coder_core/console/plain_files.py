@@ -139,7 +139,7 @@ def _has_other_names(status: os.stat_result) -> bool:
 
 
 def _hard_link_fault(path: Path) -> Fault:
-    problem = "has another name as well (a hard link): writing here would change it there"
+    problem = "has a second name (a hard link), so writing here would change that file too"
     fix = f"copy it (cp {path.name} copy), then mv copy {path.name}"
     return Fault(str(path), problem, "a file of its own", fix)
 
@@ -149,7 +149,7 @@ def plain_fault(path: Path, mode: int) -> Fault:
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
-    fix = "remove it, or replace it by what it refers to"
+    fix = "remove it, or replace it with what it refers to"
     return Fault(str(path), f"is {kind}", "a plain file", fix)
 
 

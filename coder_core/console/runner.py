@@ -64,7 +64,7 @@ def command(main: Callable[[list[str]], int], *, unusable: int = UNUSABLE_INPUT)
                     raise InputError.at(
                         "standard output",
                         fact,
-                        fix="free space for what it prints; the files it writes are complete",
+                        fix="free space for the output; the files the command wrote are complete",
                     )
                 return status
             except (Exception, KeyboardInterrupt) as error:

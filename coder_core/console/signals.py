@@ -67,7 +67,7 @@ class StopRequest(StopSignals):
         if self.signal:
             os._exit(128 + number)
         self.signal = number
-        message = f"\n{signal.Signals(number).name}: saving, then leaving (once more leaves at once)\n"
+        message = f"\n{signal.Signals(number).name}: saving, then stopping (send it again to stop at once)\n"
         with suppress(OSError):  # the terminal may be gone
             os.write(sys.stderr.fileno(), message.encode())
 

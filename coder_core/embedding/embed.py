@@ -149,7 +149,8 @@ class _Unfinished:
             blocks = [self.images.blocks[number].tolist() for number in self.images.unfinished()]
             if any(broken.keys().isdisjoint(block) for block in blocks) or self.texts.unfinished():
                 fix = "start this command again: finished work is kept"
-                raise InputError.at(self.folder, "lacks rows of other processes", "one machine", fix)
+                fact = "lacks rows that other processes computed"
+                raise InputError.at(self.folder, fact, "processes of one machine", fix)
         whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
         readable = split.keep(whole)
         if cut := self.texts.notes():

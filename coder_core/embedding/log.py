@@ -82,16 +82,16 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
     for name, array in rows.items():
         if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
             found = f"are {array.dtype} {array.shape}"
-            raise InputError.at(name, found, "(rows, dimension) floats", "embed one row an image or caption")
+            raise InputError.at(name, found, "(rows, dimension) floats", "embed one row per image or caption")
     (n, width), (m, width_of_texts) = (array.shape for array in rows.values())
     if width != width_of_texts:
-        raise InputError.at("texts", f"have {width_of_texts} numbers a row", f"{width}, as the images")
+        raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as the images")
     if isinstance(captions, str) or len(captions) != m:
         raise InputError.at("captions", f"are {len(captions):,}", f"{m:,}, one for every row of texts")
     if image_of_text is None:
         if m % n:
             fix = "give image_of_text, the row of each caption's image"
-            raise InputError.at("texts", f"are {m:,} rows for {n:,} images", "equally many an image", fix)
+            raise InputError.at("texts", f"are {m:,} rows for {n:,} images", "the same number per image", fix)
         return np.arange(m) // (m // n)
     owners = np.asarray(image_of_text.cpu() if hasattr(image_of_text, "cpu") else image_of_text)
     if owners.shape != (m,) or not np.issubdtype(owners.dtype, np.integer):

@@ -39,8 +39,8 @@ class RegionFolder:
                 raise InputError.at(file, "already exists and was not written by this command", fix=fix)
         elif self._about.get("tower") != tower.about:
             fix = "choose another --out, or remove that folder"
-            problem = "was written with another tower, grid or precision"
-            raise InputError.at(folder / ABOUT, problem, "this one", fix)
+            problem = "was written with a different tower, grid or precision"
+            raise InputError.at(folder / ABOUT, problem, "the same as now", fix)
 
     def _plan(self, split: CaptionedSplit) -> resumable.Plan:
         return resumable.make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
@@ -53,7 +53,7 @@ class RegionFolder:
         if recorded != self._plan(split).key:
             fix = "choose another --out, or remove these files"
             file = self.folder / f"{split.name}_ims.npy"
-            raise InputError.at(file, "is of other pictures or captions", "of these", fix)
+            raise InputError.at(file, "was made from other pictures or captions", "the same ones", fix)
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
     def sizes(self, splits: Sequence[CaptionedSplit]) -> tuple[int, int, int]:

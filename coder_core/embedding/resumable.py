@@ -70,7 +70,7 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
             yield
     except Timeout:
         fix = "wait for it, or stop it"
-        raise InputError.at(folder, "another process works there", "one at a time", fix) from None
+        raise InputError.at(folder, "another process is using it", "one at a time", fix) from None
     except OSError as error:
         fix = "make room and start this command again: finished work is kept"
         raise InputError.at(folder.parent, f"cannot be written: {error.strerror}", fix=fix) from error

@@ -72,7 +72,7 @@ def concept_vectors(
             vectors[index] = np.average([vector_of[name] for name in names], axis=0, weights=weights)
         else:
             missing.append(index)
-    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have one"
+    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have a vector"
     if not missing:
         return vectors, Fault(where, coverage, severity="note")
     random = np.random.default_rng((seed, RANDOM_STREAM))
@@ -80,7 +80,7 @@ def concept_vectors(
     spread = float(present.std()) if present.size else 1.0
     vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
     first = ", ".join(vocabulary.words[index] for index in missing[:10])
-    return vectors, Fault(where, f"{coverage}; random: {first}", severity="warning")
+    return vectors, Fault(where, f"{coverage}; the others start at random: {first}", severity="warning")
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:
@@ -106,7 +106,7 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
             tokens = " ".join(tokenise(word))
             entry = f"{where} key {key} entry {position}"
             if not tokens:
-                faults.append(Fault(entry, f"is {word!r}, which holds no word", "a word"))
+                faults.append(Fault(entry, f"is {word!r}, which contains no word", "a word"))
             elif tokens in key_of:
                 faults.append(Fault(entry, f"repeats {word!r}", fix=f"the first is in {key_of[tokens]}"))
             else:

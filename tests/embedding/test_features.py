@@ -168,7 +168,7 @@ def test_what_gives_no_grid_is_refused(base, tmp_path, monkeypatch):
     module = "region_tower_of_a_test"
     (tmp_path / f"{module}.py").write_text(GRIDS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "gives 6 features a picture, not 2 × 2" in str(refusal(own_regions, f"{module}:Six", grid=0))
+    assert "gives 6 features per picture, not 2 × 2" in str(refusal(own_regions, f"{module}:Six", grid=0))
     tower, huge = (own_regions(f"{module}:{name}", grid=0) for name in ("Grid", "Huge"))
     assert (tower.rows, tower.columns, tower.size) == (2, 3, 3)
     assert tower.prepare(picture).view == (0, 0, 0.5, 1)

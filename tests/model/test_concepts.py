@@ -103,7 +103,7 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
     dog, grass, red, run = actual.vectors.tolist()
     assert (dog, red, run) == ([1.0] * 5, [3.0] * 5, [6.0] * 5)  # run has none: the mean of runs and running
     assert any(grass)
-    assert "3 of 4 concepts have one; random: grass" in str(faults[-1])
+    assert "3 of 4 concepts have a vector; the others start at random: grass" in str(faults[-1])
     assert faults[-1].severity == "warning"
     wide = replace(config, model=replace(config.model, word_size=7))
     assert_refused("word size to 5", concept_vectors, wide, actual.vocabulary, CAPTIONS)

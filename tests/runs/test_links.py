@@ -77,7 +77,7 @@ def test_what_is_written_in_place_is_no_hard_link(run, tmp_path, name, capsys):
     (outside / "words").hardlink_to(run / "words.json")
     before = digest(outside)
     assert COMMANDS["resume"](run) == 1
-    assert f"{path}: has another name as well (a hard link)" in capsys.readouterr().err
+    assert f"{path}: has a second name (a hard link)" in capsys.readouterr().err
     path.unlink()
     assert name != ".lock" or COMMANDS["evaluate"](run) == 0
     assert digest(outside) == before

@@ -68,7 +68,7 @@ def _draw(entry: training.TrainingRun) -> None:
     st.progress(share)
     with st.container(horizontal=True, vertical_alignment="center"):
         if entry.stoppable:
-            help_text = "It saves and exits within seconds; nothing is lost."
+            help_text = "The run saves and stops within seconds; nothing is lost."
             button("Stop", "train-stop", "stop", jobs.stop, entry.job_name, help=help_text)
         elif not entry.alive and run.state != "finished":
             action = (attempt, NOT_STARTED, training.resume, run)
@@ -109,7 +109,7 @@ def _without_run(entry: training.TrainingRun) -> None:
     else:
         fact, fix = "did not start", "The output below says why. Change the values and start again."
         if jobs.was_stopped(entry.job_name):
-            fact, fix = STOPPED_EARLY, "Dismiss it, then start it again; judges that it has trained are kept."
+            fact, fix = STOPPED_EARLY, "Dismiss it, then start it again; judges already trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", _dismiss, entry)
     _output(entry, expanded=True)

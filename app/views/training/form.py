@@ -136,7 +136,7 @@ def _begin_form() -> Form:
         name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
     if linked_preset in starting.presets() and linked_preset not in presets:
         needed = starting.wanted_data(linked_preset)
-        cards.note(f"The preset {linked_preset} needs {needed}; {data.name} takes the presets above.")
+        cards.note(f"The preset {linked_preset} needs {needed}; {data.name} works with the presets above.")
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     return Form(preset, (name or "").strip() or free, data)
 
@@ -237,9 +237,9 @@ def _offer(form: Form) -> None:
     action = (put, ASKED, command) if asks else (_begin, *form.settings)
     button(f"Train {cards.literal(name)}", "train-start", "play_arrow", *action, type="primary")
     if asks and st.session_state.get(ASKED) == command:
-        of = f"of {name} on {form.data.name} with the preset {form.preset}"
+        trains = f"The button below trains {name} on {form.data.name} with the preset {form.preset}"
         fix = "Read the command below, then start it, or change the form."
-        cards.empty(f"A link filled this form. It starts a training {of}.", fix)
+        cards.empty(f"A link filled in this form. {trains}.", fix)
         button("Start it", "train-confirm", "", _begin, *form.settings, type="primary")
     st.code(command, language=None, wrap_lines=True)
 

@@ -37,7 +37,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     reasons = {
         "has no pretrained tower on both sides": not towers.both,
         "has a projection of its own (--projection linear)": towers.projection != "none",
-        "pools itself (--image-pooling, --text-pooling)": own_pooling,
+        "replaces a tower's pooling (--image-pooling, --text-pooling)": own_pooling,
         "scores pair by pair": model.by_pair,
         "has a concept branch": model.concepts > 0,
     }
@@ -58,7 +58,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     sides = [towers.image.about, towers.text.about]
     for side in sides:
         if side["kind"] != TRANSFORMERS:
-            raise InputError.at(run, f"has the own tower {side['tower']!r}", "towers of transformers", FIX)
+            raise InputError.at(run, f"has your own tower {side['tower']!r}", "towers of transformers", FIX)
     images, texts = (
         TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
         for side in sides
@@ -103,13 +103,13 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
         kind, last, hidden = type(tower.model).__name__, tower.projection, int(tower.model.config.hidden_size)
         reason = ""
         if getattr(MODEL_MAPPING.get(type(tower.model.config), None), "__name__", "") != kind:
-            reason = "does not open alone"
+            reason = "cannot be opened on its own"
         elif tower.model.config.model_type == FLEXIBLE:
             reason = "reads pictures of any shape (NaFlex)"
         elif hidden != (text.size if last is None else getattr(last, "in_features", 0)) or (
             getattr(last, "bias", None) is not None
         ):
-            reason = "is not projected by a matrix of its size"
+            reason = "has no projection by a plain matrix"
         if reason:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
             expected = "towers that VisionTextDualEncoderModel of transformers can hold"

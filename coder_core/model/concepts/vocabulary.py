@@ -84,8 +84,8 @@ def choose_concepts(
         best = sorted(frequent, key=lambda concept: (-concept.count, concept.word))[:quota]
         concepts += best
         if len(best) < quota:
-            problem = f"the training captions hold {len(best)} of kind {kind}, {quota} were asked for"
-            fix = "the branch goes on with fewer; give a --concept-list or fewer --concepts"
+            problem = f"the training captions hold only {len(best)} of the {quota} concepts of kind {kind}"
+            fix = "the run continues with these; give a --concept-list or fewer --concepts"
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
     if len(concepts) < 2:
         problem = f"found {len(concepts)} in the training captions"
@@ -123,7 +123,7 @@ def listed_concepts(
     faults = []
     if absent:
         problem = f"{len(absent)} of {len(concepts)} are in no training caption: {', '.join(absent[:10])}"
-        fix = "they stay, connected with nothing"
+        fix = "they are kept, but are connected to no other concept"
         faults.append(Fault("--concept-list", problem, fix=fix, severity="warning"))
     return ConceptVocabulary(tuple(concepts), "list"), faults
 

@@ -38,7 +38,7 @@ def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
     if len(tokenizer) > settings.vocab_size:
         problem = f"its tokenizer has {len(tokenizer)} words"
         expected = f"at most the model's {settings.vocab_size}"
-        fix = "take tokenizer and model from the same place"
+        fix = "use the tokenizer that was saved with this model"
         raise InputError.at(f"--bert {name}", problem, expected, fix)
     return Tokeniser(tokenizer, min(tokenizer.model_max_length, settings.max_position_embeddings))
 

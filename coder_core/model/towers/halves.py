@@ -293,7 +293,7 @@ def _own_image_half(choice: TowerChoice) -> ImageHalf:
 
 
 def _own_text_half(choice: TowerChoice) -> TextHalf:
-    gives = "(texts), which gives a list of ids a text"
+    gives = "(texts), which gives a list of ids per text"
     user, description = _load_own(choice, "text_tower", "tokenise", gives)
     module, tokenise = OwnModule(user.text_tower, choice.where, lengths=True).eval(), OwnTokeniser(user)
     ids = tokenise(["a"])[0]

@@ -42,7 +42,7 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
     """
     if not NAME.fullmatch(name):
         example = "for example --tower towers:clip"
-        raise InputError.at(where, "is not of this form", "package.module:function", example)
+        raise InputError.at(where, "names no function", "package.module:function", example)
     module_name, _, function = name.partition(":")
     try:
         module = importlib.import_module(module_name)

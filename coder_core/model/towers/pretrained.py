@@ -91,7 +91,7 @@ class Tokeniser:
         """Refuse (InputError) an id that the model has no embedding for."""
         if 0 < self.known <= largest:
             expected = f"ids below the model's {self.known}"
-            fix = "take tokenizer and model from the same place"
+            fix = "use the tokenizer that was saved with this model"
             raise InputError.at(self.where, f"its tokenizer gives the id {largest}", expected, fix)
 
     def cased(self, texts: Sequence[str]) -> list[str]:
@@ -245,12 +245,12 @@ def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
     if not any(folder.glob("*.safetensors")):
         pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
         problem = f"has its weights only as {pickled}, a pickle, which can run programs"
-        fix = "open it once where you trust it, and save_pretrained(…) it"
+        fix = "if you trust the model, load it once and save it with save_pretrained(…)"
         raise InputError.at(str(folder), problem if pickled else "has no weights", "*.safetensors", fix)
     processors = ("preprocessor_config.json", "processor_config.json")
     if pictures and not any((folder / name).is_file() for name in processors):
         fix = "save the image processor there too (processor.save_pretrained)"
-        raise InputError.at(str(folder), "has no settings of pictures", processors[0], fix)
+        raise InputError.at(str(folder), "has no image processor", processors[0], fix)
     return settings
 
 
@@ -283,13 +283,13 @@ def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread:
     options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, loading = _load(AutoModel, folder, where, "", "download it again", dtype=torch.float32, **options)
     if not all(hasattr(model, method) for method in methods):
-        problem = f"is a {type(model).__name__}, which has no text encoder and picture encoder of one space"
+        problem = f"is a {type(model).__name__}, which has no joint space of texts and pictures"
         raise InputError.at(where, problem, "a dual encoder such as CLIP or SigLIP", "name another model")
     missing = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
     missing = {name for name in missing if not (unread and name.startswith(unread))}
     if missing:
         count = f"{len(missing)} of the model's weights"
-        problem = f"lacks {count}, which would be random; the first: {min(missing)}"
+        problem = f"lacks {count}, which would get random values; the first: {min(missing)}"
         raise InputError.at(where, problem, "all weights", "download it again")
     return model.eval()
 

@@ -147,7 +147,7 @@ def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Ten
     special = output.shape[1] - rows * columns
     if special < 0:
         problem = f"gives {output.shape[1]} tokens for {rows} × {columns} patches"
-        raise InputError.at(where, problem, "a token a patch", WRAP)
+        raise InputError.at(where, problem, "one token per patch", WRAP)
     tokens = model.post_layernorm(output) if late_norm else output
     return tokens[:, special:].unflatten(1, (rows, columns))
 
@@ -162,7 +162,7 @@ def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
         output = towers.local_features(prepared)
         rows, columns = towers.grid or (isqrt(output.shape[1]),) * 2
         if rows * columns != output.shape[1]:
-            problem = f"gives {output.shape[1]} features a picture, not {rows} × {columns}"
+            problem = f"gives {output.shape[1]} features per picture, not {rows} × {columns}"
             fix = "give the object an attribute grid = (rows, columns)"
             raise InputError.at(f"--tower {name}", problem, "a grid", fix)
         return output.unflatten(1, (rows, columns))
@@ -215,7 +215,7 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
     rows, columns = pixels.shape[-2] // side, pixels.shape[-1] // side
     if len(features) != rows * columns:
         problem = f"gives {len(features)} patches for {rows} × {columns} cells"
-        raise InputError.at(where, problem, "a patch a cell", JOINT)
+        raise InputError.at(where, problem, "one patch per cell", JOINT)
     view = towers.preparation.view(*picture.size)
     return Patches(_array(features), boxes(view, rows, columns), _array(attention))
 

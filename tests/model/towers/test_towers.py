@@ -69,7 +69,7 @@ def _nested(key, value):
     return change
 
 
-LACKS = "lacks 1 of the model's weights, which would be random; the first: visual_projection.weight"
+LACKS = "lacks 1 of the model's weights, which would get random values; the first: visual_projection.weight"
 
 
 @pytest.mark.parametrize(
