@@ -85,9 +85,7 @@ def main(arguments: list[str]) -> int:
         return _check_run(parsed)
     if parsed.other is not None:
         fix = "to judge captions, name two runs that trained on complementary halves"
-        raise InputError.at(
-            parsed.path, f"is not a run, and {parsed.other} is given as a second run", fix=fix
-        )
+        raise InputError.at(parsed.path, f"is not a run, but a second run, {parsed.other}, is given", fix=fix)
     from coder_core.data.captioned.layouts import holds_pictures_only
     from coder_core.data.survey import Survey, describe, survey
     from coder_core.demo import DEMO_FOLDER, make_demo
