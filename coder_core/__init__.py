@@ -1,7 +1,7 @@
-"""CODER Lab's core: data, encoders, objectives, training, evaluation. Importing it changes nothing of the process.
+"""CODER Lab's core: data, encoders, objectives, training, evaluation.
 
-Only a command (python -m coder_core.…, coder-…) leaves quietly at Ctrl-C from here on. `log_split` writes a run from any
-training loop, `coder_core.objectives` holds the losses.
+`log_split` writes a run from any training loop, `coder_core.objectives` holds the losses. Importing this package leaves
+the process as it is; only in a command (python -m coder_core.…, coder-…) does Ctrl-C end it without a traceback from now on.
 """
 
 from typing import TYPE_CHECKING, Any

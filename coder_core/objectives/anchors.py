@@ -18,7 +18,7 @@ class Scorer(nn.Module):
     Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; gives (n, m).
 
     Attributes:
-        by_pair: scores are no inner products of one vector each, so a split is scored pair by pair into a matrix.
+        by_pair: scores are not inner products of one vector per sample, so a split is scored pair by pair into a matrix.
         local: samples are padded (…, L, D) with lengths; other scorers ignore lengths.
     """
 
@@ -125,7 +125,7 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
 
 
 def mean_vectors(anchors: Anchors) -> Anchors:
-    """Return the pairs with one vector a sample: the mean of its parts if the scorer reads several.
+    """Return the pairs with one vector per sample: the mean of its parts if the scorer reads several.
 
     >>> mean_vectors(gather_anchors(torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.tensor([7, 8]))).images.shape
     torch.Size([2, 4])

@@ -62,7 +62,7 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """MITHUN: a positive weighs more the worse it ranks. Mithun et al. 2018, "Webly Supervised Joint Embedding".
 
     L(r) = 1 + 1/(N − r + 1) for the rank r (1 is first) among N candidates: just above 1 for the first, 2 for the last.
-    The authors' program takes it for each direction; a pair's weight is the mean of both. Ties count above, as in
+    The authors' program takes it for each direction; a pair's weight is the mean of both. Equal scores rank above it, as in
     evaluation. N is the positive and its negatives: other captions of the image are no candidates.
 
     >>> scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])  # the first image ranks its own last
@@ -84,7 +84,7 @@ def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scal
     They take the density of a pair's surroundings as the chance that it is not noise. Two pairs are as similar as the
     less similar of their two modalities, so that both have to agree; the density is the mean similarity of the k
     nearest other pairs of the batch, and the weights are λ·softmax of it, as eq. 3 and 6 have it for their scores.
-    The mean over k, the smaller of the two and the softmax are our reading of a text that leaves the batch open.
+    The mean over k, the smaller of the two and the softmax are our choice: the text does not describe batches.
 
     Args:
         images, captions: (B, B) cosines between images and between captions, over all processes.

@@ -4,7 +4,7 @@ Diao et al. 2024, Deep Boosting Learning, arXiv:2404.18114, eq. 7-10 and 14-20. 
 branch" and the trained branch "target branch": S^t are the scores of the target, S^a those of the teacher, which gets no
 gradient. One direction; call a form for both and add. With fixed margins RM ≤ AM and RS ≤ AS (eq. 11-13).
 
-    target   a `Direction` of S^t: (Q, C) scores, (Q,) of the positives, (Q, C) negatives; a query without any loses nothing
+    target   a `Direction` of S^t: (Q, C) scores, (Q,) of the positives, (Q, C) negatives; a query without any has loss 0
     teacher  S^a of the same queries and candidates: (Q, C) scores, (Q,) of the positives
     margin   γ >= 0, by how much the target's distance should exceed the teacher's
     soft     shrink a margin where the teacher leaves less room

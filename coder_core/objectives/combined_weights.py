@@ -57,8 +57,8 @@ def combination_shares(
     """Return β of the diversity and γ of the discrepancy.
 
     COMBINED-STATS takes μ·σ of either score, Γ left out, as the paper's table 1 has them: with Γ = −1 inside, μ would
-    turn negative and the product would favour the very samples that Γ is there to leave behind. Between 0 and 0.06 in
-    that table, so the exponents hardly differ and the weights are nearly uniform by construction.
+    turn negative and the product would favour the very samples that Γ is there to weaken. In that table μ·σ is from
+    0 to 0.06, so the exponents hardly differ and the weights are nearly uniform by construction.
 
     Args:
         kind: "diversity", "discrepancy", "combined", "combined-stats" or "random".

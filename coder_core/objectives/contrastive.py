@@ -48,7 +48,7 @@ def pairwise_sigmoid(
 
     Args:
         scale: s > 0, the paper's exp(t'); it starts at 10.
-        bias: b, without which the many negatives would drown the start; it starts at −10.
+        bias: b, which keeps the many negatives from dominating the first steps; it starts at −10.
 
     >>> scores = torch.tensor([[0.8, 0.8]])  # logits of 0: a match with probability 1/2
     >>> pairwise_sigmoid(scores, scores[:, 0], torch.tensor([[False, True]]), scale=10.0, bias=-8.0)
@@ -64,9 +64,9 @@ def projection_matching(
 ) -> Tensor:
     """Σ_j p_ij log(p_ij / (q_ij + ε)): the predicted shares against the true ones. Zhang and Lu 2018, ECCV, eq. 2-5.
 
-    p_i is the softmax of x_iᵀ z_j over the candidates, q_ij is 1 for the partner and 0 for a negative. The paper leaves
-    x_i as long as it comes out and normalises z_j alone, so that the length learns how sharp the softmax is. Scores
-    know no lengths: they are divided by a temperature. Other captions of the same image, matches in the paper,
+    p_i is the softmax of x_iᵀ z_j over the candidates, q_ij is 1 for the partner and 0 for a negative. The paper
+    normalises only z_j, so that the model can set the sharpness of the softmax by the length of x_i. Scores do not
+    contain that length, so a temperature divides them here. Other captions of the same image, matches in the paper,
     are left out as everywhere here.
 
     Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the same

@@ -22,7 +22,7 @@ def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, m
     Args:
         scores: (Q, C) similarities.
         positive_scores: (Q,) similarity of each query to its positive.
-        negatives: (Q, C) bool; a query without any loses nothing.
+        negatives: (Q, C) bool; a query without any has a loss of 0.
         margin: how far below its positive a negative should stay, in units of the score.
 
     Returns:
