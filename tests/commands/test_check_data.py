@@ -71,7 +71,7 @@ def test_train_must_exist_dev_should_and_splits_that_differ_are_compared(data, t
     assert '"train"; expected one of dev' in run(capsys, tmp_path / "only dev", status=1)
     assert re.search("warning: .*no dev split", run(capsys, write_split(tmp_path / "only train", "train")))
     (data / "dev_caps.txt").write_text("".join(f"caption {i}\n" for i in range(4)))
-    assert "note: dev and train: 1.0 and 2.0 captions an image" in run(capsys, data)
+    assert "note: dev and train: 1.0 and 2.0 captions per image" in run(capsys, data)
     write_split(data, "dev", array=features(size=6))
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
 

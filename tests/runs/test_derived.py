@@ -83,7 +83,7 @@ def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_pa
     made, other = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
     other.path.parent.mkdir(parents=True)
     made.path.rename(other.path)
-    assert_refused("another result", deriving.read_layout, other)
+    assert_refused("do not match its name", deriving.read_layout, other)
     assert_refused("other samples than a", deriving.make_layouts, [a, c], "dev", PCA)
     with pytest.raises(InputError, match="not a split's name"):  # which could lead out of the run
         derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
