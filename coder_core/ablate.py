@@ -110,7 +110,7 @@ def read_arguments(arguments: Sequence[str]) -> AblateArguments:
         raise InputError.at(f"--preset {parsed.preset}", "does not exist", f"one of {', '.join(PRESETS)}")
     if len(set(parsed.seeds)) < len(parsed.seeds):
         seeds = " ".join(map(str, parsed.seeds))
-        raise InputError.at(f"--seeds {seeds}", "repeats a seed", "different seeds: a run each")
+        raise InputError.at(f"--seeds {seeds}", "repeats a seed", "different seeds, one run each")
     return replace(parsed, config=replaced(PRESETS[parsed.preset].config, named))
 
 

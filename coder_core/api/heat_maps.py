@@ -146,7 +146,7 @@ def _lacking(run: Run, way: Way) -> str:
     if heat_map_ways(run, run.splits[0]):
         return f"has no map of the kind {way!r}"
     if _pools_inside(run):
-        return "pools inside its towers, and keeps no features of single words and regions"
+        return "pools inside its towers and keeps no features of single words and regions"
     model = "imported embeddings" if run.summary.imported else "no saved model"
     return f"holds {model}, and neither words nor regions to compare"
 

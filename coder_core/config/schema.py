@@ -116,7 +116,7 @@ def name_faults(name: str) -> list[Fault]:
     """The fault of a run's name that cannot be a folder's."""
     if RUN_NAME.fullmatch(name):
         return []
-    expected = "at most 200 letters, digits, '.', '_' and '-', a letter or digit first"
+    expected = "at most 200 letters, digits, '.', '_' and '-', beginning with a letter or digit"
     return [Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder")]
 
 

@@ -119,7 +119,7 @@ def _other_format(file: Path | io.BytesIO) -> str:
     content = file.getvalue() if isinstance(file, io.BytesIO) else file.read_bytes()
     for mark, kind in MARKS.items():
         if content.startswith(mark) or content[4:].startswith(mark):
-            return f"the format is {kind}, which is not read"
+            return f"the format is {kind}, which is not supported"
     return "the format is not one of these"
 
 

@@ -162,4 +162,4 @@ def _check_names(split: CaptionedSplit) -> None:
     for name in split.image_names:
         if name != " ".join(name.split("\n")).strip():
             problem = f"the name {shown(name)} begins or ends with a blank, or holds a line feed"
-            raise InputError.at(split.name, problem, "a name on a line", "rename the picture")
+            raise InputError.at(split.name, problem, "a name that fits on one line", "rename the picture")

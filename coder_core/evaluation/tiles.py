@@ -171,7 +171,7 @@ def _matrix(values: Any, name: str) -> Tensor:
         tensor = torch.as_tensor(values).detach().cpu()
     if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
-        raise InputError(Fault(name, problem, "a matrix of floats, one row a sample"))
+        raise InputError(Fault(name, problem, "a matrix of floats, one row per sample"))
     return tensor.float().contiguous()
 
 
@@ -197,7 +197,7 @@ def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
     owners = np.asarray(image_of_text)
     if owners.shape != (m,) or owners.dtype.kind not in "iu":
         problem = f"has shape {owners.shape} and dtype {owners.dtype}"
-        raise InputError(Fault("image_of_text", problem, f"{m:,} whole numbers, one a caption"))
+        raise InputError(Fault("image_of_text", problem, f"{m:,} whole numbers, one per caption"))
     outside = np.flatnonzero((owners < 0) | (owners >= n))
     if len(outside):
         row = int(outside[0])

@@ -3,7 +3,7 @@
 Each loss compares the scores S^t of the branch that learns with S^a of its teacher, which gets no gradient. The paper
 adapts the published losses to image-text matching in a few words: rank and relational distillation read the predicted
 scores directly; for DINO (and mutual learning) a pair counts as a class of its mini-batch, so that a query's scores
-become shares of a softmax. What it leaves open is decided here as the cited work does, and named beside each function.
+become shares of a softmax. What it leaves open is decided here as in the cited work, and marked "Open" in each function.
 A query's list is its positive and its negatives; other captions of its image are neither, and left out.
 
 One direction; call a loss for both and add. `target`, `teacher` and the result are those of `boosting.py`; temperatures

@@ -33,7 +33,7 @@ def diversity_contrastive(
 ) -> Tensor:
     """μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) of each anchor i. CODER eq. 4 and 5.
 
-    In plain terms: every negative pushes by how far it is above γ, softly the most by the hardest; the positive
+    In plain terms: every negative pushes by how far it is above γ, the hardest ones by far the most; the positive
     pulls. A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where
     S_ij < γ.
 

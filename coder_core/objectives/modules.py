@@ -6,7 +6,7 @@
     image_embeddings, text_embeddings  (B, D), row i of both is one pair; any length and any float type: rows are
                                        normalised here, in float32
     image_ids                          (B,) integers; rows with the same id show one image and are no negatives of one
-                                       another. None: every row is another image
+                                       another. None: every row shows its own image
     weights                            (B,) of the pairs, None: all count alike
     result                             (), the mean over this process's pairs
 
@@ -72,7 +72,7 @@ class PairLoss(nn.Module):
 class TripletLoss(PairLoss):
     """BTR, the bidirectional triplet ranking loss (CODER eq. 1; VSE++): at the hardest negative, or over all of them.
 
-    From random weights the hardest negative starts badly: train an epoch with `hardest = False` first. VSE++ sums over
+    With random initial weights it starts badly: train the first epoch with `hardest = False`. VSE++ sums over
     the batch; multiply the mean by the batch size for its gradients.
     """
 
@@ -131,7 +131,7 @@ class CoderLoss(PairLoss):
     Args:
         temperature, margin: μ and γ; the paper has 0.1 and 0.3.
         diversity: "std" (eq. 3), "entropy" (supplement), None for DCL_I, the loss without it.
-        bank_size: earlier pairs that are negatives too; the paper has 4096 on Flickr30K. 0 has no bank.
+        bank_size: earlier pairs that are negatives too; the paper has 4096 on Flickr30K. 0: no bank.
         dimension: D, needed with a bank.
         settings: other fields of `DclSettings`, such as weight_bank or epsilon.
     """

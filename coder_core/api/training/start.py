@@ -223,7 +223,7 @@ def arguments(
     config = with_settings(start, {**changes, **files})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
-        expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', a letter or digit first"
+        expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', beginning with a letter or digit"
         faults.append(Fault("--name", f"is {name[:60]!r}", expected, "it becomes the name of a folder"))
     warnings = stop_on_errors(faults)
     return (preset, f"--name={name}", f"--data={data.path}", *changed_flags(start, config)), warnings

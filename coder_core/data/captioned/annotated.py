@@ -70,7 +70,7 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
         if not ids or not captions or len(captions) % len(ids):
             problem = f"{len(ids):,} ids for the {len(captions):,} captions of {file.name}"
             fix = "look for a missing or doubled line"
-            raise InputError.at(_ids_of(file), problem, "one id an image or one a caption", fix)
+            raise InputError.at(_ids_of(file), problem, "one id per image or one per caption", fix)
         each = len(captions) // len(ids)
         for line, caption in enumerate(captions):
             yield Record(ids[line // each], caption, f"{file} line {line + 1}", split_name(split))
@@ -173,7 +173,7 @@ def _read_karpathy(path: Path, changed: int, size: int) -> tuple[str, list[Annot
     checker = _KarpathyImages(path, [])
     items = checker.get(content, "the file", "images", list)
     if items == []:
-        checker.fault("images", "is empty", "one object an image")
+        checker.fault("images", "is empty", "one object per image")
     images = []
     for index, item in enumerate(items or []):
         images.append(checker.image(item, f"images[{index}]"))

@@ -123,7 +123,7 @@ def read_captioned(
     records = layout.records(files, folder_of(path), faults)
     images = _collect(records, where, reading, faults, packed=layout.packed is not None)
     if not images.captions and all(fault.severity != "error" for fault in faults):
-        expected = f"at least one caption an image, and pictures that end in {', '.join(ENDINGS)}"
+        expected = f"at least one caption per image, and pictures that end in {', '.join(ENDINGS)}"
         faults.append(Fault(str(path), "holds no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
     positions = _positions(path, layout, files, images, pictures)
