@@ -1,5 +1,6 @@
 """Concepts of captions worked out by hand: tags, base forms, the ratio, merging, phrases, and lists written by hand."""
 
+import re
 import sys
 
 import pytest
@@ -114,7 +115,7 @@ def test_concepts_by_hand_also_by_textblob_and_what_a_caption_names():
     assert vocabulary.concepts[1].forms == ("man", "men")
     assert vocabulary.concepts[7].forms == ("ride", "rides", "riding")
     assert fault.severity == "warning"
-    assert "5 of kind object, 7" in str(fault)
+    assert re.search("5 .* 7 .*object", str(fault))
     forms = [form for concept in vocabulary.concepts for form in concept.forms]
     assert len(forms) == len(set(forms)) == len(vocabulary.number)
     assert vocabulary.read([["dogs", "ride", "a", "red", "bike", "dog"], []]) == [[0, 7, 2, 0], []]
