@@ -116,7 +116,7 @@ def test_without_torchrun_everything_is_handed_back_and_batches_have_to_divide(d
     assert parallel.broadcast_text("ü", torch.device("cpu")) == "ü"
     assert (parallel.rank(), parallel.world_size()) == (0, 1)
     prepared = prepare(tiny_config(data))
-    with pytest.raises(InputError, match="--batch-size: is 8; .* 3"):
+    with pytest.raises(InputError, match=r"--batch-size: is 8; .* 3"):
         TrainingBatches(prepared.data.train, prepared.words.train, batch_size=8, seed=0, part=1, parts=3)
 
 
