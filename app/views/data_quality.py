@@ -124,7 +124,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
 
 def _judges(choice: Choice, run: RunSummary) -> str:
     """Name the run that judges, and those that can instead."""
-    choices = [f"“Judged by” chooses {other.name}." for other in choice.runs if other != run]
+    choices = [f"“Judged by” also offers {other.name}." for other in choice.runs if other != run]
     return " ".join([f"By {run.name}.", *choices])
 
 
