@@ -21,8 +21,8 @@ from coder_core.train import main as command
 from coder_core.training.launch import StoppedError, start_run
 from tests.support.tiny_runs import quiet, tiny_config
 
-RANDOM_KILLS, SAVE_KILLS = 4, 4
-LATEST_KILL = 0.5  # random kills come before this share of the processor time of an undisturbed run
+RANDOM_KILLS, SAVE_KILLS = 8, 4
+LATEST_KILL = 0.8  # random kills come before this share of the processor time of an undisturbed run
 STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
 EPOCHS, EARLY = 4, 8  # a run takes five steps an epoch; a signal comes after the step EARLY
 SIGNALLED_AT = 10  # file operation of a save, where a signal comes
