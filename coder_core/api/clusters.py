@@ -117,9 +117,14 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
     captions = np.flatnonzero(clusters.pairs == cluster)
     captions = captions[np.argsort(-clusters.cosines[captions], kind="stable")]
     images = run.image_of_text(split)[captions]
-    columns = {"caption": captions, "image": images, "cosine": clusters.cosines[captions]}
-    columns |= {"image_label": clusters.images[images], "text_label": clusters.texts[captions]}
-    columns |= {"agree": clusters.images[images] == clusters.texts[captions]}
+    columns = {
+        "caption": captions,
+        "image": images,
+        "cosine": clusters.cosines[captions],
+        "image_label": clusters.images[images],
+        "text_label": clusters.texts[captions],
+        "agree": clusters.images[images] == clusters.texts[captions],
+    }
     return pd.DataFrame(columns)
 
 
@@ -153,9 +158,14 @@ def between(
     cosines = pair_rows(run, split, captions) @ clusters.centroids[[first, second]].T
     margin = np.abs(cosines[:, 0] - cosines[:, 1])
     best = np.argsort(margin, kind="stable")[:count]
-    columns = {"caption": captions[best], "image": run.image_of_text(split)[captions[best]]}
-    columns |= {"cluster": clusters.pairs[captions[best]], "to_one": cosines[best, 0]}
-    columns |= {"to_other": cosines[best, 1], "margin": margin[best]}
+    columns = {
+        "caption": captions[best],
+        "image": run.image_of_text(split)[captions[best]],
+        "cluster": clusters.pairs[captions[best]],
+        "to_one": cosines[best, 0],
+        "to_other": cosines[best, 1],
+        "margin": margin[best],
+    }
     return pd.DataFrame(columns)
 
 

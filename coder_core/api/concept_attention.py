@@ -36,10 +36,16 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
     shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in BOTH))
     owner = run.image_of_text(split)[shared.texts]
     row = np.searchsorted(image.samples, owner)
-    columns = {"caption": shared.texts, "image": owner, "shared": 100 * shared.own}
-    columns |= {"image_reads": names[image.first[row]], "image_share": 100 * image.share[row]}
-    columns |= {"caption_reads": names[text.first], "caption_share": 100 * text.share}
-    columns |= {"rank": run.ranks(split)["t2i"][shared.texts] + 1}
+    columns = {
+        "caption": shared.texts,
+        "image": owner,
+        "shared": 100 * shared.own,
+        "image_reads": names[image.first[row]],
+        "image_share": 100 * image.share[row],
+        "caption_reads": names[text.first],
+        "caption_share": 100 * text.share,
+        "rank": run.ranks(split)["t2i"][shared.texts] + 1,
+    }
     order = np.lexsort((-columns["image_share"] * columns["caption_share"], columns["shared"].round(1)))
     return pd.DataFrame(columns).iloc[order].reset_index(drop=True)
 

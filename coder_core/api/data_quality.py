@@ -49,7 +49,7 @@ LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 tenth of Flickr8k's dev captions exchanged, all of the first group were exchanged ones and 84% of the second."""
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 STEPS = 50  # of the estimated probability, between 0 and 100% of random pairs that look better
-LEAST_WEIGHT = 0.01  # of a caption that is surely wrong, where captions of an image are compared
+LEAST_WEIGHT = 0.01  # of a caption that is certainly wrong, when captions of an image are compared
 PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
 TRAIN = "train"
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
@@ -177,7 +177,7 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
 
     A pair is suspicious if its similarity is low beside that of its nearest foreign pairs, and if its caption is unlike
     the image's other captions in the spaces; the evidence is added. The other captions count by their own probability of
-    being right, estimated from their similarity alone, so that wrong ones do not speak against a right one.
+    being right, estimated from their similarity alone, so that wrong ones do not count against a right one.
     `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
@@ -239,10 +239,9 @@ def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array
     count[captioned] = np.add.reduceat(weights[order], starts)
     own = weights * (images == owner)
     likeness = np.einsum("md,md->m", space, total[images]) - own * np.einsum("md,md->m", space, space)
-    others = count[images] - own
-    return np.asarray(
-        np.where(others > LEAST_WEIGHT / 2, -likeness / np.maximum(others, LEAST_WEIGHT / 2), np.nan)
-    )
+    others = count[images] - own  # at least LEAST_WEIGHT each, up to rounding
+    others[others < LEAST_WEIGHT / 2] = np.nan
+    return np.asarray(-likeness / others)
 
 
 @dataclass

@@ -238,8 +238,15 @@ def facts(run: RunSummary) -> dict[str, Any]:
     if run.imported:
         source, noted = str(origin.get("files", {}).get("captions", "")), origin
         loss, dimension = IMPORTED, origin.get("dimension")
-    facts = {"from": numbers_from(run), "loss": loss, "data": Path(source).name or source}
-    facts |= {key: config.get("training", {}).get(key) for key in ("seed", "epochs")}
-    facts |= {"bank": config.get("memory", {}).get("bank_size"), "dimension": dimension}
-    facts["created"] = str(noted.get("created", ""))[:16]
-    return facts | {key: run.status.get(key) for key in ("step", "steps")}
+    return {
+        "from": numbers_from(run),
+        "loss": loss,
+        "data": Path(source).name or source,
+        "seed": config.get("training", {}).get("seed"),
+        "epochs": config.get("training", {}).get("epochs"),
+        "bank": config.get("memory", {}).get("bank_size"),
+        "dimension": dimension,
+        "created": str(noted.get("created", ""))[:16],
+        "step": run.status.get("step"),
+        "steps": run.status.get("steps"),
+    }

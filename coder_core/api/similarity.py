@@ -274,9 +274,14 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
     axes = _axes(scaled, samples, direction)
     names = [f"first {name}" if step > 1 else name for _, name, step in axes]
     anchors, candidates = (rows[::step] for rows, _, step in axes)
-    table = {names[0]: np.repeat(anchors, len(candidates)), names[1]: np.tile(candidates, len(anchors))}
-    table |= {"similarity": scaled.similarity.ravel(), "exponent": scaled.exponent.ravel()}
-    table |= {"diversity adds": scaled.change.ravel(), "share": scaled.share.ravel()}
+    table = {
+        names[0]: np.repeat(anchors, len(candidates)),
+        names[1]: np.tile(candidates, len(anchors)),
+        "similarity": scaled.similarity.ravel(),
+        "exponent": scaled.exponent.ravel(),
+        "diversity adds": scaled.change.ravel(),
+        "share": scaled.share.ravel(),
+    }
     return pd.DataFrame(table)
 
 

@@ -21,8 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = Path("tests") / "fixtures" / "finished_runs"  # the campaigns run in ROOT
 LONGEST = 300  # seconds of a case, also beside other programs; what takes longer hangs
 PACKAGES = (
-    *("app", "streamlit", "plotly", "coder_core", "numpy", "pandas"),
-    *("rich", "safetensors", "sklearn", "torch", "tyro", "typeguard"),
+    "app",
+    "streamlit",
+    "plotly",
+    "coder_core",
+    "numpy",
+    "pandas",
+    "rich",
+    "safetensors",
+    "sklearn",
+    "torch",
+    "tyro",
+    "typeguard",
 )
 USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
 

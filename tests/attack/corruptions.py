@@ -47,8 +47,15 @@ KINDS = ("cut", "bit", "empty", "swapped", "sealed")
 NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 VALUES = (b"1e999", b"-1", b"9" * 400, b"null", b"[]", b"true", b'""')
 PAGES = (
-    *("overview", "retrieval", "diversity", "similarity", "slices"),
-    *("joint", "clusters", "concepts", "weights"),
+    "overview",
+    "retrieval",
+    "diversity",
+    "similarity",
+    "slices",
+    "joint",
+    "clusters",
+    "concepts",
+    "weights",
 )
 
 

@@ -144,8 +144,15 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     exists = wrong >= 0
     queries, match, wrong, match_score = (part[exists] for part in (queries, match, wrong, match_score))
     wrong_score = s.pairs(queries, wrong)
-    columns = {"query": queries, "match": match, "wrong": wrong, "match_score": match_score}
-    columns |= {"wrong_score": wrong_score, "margin": match_score - wrong_score, "rank": ranks[queries] + 1}
+    columns = {
+        "query": queries,
+        "match": match,
+        "wrong": wrong,
+        "match_score": match_score,
+        "wrong_score": wrong_score,
+        "margin": match_score - wrong_score,
+        "rank": ranks[queries] + 1,
+    }
     return pd.DataFrame(columns)
 
 

@@ -49,11 +49,14 @@ def cluster_tables(
     labels, cosines = _largest(pairs, centroids)
     if embeddings.second is not None:
         images, texts = map(torch.from_numpy, embeddings.second)
-    of_pairs = {"cluster_pair_labels": labels.int().numpy(), "cluster_pair_cosines": cosines.numpy()}
-    of_images = {"cluster_image_labels": _largest(images, classifier)[0].int().numpy()}
-    of_texts = {"cluster_text_labels": _largest(texts, classifier)[0].int().numpy()}
-    own = {"cluster_centroids": centroids.numpy(), "cluster_members": prototypes["members"].numpy()}
-    return of_pairs | of_images | of_texts | own
+    return {
+        "cluster_pair_labels": labels.int().numpy(),
+        "cluster_pair_cosines": cosines.numpy(),
+        "cluster_image_labels": _largest(images, classifier)[0].int().numpy(),
+        "cluster_text_labels": _largest(texts, classifier)[0].int().numpy(),
+        "cluster_centroids": centroids.numpy(),
+        "cluster_members": prototypes["members"].numpy(),
+    }
 
 
 def _largest(rows: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:

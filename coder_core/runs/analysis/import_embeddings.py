@@ -168,10 +168,15 @@ def _identity(towers: Mapping[str, Any] | None) -> str:
 
 
 def _description(embeddings: Embeddings) -> dict[str, object]:
-    sizes = {"images": len(embeddings.images), "captions": len(embeddings.texts)}
-    sizes |= {"queries": len(embeddings.query_texts), "dimension": int(embeddings.images.shape[1])}
-    facts = {"created": time.strftime("%Y-%m-%d %H:%M:%S %z"), "files": embeddings.source}
-    return {**facts, **sizes, "notes": [str(fault) for fault in embeddings.faults]}
+    return {
+        "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "files": embeddings.source,
+        "images": len(embeddings.images),
+        "captions": len(embeddings.texts),
+        "queries": len(embeddings.query_texts),
+        "dimension": int(embeddings.images.shape[1]),
+        "notes": [str(fault) for fault in embeddings.faults],
+    }
 
 
 def _fingerprint(embeddings: Embeddings) -> str:

@@ -62,12 +62,17 @@ def weight_tables(
         diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
     weights = combined_weights(kind, diversity, raw["discrepancy"], **weight_settings(weighting)) / scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
-    document |= {"mean": {name: mean for name, (mean, _) in measured.items()}}
-    document |= {"std": {name: deviation for name, (_, deviation) in measured.items()}}
-    document |= {"direction": weighting.weight_direction, "modalities": weighting.weight_modalities}
-    document |= {key: getattr(weighting, key) for key in ("diversity_share", "discrepancy_share")}
-    document |= {"neighbours": count, "fewest_neighbours": int((neighbours >= 0).sum(1).min())}
-    document["text_space"] = space.name
+    document |= {
+        "mean": {name: mean for name, (mean, _) in measured.items()},
+        "std": {name: deviation for name, (_, deviation) in measured.items()},
+        "direction": weighting.weight_direction,
+        "modalities": weighting.weight_modalities,
+        "diversity_share": weighting.diversity_share,
+        "discrepancy_share": weighting.discrepancy_share,
+        "neighbours": count,
+        "fewest_neighbours": int((neighbours >= 0).sum(1).min()),
+        "text_space": space.name,
+    }
     direction = weighting.weight_direction or -1
     arrays = {f"weight_{name}": (direction * values).float().numpy() for name, values in raw.items()}
     return arrays | {"sample_weight": weights.float().numpy()}, {DOCUMENT: document}
