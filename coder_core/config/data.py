@@ -96,7 +96,7 @@ class CleaningConfig:
     clean_rounds: int = setting(1, "[1, 5]")
     """Number of rounds; in each further one the judges train on the pairs that the last one kept and judge all again."""
     clean_judges: str = setting("")
-    """Path of another cleaned run, whose judges and reviews this run shares; or, separated as in PATH, two finished runs
-    of complementary halves that judge; empty: judges of its own."""
+    """Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs trained on
+    complementary halves, which then judge; empty: the run trains judges of its own."""
     keep_judges: bool = setting(True)
     """Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept in any case."""
