@@ -39,16 +39,9 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
 
 
 def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: Any) -> bool:
-    """A button that makes a file of this MIME type when it is clicked; `icon` names a Material symbol."""
+    """A button that makes a file of this MIME type when it is clicked, which a spinner shows; `icon` names a Material symbol."""
     symbol = f":material/{icon}:" if icon else None
-    return st.download_button(label, make, name, kind, icon=symbol, **{"on_click": "ignore", **more})
-
-
-@st.fragment
-def offer_slow(label: str, make: Make, name: str, kind: str, icon: str, **more: Any) -> None:
-    """`offer` of a file that takes seconds to make: a click is answered with its name."""
-    if offer(label, make, name, kind, icon, on_click="rerun", **more):
-        st.toast(f"{name} is being made. The browser saves it when it is done.", icon=":material/download:")
+    return st.download_button(label, make, name, kind, icon=symbol, on_click="ignore", **more)
 
 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:

@@ -71,7 +71,7 @@ def show(choice: Choice) -> None:
     show_table(choice)
     show_judged(choice)
     report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
-    downloads.offer_slow("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
+    downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     origins = {run.name: listing.numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
         kinds = "; ".join(f"{name}: {listing.ORIGINS.get(kind, kind)}" for name, kind in origins.items())
