@@ -219,7 +219,7 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
         problem = unavailable.split(run, split)
         if problem is None and sound and not comparable(sound[0], run, split):
             fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}."
-            fix = "Choose it alone: ranks of different samples cannot be compared."
+            fix = f"Their ranks cannot be compared. Choose {run.name} alone to see it."
             problem = Problem(run.name, fact, fix)
         if problem is None:
             sound.append(run)
