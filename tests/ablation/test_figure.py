@@ -46,10 +46,10 @@ def test_lines_have_the_colour_of_a_loss_and_the_dash_of_a_way():
     sums = dict.fromkeys(("coder-0-as-is", *rows), (200.0,))
     lines = {trace.name: trace.line for trace in figure(results(TABLES["noise"], sums)).data[:6]}
     assert len(lines) == 6
-    infonce, coder = (lines[f"{loss}, cleaned"] for loss in ("InfoNCE", "full CODER"))
+    infonce, coder = (lines[f"{loss}, cleaned"] for loss in ("InfoNCE", "CODER"))
     assert infonce.color != coder.color
     assert infonce.dash == coder.dash != lines["InfoNCE, as it is"].dash
-    assert len({lines[f"full CODER, {way}"].color for way in ("as it is", "cleaned", "true pairs only")}) == 1
+    assert len({lines[f"CODER, {way}"].color for way in ("as it is", "cleaned", "true pairs only")}) == 1
 
 
 def test_names_from_a_file_are_text_and_not_markup(tmp_path):

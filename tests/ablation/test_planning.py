@@ -21,8 +21,11 @@ SMALL = "coder-flickr8k"
 
 
 def built(table, preset=FULL):
-    rows = TABLES[table].rows
-    return {row.name: row_config(TABLES[table], row, preset, {}, name=row.name, seed=3)[1] for row in rows}
+    """Every row's configuration; coder-flickr8k has no bank of its own."""
+    rows, overrides = TABLES[table].rows, {"bank-size": 1024} if preset == SMALL else {}
+    return {
+        row.name: row_config(TABLES[table], row, preset, overrides, name=row.name, seed=3)[1] for row in rows
+    }
 
 
 def errors(config):
@@ -116,8 +119,11 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
 def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag():
     table = TABLES["components"]
     with pytest.raises(InputError, match=r"5-coder: .* concepts, .* flickr8k .* --concepts N"):
-        row_config(table, table.rows[4], "flickr8k", {}, name="x", seed=0)
-    row_config(table, table.rows[4], "flickr8k", {"concepts": 40, "prototypes": 100}, name="x", seed=0)
+        row_config(table, table.rows[4], "flickr8k", {"bank-size": 512}, name="x", seed=0)
+    with pytest.raises(InputError, match=r"3-m-dcl: .* bank-size, .* --bank-size N"):
+        row_config(table, table.rows[2], "flickr8k", {}, name="x", seed=0)
+    parts = {"bank-size": 512, "concepts": 40, "prototypes": 100}
+    row_config(table, table.rows[4], "flickr8k", parts, name="x", seed=0)
 
 
 def test_the_flags_a_person_named_count_even_where_they_equal_the_preset():

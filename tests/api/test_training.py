@@ -75,7 +75,7 @@ def test_what_training_would_refuse_is_refused_before_and_doubtful_values_are_wa
     for name in ("", "../up", "/abs", "-rf", "a b", "a\nb", ".hidden", "x" * 41, "ä"):
         assert_refused("--name", preset_words, {}, name=name)
     assert_refused("preset 'nothing'", starting.arguments, "nothing", "new", DATA, {})
-    _, warnings = starting.arguments("demo", "new", DATA, {"momentum": 1.0})
+    _, warnings = starting.arguments("demo", "new", DATA, {"bank_size": 512, "momentum": 1.0})
     assert [fault.place for fault in warnings] == ["--momentum"]
 
 
