@@ -256,6 +256,9 @@ def test_the_probability_is_that_of_a_known_mixture():
         within = (probability >= low) & (probability < high)
         assert abs(wrong[within].mean() - probability[within].mean()) < 0.05
     assert error_probability(np.zeros(10)).tolist() == [0.0] * 10
+    rare = np.repeat([0.0, 80.0], [29_994, 6])  # right pairs that look like random ones
+    assert not error_probability(rare).any()
+    assert error_probability(np.repeat([0.0, 80.0], [29_940, 60]))[-1] == 1
 
 
 @pytest.mark.parametrize(
