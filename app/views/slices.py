@@ -1,6 +1,5 @@
 """The Slices page: groups of captions by misses beyond the expected ones."""
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -10,6 +9,7 @@ from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, columns_of, rows_table
+from app.components.words import gain_cell
 
 PICTURED = 12
 PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
@@ -54,11 +54,9 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         values[names[0]] = _intervals(table[names], "{:.1f} [{:.1f}, {:.1f}]")
         columns[names[0]] = Column(f"R@{at} of {run.name}", "", "R@K")
     if len(runs) > 1:
-        values["gain"] = _intervals(table[["gain", "gain_low", "gain_high"]], "{:+.1f} [{:+.1f}, {:+.1f}]")
-        certain = (table["gain_low"] > 0) | (table["gain_high"] < 0)
-        values["noise"] = np.where(certain, "beyond noise", "may be noise")
+        gains = table[["gain", "gain_low", "gain_high"]].itertuples(index=False)
+        values["gain"] = [gain_cell(*ends) for ends in gains]
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
-        columns["noise"] = Column("is it noise?", "", "slice gain")
     for number, run in enumerate(runs):
         both = table[[f"mrr_{number}", f"ndcg10_{number}"]]
         values[f"mrr_{number}"] = _intervals(both, "{:.1f} / {:.1f}")
