@@ -21,6 +21,7 @@ OF_WAY = ("R@1", "R@5", "R@10", "MRR", "nDCG@10")
 HEADS = ("image→text R@1", *OF_WAY[1:], "text→image R@1", *OF_WAY[1:], "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
 CLEANING_HEADS = ("left out: wrong %", "of all wrong %")
+LISTED = 12  # rows that are not finished
 WAY_HEADS = [(way, head) for way in ("image → text", "text → image") for head in OF_WAY]
 WAY_HEADS.append((" ", "R@sum"))
 SYMBOLS = dict(zip("μεγαΔ×→", ["mu", "varepsilon", "gamma", "alpha", "Delta", "times", "to"], strict=True))
@@ -107,7 +108,8 @@ def legend(results: Results) -> list[str]:
         quoted = f"{results.table.source} ({results.table.quoted})"
         lines.append(f"The paper: {quoted}: other data and another size; compare the differences.")
     if results.missing:
-        lines.append(f"Not finished: {', '.join(results.missing)}.")
+        others = f", and {len(results.missing) - LISTED} more" if len(results.missing) > LISTED else ""
+        lines.append(f"Not finished: {', '.join(results.missing[:LISTED])}{others}.")
     return lines
 
 

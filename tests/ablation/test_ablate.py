@@ -237,7 +237,10 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
     assert against["btr-0"] is None  # dcl-i-0 was not run
     expected = np.mean(sums(table, "dcl")) - np.mean(sums(table, "infonce"))
     assert against["dcl-40"].mean == pytest.approx(expected, abs=1e-6)
-    assert TABLES["ambiguity"].compared_with in markdown(results, "command")
+    text = markdown(results, "command")
+    assert TABLES["ambiguity"].compared_with in text
+    assert "Not finished: infonce-0, " in text  # 12 of the 21 are named
+    assert ", and 9 more." in text
     drawn = [trace for trace in figure(results).data if trace.xaxis == "x2" and trace.x]
     assert [(list(trace.x), list(trace.y)) for trace in drawn] == [(["40"], [against["dcl-40"].mean])]
     copy("dcl", "dcl-i-0")
