@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         areas = f"{area:.4f}", f"≥ {BAR}", f"{by_entropy:.4f}"
         table.add_row(str(folder), *areas, f"{rho:+.2f}", f"{entropy_rho:+.2f}")
     Console().print(
-        f"Vague captions (grade ≥ {VAGUE_FROM}) of the demo's test split, by low diversity:", table
+        f"Vague captions (grade ≥ {VAGUE_FROM}) of the demo's test split, found by low diversity:", table
     )
     return 0
 

@@ -39,7 +39,7 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
 
 
 def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: Any) -> bool:
-    """A button that makes a file of this MIME type when it is clicked, which a spinner shows; `icon` names a Material symbol."""
+    """A button that makes a file of this MIME type when clicked, and spins meanwhile; `icon` names a Material symbol."""
     symbol = f":material/{icon}:" if icon else None
     return st.download_button(label, make, name, kind, icon=symbol, on_click="ignore", **more)
 
