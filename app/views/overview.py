@@ -245,7 +245,7 @@ def show_judged(choice: Choice) -> None:
 
 def show_differences(runs: Runs) -> None:
     heading = "Differences between the configurations"
-    cards.heading(heading, "Settings that are the same in all runs are left out.")
+    cards.heading(heading, "Settings that are the same in all runs, or have no effect in any, are left out.")
     imported = [run.name for run in runs if run.imported]
     if imported:
         cards.note(f"{' and '.join(imported)}: imported embeddings, which have no configuration.")

@@ -92,6 +92,10 @@ def test_outcomes_by_hand_and_differences_name_only_what_differs(root):
     plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}
     today = {"objective": {"loss": "dcl", "margin": 0.2}, "data": {"reviews": ""}, "name": "b"}
     assert comparison.config_differences({"a": plain, "b": today}).empty
+    bankless = {**today, "memory": {"bank_size": 0, "momentum": 0.97}, "model": {"beta": 0.5}}
+    assert comparison.config_differences({"a": bankless, "b": today}).empty
+    table = comparison.config_differences({"a": {**bankless, "memory": {"bank_size": 8}}, "b": bankless})
+    assert table.index.tolist() == ["memory.bank_size", "memory.momentum"]
     boosted = {**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}
     table = comparison.config_differences({"a": boosted, "b": today})
     assert table.loc["boosting.boosting"].tolist() == ["rm", "none"]

@@ -14,8 +14,21 @@ from coder_core.evaluation.bootstrap import Difference, count_hits, differences
 
 Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
-# table → the setting that turns its others on
-SWITCHES = {"boosting": "boosting", "weighting": "sample_weights"}
+# a setting → what has no effect where it is "none", 0 or absent (the beginnings of their names)
+SWITCHES: dict[str, tuple[str, ...]] = {
+    "boosting.boosting": ("boosting.",),
+    "cleaning.clean": ("cleaning.",),
+    "memory.bank_size": (
+        "memory.momentum",
+        "memory.twin_dropout",
+        "memory.bank_",
+        "objective.diversity_from_bank",
+        "objective.weight_memory",
+    ),
+    "memory.prototypes": ("memory.prototype_", "objective.prototype_", "objective.weight_prototypes"),
+    "model.concepts": ("model.concept_", "model.gcn_", "model.beta", "objective.weight_concept"),
+    "weighting.sample_weights": ("weighting.",),
+}
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
@@ -94,17 +107,17 @@ def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame
     """The settings in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
 
     A trained run of an older version has what it was trained with in the place of settings it did not know. Left out:
-    the run's name, its [about] table (command, versions, date), and the settings of boosting and of sample weights
-    where no run has any.
+    the run's name, its [about] table (command, versions, date), and the settings of a part that no run has (`SWITCHES`).
     """
     flat = {}
     for name, config in configs.items():
         settings = _complete({key: value for key, value in config.items() if key not in ("name", "about")})
         flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
     unused = tuple(
-        f"{section}."
-        for section, switch in SWITCHES.items()
-        if all(values.get(f"{section}.{switch}", "none") == "none" for values in flat.values())
+        beginning
+        for switch, beginnings in SWITCHES.items()
+        if all(values.get(switch) in ("none", 0, None) for values in flat.values())
+        for beginning in beginnings
     )
     rows = {
         key: [_shown(values[key]) if key in values else "—" for values in flat.values()]
