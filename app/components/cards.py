@@ -99,11 +99,11 @@ def _card(result: Result) -> str:
 
 def opening_html(text: str, *sample: Any) -> str:
     """A text, cut to a few lines; with a modality and a number a button that opens that sample in the panel."""
-    shown = html.escape(text, quote=True)
+    title = html.escape(text, quote=True)
+    shown = f'<span class="cl-text">{title.replace("_", "_<wbr>")}</span>'  # long file names break there
     if not sample:
-        return f'<span class="cl-text">{shown}</span>'
-    start = f'<button type="button" class="cl-open" data-open="{opened.name_of(*sample)}"'
-    return f'{start} title="{shown}"><span class="cl-text">{shown}</span></button>'
+        return shown
+    return f'<button type="button" class="cl-open" data-open="{opened.name_of(*sample)}" title="{title}">{shown}</button>'
 
 
 def _scrolls(texts: Sequence[str]) -> str:
